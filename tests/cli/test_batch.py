@@ -81,7 +81,7 @@ def test_the_command_to_go_on_is_of_the_same_run(run, fake, source, tmp_path):
     out = str(tmp_path / "out")
     args = ("batch", fake.uri(), source, "-o", out, "--concurrency", "1", "--on-unsupported", "drop")
     ran = run(*args, "--max-errors", "1")
-    again = ran.err.partition("to go on: onym ")[2].splitlines()[0]
+    again = ran.err.partition("to resume, run: onym ")[2].splitlines()[0]
     assert "--on-unsupported drop" in again
     assert run(*shlex.split(again)).code == 1
     call = CallOptions(uri="llm://embedded/mine", gguf="my model.gguf")
@@ -93,7 +93,7 @@ def test_max_errors_leaves_rows_and_says_how_to_go_on(run, fake, source, tmp_pat
     args = ("batch", fake.uri(), source, "-o", str(tmp_path / "out"), "--concurrency", "1")
     ran = run(*args, "--max-errors", "1")
     assert ran.code == 1
-    assert "4 rows are left; to go on: onym batch" in ran.err
+    assert "4 rows remain; to resume, run: onym batch" in ran.err
     ran = run(*args, "--max-errors", "1", "--restart", "--json")
     assert (ran.code, ran.json["left"]) == (0, 0)
 
@@ -102,7 +102,7 @@ def test_a_wrong_key_stops_the_run_and_the_message_holds_the_command_to_go_on(ru
     with FakeProvider(key=KEY) as fake:
         ran = run("batch", fake.uri(key="sk-proj-wrong0123456789abcdef"), source, "-o", str(tmp_path / "out"))
     assert ran.code == 7
-    assert "to go on: onym batch" in ran.err
+    assert "to resume, run: onym batch" in ran.err
     assert "wrong0123" not in ran.err.replace("llm://test:***@", "")
 
 
@@ -133,7 +133,7 @@ def test_ctrl_c_waits_for_what_is_under_way_and_says_how_to_go_on(environment, t
         fake.release()
         _, complaint = process.communicate(timeout=600)
         assert process.returncode == 130
-        assert b"to go on: onym batch" in complaint
+        assert b"to resume, run: onym batch" in complaint
         assert b"Traceback" not in complaint
         texts = [row["text"] for row in read_results(tmp_path / "out.journal")]
         assert texts[0] == "late"

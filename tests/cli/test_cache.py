@@ -49,14 +49,14 @@ def test_stats_count_the_answers_and_their_size(run, filled: Path) -> None:
     assert found["octets"] > 0
     assert found["oldest"] <= found["newest"]
     shown = run("cache", "stats").out
-    assert "answers   2" in shown
+    assert "answers        2" in shown
     assert "KiB of 256 MiB" in shown
     assert "7 days" in shown
     assert str(filled) in shown
 
 
 def test_clear_forgets_every_answer(run, filled: Path) -> None:
-    assert run("cache", "clear").out == "forgot 2 answers\n"
+    assert run("cache", "clear").out == "deleted 2 responses\n"
     assert run("cache", "clear", "--json").json == {"folder": str(filled), "cleared": 0, "octets": 0}
     assert run("cache", "stats", "--json").json["answers"] == 0
 

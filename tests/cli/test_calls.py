@@ -64,7 +64,7 @@ def test_explain_as_json_is_the_plan(run):
 def test_explain_says_that_the_policy_will_refuse(run):
     ran = run("explain", "--policy", "trusted", "llm://10.0.0.1/m")
     assert ran.code == 0
-    assert "refused, " in ran.out
+    assert "rejected, " in ran.out
 
 
 def test_explain_of_the_embedded_model_starts_nothing(run):
@@ -143,7 +143,7 @@ def fetched(monkeypatch, tmp_path):
 
 def test_pull_says_what_it_does_and_where_the_file_is(run, fetched):
     ran = run("models", "pull")
-    assert ran.out == f"smollm2-135m-instruct is here: {fetched}\n"
+    assert ran.out == f"smollm2-135m-instruct is installed: {fetched}\n"
     assert ran.err.splitlines() == ["note: checking (98 MB)", "note: fetching (98 MB)"]
     assert run("models", "pull", "--json", "smollm2-135m-instruct").json["file"] == str(fetched)
 

@@ -28,7 +28,7 @@ def test_the_model_may_be_said_where_no_variable_does(run):
     ran = run("convert", "--from", "env", env={"GROQ_API_KEY": KEY})
     assert ran.out == ""
     assert "GROQ_MODEL" in ran.err
-    assert "nothing here names a model" in ran.err
+    assert "the source names no model" in ran.err
     ran = run("convert", "--from", "env", "--model", "m", env={"GROQ_API_KEY": KEY})
     assert ran.out == "groq  llm://api.groq.com/m?auth=env%3AGROQ_API_KEY\n"
 

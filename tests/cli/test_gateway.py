@@ -64,9 +64,9 @@ def test_a_torn_log_is_mended_on_request(tmp_path: Path) -> None:
     path = log(tmp_path)
     path.write_bytes(path.read_bytes() + b"{")
     told = run("verify", str(path))
-    assert (told.exit_code, "onym ai audit mend" in told.output) == (1, True)
-    assert "1 octets taken out" in run("mend", str(path)).output
-    assert "nothing to mend" in run("mend", str(path)).output
+    assert (told.exit_code, "onym ai audit repair" in told.output) == (1, True)
+    assert "removed 1 bytes" in run("repair", str(path)).output
+    assert "nothing to repair" in run("repair", str(path)).output
     assert run("verify", str(path)).exit_code == 0
 
 

@@ -60,7 +60,7 @@ def test_what_cannot_be_used_is_said_on_one_line_and_points_at_the_help_of_the_c
 def test_a_slip_of_a_subcommand_of_models_is_told_and_a_name_is_not_taken_for_one(run):
     ran = run("models", "shwo", "llm://localhost:9/m")
     assert "did you mean onym models show?" in ran.err
-    assert "no such command of onym models" in run("models", "fast", "llm://localhost:9/m").err
+    assert "there is no command "onym models" in run("models", "fast", "llm://localhost:9/m").err
     assert "no endpoint of that name" in run("models", "shwo").err
 
 
@@ -72,7 +72,7 @@ def test_the_list_of_models_as_json_says_as_much_of_each_as_show_does(run, fake)
 
 
 def test_a_server_that_says_nothing_of_a_model_is_said_to(run, fake):
-    assert run("models", "show", fake.uri()).err == "note: the server says nothing more of this model\n"
+    assert run("models", "show", fake.uri()).err == "note: the server reports nothing else about this model\n"
     assert run("models", "show", "--json", fake.uri()).err == ""
 
 
@@ -82,9 +82,9 @@ def test_a_model_that_is_not_there_leads_to_the_list_of_those_that_are(run, fake
 
 
 def test_convert_says_which_way_a_text_can_go(run):
-    assert "--from makes a URI" in run("convert", "openai:gpt-5").err
-    assert "--to writes a URI" in run("convert", "llm://openai/gpt-5").err
-    assert "an llm URI already" in run("convert", "--from", "ai-sdk", "llm://openai/gpt-5").err
+    assert "use --from" in run("convert", "openai:gpt-5").err
+    assert "use --to" in run("convert", "llm://openai/gpt-5").err
+    assert "already an llm URI" in run("convert", "--from", "ai-sdk", "llm://openai/gpt-5").err
 
 
 def test_a_file_that_convert_cannot_read_is_named_with_the_reason(run, tmp_path):
@@ -97,10 +97,10 @@ def test_a_file_that_convert_cannot_read_is_named_with_the_reason(run, tmp_path)
 def test_explain_names_the_source_of_each_rule_once(run):
     uri = "llm://anthropic/claude-sonnet-4-5?temp=0.4&top_p=0.5&seed=4&format=json"
     ran = run("explain", "--on-unsupported", "drop", uri)
-    rules = ran.out.partition("Rules behind it\n")[2].splitlines()
+    rules = ran.out.partition("Sources of the rules\n")[2].splitlines()
     assert [line.split("  ")[1] for line in rules] == ["seed, format", "top_p"]
     assert all(len(line.split("  ")[-1]) > 10 for line in rules)
-    assert "max_tokens  16384   default  sent as max_tokens: the API wants to be told" in ran.out
+    assert "max_tokens  16384   default  sent as max_tokens: the API requires it" in ran.out
 
 
 def test_explain_has_no_rules_to_name_where_none_was_applied(run):
@@ -109,7 +109,7 @@ def test_explain_has_no_rules_to_name_where_none_was_applied(run):
 
 def test_explain_says_what_api_does_and_how_to_get_a_missing_key(run):
     out = run("explain", "llm://openai/gpt-4.1?api=responses").out
-    assert "api      responses  uri      chooses the wire format openai_responses\n" in out
+    assert "api      responses  uri      chooses the API format openai_responses\n" in out
     assert (
         "missing: no key for openai: OPENAI_API_KEY is not set\n                export OPENAI_API_KEY" in out
     )

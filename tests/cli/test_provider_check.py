@@ -161,7 +161,7 @@ def test_an_error_asks_whether_another_uri_was_meant(run, uri, meant):
 
 @pytest.mark.parametrize("uri", ["nowhere/gpt-5", "openai/", "/gpt-5"])
 def test_text_without_a_scheme_that_names_no_provider_is_told_how_a_uri_begins(run, uri):
-    assert "begins with llm://" in run("parse", uri).err
+    assert "uri.no-scheme" in run("parse", uri).err
 
 
 def test_a_refusal_points_at_check_which_shows_all_of_them(run):
@@ -183,4 +183,4 @@ def test_a_refusal_of_a_uri_from_a_pipe_has_no_command_to_type_again(run):
 def test_explain_warns_of_a_provider_that_was_probably_meant(run):
     ran = run("explain", "llm://opnai/gpt-5")
     assert ran.code == 0
-    assert ran.err == "warning: no provider is known by this host; did you mean openai?\n"
+    assert ran.err == "warning: no provider with this host is known; did you mean openai?\n"

@@ -177,7 +177,7 @@ def test_a_torn_last_line_is_told_and_mended_on_request_alone(tmp_path: Path) ->
     with pytest.raises(ConfigError) as caught:
         AuditLog(path)
     assert caught.value.code == "audit.torn"
-    assert "onym ai audit mend" in str(caught.value.hint)
+    assert "onym ai audit repair" in str(caught.value.hint)
     with pytest.raises(ConfigError):
         rotate_log(path, at=AT)
     assert path.read_bytes().startswith(whole + b'{"n":6')

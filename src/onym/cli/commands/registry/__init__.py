@@ -21,10 +21,10 @@ from onym.cli.commands.registry.user import user_command
 
 @click.group("registry", cls=OrderedGroup)
 def registry_command() -> None:
-    """Which URI schemes, llm parameters and ai namespaces exist, and who may change them. Each takes --json.
+    """Look up registry entries, request changes, or run a registry. Every command accepts --json.
 
-    `show`, `search`, `template`, `submit --dry-run` and `export` work without a database, from the facts
-    that Onym ships. A registry of your own lies in a SQLite file or a PostgreSQL database: --db, or
+    Without a database, `show`, `search`, `template`, `submit --dry-run` and `export` use the registry data
+    that Onym ships. Your own registry is a SQLite file or a PostgreSQL database: set --db or
     ONYM_REGISTRY_DB.
 
     \b

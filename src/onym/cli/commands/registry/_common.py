@@ -1,4 +1,4 @@
-"""What the commands of `onym registry` share: options, the store, the acting account, records and tables."""
+"""Shared parts of `onym registry`: options, the store, the acting account, records and tables."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Result = TypeVar("_Result")
 
-#: variables that name the database, the first one set wins; the second is the service's own
+#: variables that name the database, in order of precedence; the second is the service's variable
 DB_VARIABLES: Final = ("ONYM_REGISTRY_DB", "ONYM_REGISTRY_DATABASE")
-#: the database that init makes where none is named
+#: the database that `init` creates without --db
 DEFAULT_DATABASE: Final = "onym-registry.sqlite"
-#: names the file of the service's settings
+#: the variable for the service's settings file
 CONFIG_VARIABLE: Final = "ONYM_REGISTRY_CONFIG"
-#: entries or records asked of the store at once
+#: entries or records in one query
 PAGE_SIZE: Final = 500
 _ACCOUNT_VARIABLE: Final = "ONYM_REGISTRY_ACCOUNT"
 _REQUEST: Final = re.compile(rf"(?:{'|'.join(map(re.escape, REGISTRIES))})-[1-9][0-9]{{0,17}}")
@@ -43,8 +43,8 @@ _REQUEST: Final = re.compile(rf"(?:{'|'.join(map(re.escape, REGISTRIES))})-[1-9]
 db_option = click.option(
     "--db",
     metavar="PATH|URL",
-    help="The registry's database: a SQLite file, or a postgresql:// URL. Default: ONYM_REGISTRY_DB, then "
-    f"the settings' file, then {DEFAULT_DATABASE} in this folder.",
+    help="The registry's database: a SQLite file or a postgresql:// URL. Default: ONYM_REGISTRY_DB, then "
+    f"the settings file, then {DEFAULT_DATABASE} in this folder.",
 )
 
 registry_option = click.option(
@@ -53,29 +53,29 @@ registry_option = click.option(
     type=click.Choice(list(REGISTRIES)),
     default=next(iter(REGISTRIES)),
     show_default=True,
-    help="Which of the registries.",
+    help="The registry.",
 )
 
 at_option = click.option(
     "--at",
     metavar="TIME",
-    help="Act as if it were this time (ISO 8601, UTC), to rehearse: 2026-12-05T09:00Z",
+    help="Act as if it were this time (ISO 8601, UTC), for rehearsals: 2026-12-05T09:00Z",
 )
 
 
 def account_options(function: _F) -> _F:
-    """Who acts: an account of the registry, and as which of its roles."""
+    """Add `--account` and `--as` to a command."""
     options = (
         click.option(
             "--account",
             metavar="LOGIN",
-            help=f"Act as this account. Default: {_ACCOUNT_VARIABLE}, else the only account there is.",
+            help=f"Act as this account. Default: {_ACCOUNT_VARIABLE}, or the only account.",
         ),
         click.option(
             "--as",
             "role",
             type=click.Choice([str(role) for role in Role if role is not Role.READER]),
-            help="Use this role of the account alone. Default: all that it holds.",
+            help="Act only in this role. Default: every role of the account.",
         ),
     )
     for option in reversed(options):
@@ -84,7 +84,7 @@ def account_options(function: _F) -> _F:
 
 
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of the shipped registry that begin so, for the shell."""
+    """Complete a name from the registry data that Onym ships."""
     from onym.errors import OnymError
     from onym.registry.iana import load_builtin_snapshot
 
@@ -96,17 +96,17 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def is_request_id(text: str) -> bool:
-    """Is that the id of a request ("uri-schemes-17")?"""
+    """Return whether the text is a request ID ("uri-schemes-17")."""
     return _REQUEST.fullmatch(text) is not None
 
 
 def utc_now() -> datetime:
-    """The time, in UTC."""
+    """Return the present time in UTC."""
     return datetime.now(UTC)
 
 
 def parse_time(text: str | None) -> datetime:
-    """The time that `--at` says, else the present. Raises UsageError."""
+    """Return the time of `--at`, or the present time. Raises UsageError."""
     if text is None:
         return utc_now()
     try:
@@ -114,14 +114,17 @@ def parse_time(text: str | None) -> datetime:
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise UsageError(
-            "--at is no time of ISO 8601", code="usage.time", hint="as in --at 2026-12-05T09:00Z"
+            f"--at {text} is not an ISO 8601 time",
+            code="usage.time",
+            hint="write a time such as 2026-12-05T09:00Z",
         ) from None
 
 
 def find_database(session: Session, db: str | None, config: str | None = None) -> str | None:
-    """Where the database is, None where nobody said; a password in it is masked from here on.
+    """Return the path or URL of the database, or None if it is not set; mask the password of a URL.
 
-    `--db` says it, then a variable, then the service's settings, then a file of init's in this folder.
+    The order is `--db`, the variables, the service's settings, and the file that `init` creates in this
+    folder.
     """
     place = db or next((os.environ[name] for name in DB_VARIABLES if os.environ.get(name)), None)
     place = place or _load_configured_database(config)
@@ -133,7 +136,7 @@ def find_database(session: Session, db: str | None, config: str | None = None) -
 
 
 def _load_configured_database(config: str | None) -> str | None:
-    """The database of the settings' file, where there is one and it names it. Raises ConfigError."""
+    """Return the database that the settings file names, if any. Raises ConfigError."""
     if config is None and not os.environ.get(CONFIG_VARIABLE):
         return None
     from onym.server.settings import Settings, load_settings
@@ -152,22 +155,22 @@ def _hide_password(session: Session, url: str) -> None:
 
 
 def require_database(session: Session, db: str | None) -> str:
-    """Where the database is. Raises UsageError where nobody said which."""
+    """Return the path or URL of the database. Raises UsageError if it is not set."""
     place = find_database(session, db)
     if place is None:
         raise UsageError(
-            "this needs a registry of your own: no database was named",
+            "this command needs your own registry, but no database is set",
             code="registry.no-database",
-            hint="onym registry init --db registry.db makes one; then --db registry.db, or ONYM_REGISTRY_DB",
+            hint="create one with onym registry init --db registry.db, then use --db or ONYM_REGISTRY_DB",
         )
     return place
 
 
 @asynccontextmanager
 async def open_store(session: Session, db: str | None, *, create: bool = False) -> AsyncIterator[Store]:
-    """The store. Raises UsageError where nobody said which, StoreError where it cannot be used."""
+    """Open the store. Raises UsageError if there is no database, and StoreError if it is not usable."""
     place = require_database(session, db)
-    from onym.registry.store import Store  # late: SQLAlchemy takes longer than all the rest
+    from onym.registry.store import Store  # late: SQLAlchemy takes most of the import time
 
     try:
         store = await Store.open(place, create=create)
@@ -178,22 +181,22 @@ async def open_store(session: Session, db: str | None, *, create: bool = False) 
 
 
 def _make_missing_error(place: str) -> UsageError:
-    """There is no database where the command line, or a variable, says."""
+    """Build the error for a database that does not exist, with the command that creates it."""
     error = UsageError(f"there is no registry in {place}", code="registry.no-database")
-    # what to run next, instead of what the code alone would say
+    # the command for the code has no path
     vars(error)["command"] = f"onym registry init --db {shlex.quote(place)}"
     return error
 
 
 def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a command's coroutine to its end."""
+    """Run a command's coroutine to completion."""
     import asyncio
 
     return asyncio.run(work)
 
 
 async def get_account(store: Store, login: str) -> Account:
-    """The account of that login. Raises UnknownEntryError that names near ones."""
+    """Return the account of a login. Raises UnknownEntryError that suggests similar logins."""
     account = await store.accounts.find_by_login(login.strip().lower())
     if account is not None:
         return account
@@ -201,15 +204,15 @@ async def get_account(store: Store, login: str) -> Account:
 
     close = get_close_matches(login, [account.login for account in await store.accounts.list()], n=3)
     raise UnknownEntryError(
-        "there is no account of that login",
+        f'there is no account "{login}"',
         code="accounts.unknown-account",
         field="account",
-        hint=f"near ones: {', '.join(close)}" if close else "onym registry user list shows them",
+        hint=f"did you mean {', '.join(close)}?" if close else "onym registry user list shows the accounts",
     )
 
 
 async def list_logins(store: Store) -> dict[str, str]:
-    """Every account's login, by id."""
+    """Return every account's login by ID."""
     found: list[Account] = []
     while part := await store.accounts.list(after=found[-1].login if found else ""):
         found += part
@@ -217,33 +220,34 @@ async def list_logins(store: Store) -> dict[str, str]:
 
 
 async def get_request(store: Store, identifier: str) -> Request:
-    """The request of that id. Raises UnknownEntryError."""
+    """Return the request of an ID. Raises UnknownEntryError."""
     found = await store.request(identifier)
     if found is None:
         raise UnknownEntryError(
-            "there is no such request",
+            f'there is no request "{identifier}"',
             code="registry.unknown-request",
             field="request",
-            hint="onym registry review lists the open ones",
+            hint="onym registry review lists the open requests",
         )
     return found
 
 
 async def resolve_actor(store: Store, registry: str, *, account: str | None, role: str | None) -> Actor:
-    """Who acts: the account that `--account` names, with all its roles or the one of `--as`.
+    """Return the acting account, with all its roles or only the one of `--as`.
 
-    Whoever has an account is a registrant (RFC 7595 7.2). Raises AccessError, UnknownEntryError, UsageError.
+    Every account has the role registrant (RFC 7595 7.2). Raises AccessError, UnknownEntryError and
+    UsageError.
     """
     login = account or os.environ.get(_ACCOUNT_VARIABLE)
     found = await _get_only_account(store) if login is None else await get_account(store, login)
     if found.disabled:
-        raise AccessError("that account is disabled", code="registry.disabled", field="account")
+        raise AccessError(f"the account {found.login} is disabled", code="registry.disabled", field="account")
     roles = get_registry_roles(found, registry) | {Role.REGISTRANT}
     if role is None:
         return Actor(id=found.id, roles=roles)
     if Role(role) not in roles:
         raise AccessError(
-            f"{found.login} does not hold the role {role} in {registry}",
+            f"{found.login} does not have the role {role} in {registry}",
             code="registry.wrong-role",
             field="role",
             hint=f"onym registry user roles {found.login} --add {role} -r {registry}",
@@ -255,18 +259,18 @@ async def _get_only_account(store: Store) -> Account:
     accounts = [account for account in await store.accounts.list() if not account.disabled]
     if len(accounts) != 1:
         raise UsageError(
-            "say who acts" if accounts else "the registry has no account yet",
+            "more than one account could act" if accounts else "the registry has no account yet",
             code="registry.no-account",
-            hint=f"--account LOGIN, or set {_ACCOUNT_VARIABLE}"
+            hint=f"add --account LOGIN, or set {_ACCOUNT_VARIABLE}"
             if accounts
-            else "onym registry user add LOGIN",
+            else "add one with onym registry user add LOGIN",
         )
     return accounts[0]
 
 
 @contextmanager
 def show_status(session: Session, text: str) -> Iterator[None]:
-    """Something that moves while work goes on, on a terminal; else nothing."""
+    """Show a spinner on a terminal."""
     if session.as_json or not is_terminal(sys.stderr):
         yield
         return
@@ -278,7 +282,7 @@ def show_status(session: Session, text: str) -> Iterator[None]:
 
 @contextmanager
 def show_counter(session: Session, text: str, total: int) -> Iterator[Callable[[int], object] | None]:
-    """A bar that counts while work goes on, on a terminal; else None."""
+    """Show a counting bar on a terminal; otherwise yield None."""
     if session.as_json or not is_terminal(sys.stderr):
         yield None
         return
@@ -288,7 +292,7 @@ def show_counter(session: Session, text: str, total: int) -> Iterator[Callable[[
         yield tell
 
 
-#: whom a role means, in the RFCs' words
+#: the person or body of each role, in the terms of the RFCs
 _WHO: Final = {
     Role.REGISTRANT: "the registrant",
     Role.IANA: "IANA",
@@ -301,21 +305,21 @@ _ENDED: Final = {
     RequestState.REJECTED: "bad",
     RequestState.WITHDRAWN: "bad",
 }
-#: labels of templates that are too long for a column
+#: shorter headings for long labels of templates
 _HEADINGS: Final = {"applications": "Applications"}
-#: characters of a text in a table
+#: characters of a text in a table cell
 _SHORT: Final = 72
 
 
 def build_record(value: Entry | Request | LogRecord | Event) -> dict[str, Any]:
-    """The JSON form of the project, without the version of the form."""
+    """Return the project's JSON form without its version."""
     from onym.registry.codec import to_data
 
     return {name: member for name, member in to_data(value).items() if name != "v"}
 
 
 def format_minute(at: datetime) -> str:
-    """A time in UTC, to the minute."""
+    """Format a time in UTC, to the minute."""
     return at.strftime("%Y-%m-%d %H:%MZ")
 
 
@@ -329,7 +333,7 @@ def _shorten_text(text: str) -> str:
 
 
 def build_entry_rows(entries: Iterable[Entry]) -> list[tuple[str, str, str, str]]:
-    """Rows for a table: name, status, reference, description."""
+    """Return table rows: name, status, reference, description."""
     return [
         (
             entry.name,
@@ -342,7 +346,7 @@ def build_entry_rows(entries: Iterable[Entry]) -> list[tuple[str, str, str, str]
 
 
 def _map_headings(entry: Entry) -> dict[str, str]:
-    """Field ids and what people call them: the registry's columns, then the templates' labels."""
+    """Map field IDs to headings: the registry's columns, then the templates' labels."""
     row = get_registry(entry.registry)
     found = {column.id: column.heading for column in row.columns} | _HEADINGS
     for identifier in row.profiles:
@@ -352,7 +356,7 @@ def _map_headings(entry: Entry) -> dict[str, str]:
 
 
 def print_entry(session: Session, entry: Entry, names: Mapping[str, str] | None = None) -> None:
-    """One entry: what it is, its columns and fields, its notes. `names` are logins by id."""
+    """Print one entry: status, columns, fields and notes. `names` are logins by ID."""
     row = get_registry(entry.registry)
     name = session.paint(escape_unprintable(entry.spelling or entry.name), "name")
     status = session.paint(str(entry.status), "warning" if entry.pending else "good")
@@ -387,7 +391,7 @@ def print_entry(session: Session, entry: Entry, names: Mapping[str, str] | None 
 
 
 def print_history(session: Session, records: Sequence[LogRecord], names: dict[str, str]) -> None:
-    """The timeline of an entry or a request: when, what, who, by which rule. `names` are logins by id."""
+    """Print the history of an entry or a request: time, event, person and rule. `names` are logins by ID."""
     if not records:
         return
     session.print_line("\nhistory")
@@ -411,7 +415,7 @@ def print_history(session: Session, records: Sequence[LogRecord], names: dict[st
 
 
 def format_holder(request: Request, at: datetime) -> str:
-    """Whose move it is and until when; "" at the end of the way."""
+    """Return who has the next step and until when; "" after the last step."""
     if request.holder is None:
         return ""
     who = _WHO.get(request.holder, str(request.holder))
@@ -424,7 +428,7 @@ def format_holder(request: Request, at: datetime) -> str:
 
 
 def print_request(session: Session, request: Request, at: datetime) -> None:
-    """The status of one request: what is asked, where it stands, who holds it, until when."""
+    """Print the status of one request: kind, state, holder and due date."""
     state = session.paint(str(request.state), _ENDED.get(request.state, "warning"))
     session.print_line(f"{session.paint(request.id, 'name')}  {state}")
     said = [
@@ -442,7 +446,7 @@ def print_request(session: Session, request: Request, at: datetime) -> None:
 
 
 def build_request_rows(requests: Iterable[Request], at: datetime) -> list[tuple[str, ...]]:
-    """Rows for a table: id, name, what is asked, state, who holds it and until when."""
+    """Return table rows: ID, name, kind, state, holder and due date."""
     return [
         (
             request.id,
@@ -456,7 +460,7 @@ def build_request_rows(requests: Iterable[Request], at: datetime) -> list[tuple[
 
 
 def print_report(session: Session, report: Report) -> None:
-    """What the checker found, or plainly that there are no errors."""
-    from onym.registry.checks import as_text  # late: grammars and documents are not needed elsewhere
+    """Print the checker's findings, or that there are no errors."""
+    from onym.registry.checks import as_text  # late: only this function needs grammars and documents
 
     session.print_line(as_text(report, colour=has_colour(sys.stdout)).rstrip())

@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from onym.registry.store.rows import Verified
     from onym.server.settings import Settings
 
-#: the actor of what `init_command` brings in
+#: the actor of the entries that `init_command` imports
 _SEED: Final = Actor(id="iana-seed", roles=frozenset({Role.IANA}))
 
 
-@click.command("init", short_help="Make a registry: database, the three registries, a first account.")
+@click.command("init", short_help="Create a registry with the shipped data and an account.")
 @click.option("--login", metavar="LOGIN", help="The first account.  [default: admin]")
-@click.option("--email", metavar="ADDRESS", help="Its address, for notices.")
-@click.option("--password-stdin", is_flag=True, help="Read its password from standard input.")
-@click.option("--empty", is_flag=True, help="Without the facts that Onym ships.")
+@click.option("--email", metavar="ADDRESS", help="The account's e-mail address, for notices.")
+@click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+@click.option("--empty", is_flag=True, help="Do not import the data that Onym ships.")
 @db_option
 @pass_session
 def init_command(
@@ -58,10 +58,10 @@ def init_command(
     empty: bool,
     db: str | None,
 ) -> None:
-    """Make a new registry: its tables, the shipped facts of all three registries, and a first account.
+    """Create a registry with the shipped data of all three registries and a first account.
 
-    That account holds every role in every registry and manages the others. Run again, it brings an older
-    database to the present schema, and leaves registries that have entries as they are.
+    The account has every role in every registry, and manages other accounts. If the database exists, `init`
+    updates its schema and leaves registries that have entries as they are.
 
     \b
     Examples:
@@ -73,7 +73,7 @@ def init_command(
     place = find_database(session, db)
     if place is None:
         place = DEFAULT_DATABASE
-        session.print_note(f"no database was named; this one is {place}")
+        session.print_note(f"no database was named; using {place}")
 
     named = login or "admin"
 
@@ -82,7 +82,7 @@ def init_command(
         roles = {"*": frozenset({Role.IANA, Role.EXPERT, Role.IESG, Role.REGISTRANT})}
         return make_account(named, name=named, email=email, password=password, roles=roles)
 
-    # asked before anything is made: a password that is refused leaves no half of a registry
+    # before anything is created: a rejected password must not leave half of a registry
     made = None if "://" in place or Path(place).exists() else first()
 
     async def work() -> dict[str, Any]:
@@ -99,7 +99,7 @@ def init_command(
     record = run_async(work())
     session.print_record(record)
     rows = [
-        (name, f"{counts['added']} added, {counts['same']} there already")
+        (name, f"{counts['added']} added, {counts['same']} unchanged")
         for name, counts in record["registries"].items()
     ]
     if record["account"] is not None:
@@ -109,21 +109,21 @@ def init_command(
         option = f" --db {db}" if db is not None else ""
         if record["account"] is not None and email is None:
             call = f"onym registry user email {record['account']} ADDRESS{option}"
-            session.print_note(f"no notice reaches {record['account']}: {call}")
+            session.print_note(f"{record['account']} has no address for notices; run {call}")
         session.print_note(f"next: onym registry serve{option}; onym registry user add LOGIN{option}")
 
 
 def _make_accounts_error() -> UsageError:
     return UsageError(
-        "this registry has accounts already; init makes the first one alone",
+        "this registry has accounts already, and init creates only the first one",
         code="usage.command-line",
-        hint="onym registry user add LOGIN, email LOGIN ADDRESS, password LOGIN; init without these options "
-        "brings the database up to date",
+        hint="use onym registry user add, email and password; init without these options "
+        "updates the database",
     )
 
 
 async def _seed_registries(session: Session, store: Store) -> dict[str, dict[str, int]]:
-    """The shipped facts, into registries that have no entry yet: those in use know better."""
+    """Import the shipped data into registries that have no entries yet."""
     from onym.registry.iana import load_builtin_snapshot
 
     found = {}
@@ -142,25 +142,24 @@ async def _seed_registries(session: Session, store: Store) -> dict[str, dict[str
     return found
 
 
-@click.command("verify", short_help="Check the log's hash chain, and that the registry is what it says.")
-@click.option(
-    "--rebuild", is_flag=True, help="Make entries, requests and the search index anew from the log."
-)
+@click.command("verify", short_help="Verify the log's hash chain and the registry's content.")
+@click.option("--rebuild", is_flag=True, help="Rebuild entries, requests and the search index from the log.")
 @click.option(
     "--head",
     metavar="NUMBER:DIGEST",
-    help="A head that was written down earlier: is the log still the same up to there?",
+    help="A head that you saved earlier; the log must still contain it.",
 )
 @db_option
 @pass_session
 def verify_command(session: Session, /, rebuild: bool, head: str | None, db: str | None) -> None:
-    """Check that no record of the log was changed, and that entries and requests are what the log makes.
+    """Verify the log's hash chain, and that entries and requests follow from the log.
 
-    With --rebuild, what follows from the log is made anew where it differs. The log itself is never
-    changed: where its own chain is broken, only a backup helps.
+    With --rebuild, content that differs from the log is rebuilt. The log itself is never changed; if its
+    chain is broken, restore a backup.
 
-    The chain alone does not show that records are missing at its end, or that it was replaced as a whole.
-    Keep the head that this prints (or the service's /api/v1/health) elsewhere, and give it with --head.
+    The chain does not show that records are missing at the end, or that the complete log was replaced. Save
+    the head that this command (or the service's /api/v1/health) prints in another place, and pass it with
+    --head.
 
     \b
     Examples:
@@ -186,7 +185,9 @@ def _parse_anchor(text: str) -> tuple[int, str]:
     number, _, digest = text.partition(":")
     if not re.fullmatch("[0-9]{1,15}", number) or not re.fullmatch("[0-9a-f]{64}", digest):
         raise UsageError(
-            "--head is written NUMBER:DIGEST", code="usage.head", hint="as `verify_command` prints the head"
+            f"--head {text} is not NUMBER:DIGEST",
+            code="usage.head",
+            hint="copy the head that onym registry verify prints",
         )
     return int(number), digest
 
@@ -207,7 +208,7 @@ def _print_verified(session: Session, found: Verified, word: str) -> None:
         }
     )
     session.print_line(
-        f"{session.paint(word, 'good')}  no errors: the log holds, and the registry is what it makes"
+        f"{session.paint(word, 'good')}  no errors: the log is valid, and the registry follows from it"
     )
     session.print_table(
         [
@@ -226,16 +227,16 @@ def _format_time(at: datetime | None) -> str | None:
     return None if at is None else at.astimezone(UTC).isoformat()
 
 
-@click.command("backup", short_help="Copy the database into a file, while it is in use.")
+@click.command("backup", short_help="Copy the database to a file, while it is in use.")
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--portable", is_flag=True, help="JSON Lines, which any database takes back.")
+@click.option("--portable", is_flag=True, help="Write JSON Lines, which every database can restore.")
 @db_option
 @pass_session
 def backup_command(session: Session, /, file: str, portable: bool, db: str | None) -> None:
-    """Copy the database into FILE, which is replaced once the copy is whole. Work goes on meanwhile.
+    """Copy the database to FILE, while it is in use. The file is replaced when the copy is complete.
 
-    SQLite gives a database that can be used as it is, PostgreSQL gives JSON Lines. Password hashes are in
-    it: keep it as you keep the database.
+    SQLite writes a usable database, PostgreSQL writes JSON Lines. The copy contains password hashes: protect
+    it like the database.
 
     \b
     Examples:
@@ -253,15 +254,14 @@ def backup_command(session: Session, /, file: str, portable: bool, db: str | Non
     session.print_line(f"wrote {file}")
 
 
-@click.command("restore", short_help="Read a backup into an empty database.")
+@click.command("restore", short_help="Restore a backup into an empty database.")
 @click.argument("file", type=click.Path(dir_okay=False, exists=True))
 @db_option
 @pass_session
 def restore_command(session: Session, /, file: str, db: str | None) -> None:
-    """Read the backup FILE, of either form, into the database of --db, which is made where there is none.
+    """Restore the backup FILE into the database of --db, which is created if necessary.
 
-    The log's chain is followed while it is read. A database that holds a registry already is refused, and
-    stays as it is.
+    The log's hash chain is verified. A database that contains a registry is rejected and stays unchanged.
 
     \b
     Examples:
@@ -269,7 +269,7 @@ def restore_command(session: Session, /, file: str, db: str | None) -> None:
       onym registry restore registry-2026-11-21.jsonl --db postgresql://registry@/registry
     """
     place = require_database(session, db)
-    from onym.registry.store import restore as restored  # late: SQLAlchemy takes longer than all the rest
+    from onym.registry.store import restore as restored  # late: SQLAlchemy takes most of the import time
 
     async def work() -> Verified:
         with show_status(session, f"reading {file}"):
@@ -278,22 +278,25 @@ def restore_command(session: Session, /, file: str, db: str | None) -> None:
     _print_verified(session, run_async(work()), "restored")
 
 
-@click.command("serve", short_help="Serve the registry: pages for people, JSON for programs.")
-@click.option("--host", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1, or the settings'.")
-@click.option("--port", type=click.IntRange(1, 65535), help="The port. Default: 8000, or the settings'.")
+@click.command("serve", short_help="Serve the registry's web pages and API.")
+@click.option(
+    "--host", metavar="ADDRESS", help="The address to listen on. Default: 127.0.0.1, or the settings."
+)
+@click.option("--port", type=click.IntRange(1, 65535), help="The port. Default: 8000, or the settings.")
 @click.option(
     "--base-url",
     metavar="ORIGIN",
-    help="What people see: https://registry.example. Needed where not only this machine is to reach it.",
+    help="The public origin, such as https://registry.example. Required unless only loopback is used.",
 )
-@click.option("--config", metavar="FILE", help="Settings (TOML). Default: ONYM_REGISTRY_CONFIG.")
+@click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG.")
 @db_option
 @pass_session
 def serve_command(session: Session, /, db: str | None, config: str | None, **given: Any) -> None:
-    """Serve the registry until Ctrl-C: pages for people, JSON for programs at the same addresses.
+    """Serve the registry's web pages and API, until Ctrl-C.
 
-    Settings come from --config, ONYM_REGISTRY_* variables and these options, the later the stronger: mail,
-    OpenID Connect, the public address. Plain HTTP is spoken: TLS is for a proxy in front to speak.
+    The settings (mail, OpenID Connect, the public URL) come from --config, ONYM_REGISTRY_* variables and
+    these options; later ones override earlier ones. The service uses plain HTTP: put a TLS proxy in front of
+    it.
 
     \b
     Examples:
@@ -301,7 +304,7 @@ def serve_command(session: Session, /, db: str | None, config: str | None, **giv
       onym registry serve --config /etc/onym/registry.toml
     """
     require_extra("starlette", "registry")
-    from onym.server.app import run_registry  # late: the web server is needed nowhere else
+    from onym.server.app import run_registry  # late: only this command needs the web server
     from onym.server.settings import load_settings
 
     settings = _resolve_base_url(load_settings(config, database=find_database(session, db, config), **given))
@@ -317,9 +320,9 @@ def serve_command(session: Session, /, db: str | None, config: str | None, **giv
 
 
 def _resolve_base_url(settings: Settings) -> Settings:
-    """Where nobody said what address people see, it is the one that is listened on.
+    """Use the listening address as the base URL, if none is set and the address is loopback.
 
-    That would be plain HTTP, which is for this machine alone. Raises UsageError for another address.
+    Plain HTTP is for loopback only. Raises UsageError for another address.
     """
     from onym.server.settings import Settings
 
@@ -327,10 +330,10 @@ def _resolve_base_url(settings: Settings) -> Settings:
         return settings
     if not is_loopback(settings.host):
         raise UsageError(
-            f"nobody said at what address people see what listens on {settings.host}",
+            f"the public URL of the service on {settings.host} is not set",
             code="usage.base-url",
-            hint="--base-url https://registry.example, or base_url in the settings: the address of the "
-            "proxy that speaks TLS; without one, --host 127.0.0.1",
+            hint="set --base-url https://registry.example, or base_url in the settings, to the URL of the "
+            "TLS proxy; without a proxy use --host 127.0.0.1",
         )
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return replace(settings, base_url=f"http://{host}:{settings.port}", allowed_hosts=())

@@ -1,4 +1,4 @@
-"""`onym registry decide` and `tick`: take a step of a procedure, and process due timers."""
+"""`onym registry decide` and `tick`: take a step of a procedure, and process due events."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from onym.registry.store import Applied, Store
     from onym.server.settings import Settings
 
-#: what `decide_command` does not do: a request is opened from a file, rows are imported, and time has
-#: `tick_command`
+#: events that `decide_command` does not offer: others open requests and import rows, and `tick_command` does
+#: the rest
 _NOT_HERE: Final = frozenset(
     {
         EventKind.OPEN,
@@ -51,26 +51,26 @@ _NOT_HERE: Final = frozenset(
     }
 )
 _DECISIONS: Final = tuple(str(kind) for kind in EventKind if kind not in _NOT_HERE)
-#: how often `tick_command` asks what is due: each time may start what is due at once
+#: how often `tick_command` looks for due events, because an event may make others due
 _ROUNDS: Final = 20
 #: characters of --data
 _MAX_DATA: Final = 1_000_000
 
 
-@click.command("decide", short_help="Take a step: approve, reject, ask for more, override, ...")
+@click.command("decide", short_help="Take a step of a procedure, such as approve or reject.")
 @click.argument("target", metavar="REQUEST|NAME")
 @click.argument("decision", type=click.Choice(_DECISIONS), metavar="DECISION")
-@click.option("--reason", help="Why: kept in the log, sent to the registrant.")
+@click.option("--reason", help="The reason, which is logged and sent to the registrant.")
 @click.option(
     "--set",
     "members",
     metavar="MEMBER=TEXT",
     multiple=True,
-    help="A further member of the event (repeatable).",
+    help="Another member of the event (repeatable).",
 )
 @click.option("--data", metavar="JSON", help="Members of the event as one JSON object.")
 @click.option(
-    "--expect", type=click.IntRange(0), metavar="VERSION", help="Only if it still has this version."
+    "--expect", type=click.IntRange(0), metavar="VERSION", help="Fail unless the request has this version."
 )
 @registry_option
 @account_options
@@ -92,10 +92,10 @@ def decide_command(
     at: str | None,
     db: str | None,
 ) -> None:
-    """Take the step DECISION about a request (uri-schemes-17) or about the entry NAME.
+    """Take a step of a procedure for a request (uri-schemes-17) or for the entry NAME.
 
-    You act as a local operator: as the account that --account names, with the roles that it holds. What the
-    procedure does not allow is refused, with the clause and what is possible now. Steps:
+    You act as the account of --account, with its roles. If the procedure does not allow a step, the error
+    names the clause and the possible steps. Steps:
 
     \b
       registrant  revise announce submit resubmit withdraw designate retire
@@ -103,7 +103,7 @@ def decide_command(
       expert      ask-more-review resume-review approve approve-as-provisional ask-ietf-review reject
       IESG        iesg-approve iesg-decline ask-upgrade reassign demand-changes
       namespaces  enter-safe-mode suspend reinstate revoke renew
-      anyone who may update: attach-security-note
+      every role with an update: attach-security-note
 
     \b
     Examples:
@@ -129,7 +129,7 @@ def decide_command(
 
 @contextmanager
 def _translate_missing_data() -> Iterator[None]:
-    """A member that is missing is told as the option that brings it."""
+    """Name the option for a missing member in the hint."""
     try:
         yield
     except RefusalError as error:
@@ -139,19 +139,21 @@ def _translate_missing_data() -> Iterator[None]:
 
 
 def _build_event_data(reason: str | None, members: Sequence[str], data: str | None) -> dict[str, Any]:
-    """The members of the event: --data first, --set and --reason over it. Raises UsageError."""
+    """Build the members of the event: --data first, then --set and --reason. Raises UsageError."""
     try:
         found = json.loads(data[: _MAX_DATA + 1]) if data is not None else {}
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise UsageError(
-            "--data is no JSON object", code="usage.data", hint="""as in --data '{"add": ["ann"]}'"""
+            "--data is not a JSON object",
+            code="usage.data",
+            hint="""write it as in --data '{"add": ["ann"]}'""",
         )
     for member in members:
         name, equals, text = member.partition("=")
         if not name or not equals:
-            raise UsageError("--set is written MEMBER=TEXT", code="usage.data")
+            raise UsageError(f'--set "{member}" is not MEMBER=TEXT', code="usage.data")
         found[name] = text
     return found if reason is None else {**found, "reason": reason}
 
@@ -189,20 +191,20 @@ def _print_applied(session: Session, applied: Applied, names: dict[str, str], at
         print_entry(session, decision.entry, names)
 
 
-@click.command("tick", short_help="Bring what time brings: timeouts, expired drafts and namespaces.")
+@click.command("tick", short_help="Process due timeouts and expiries.")
 @at_option
-@click.option("--dry-run", is_flag=True, help="Say what is due, and change nothing.")
-@click.option("--send", is_flag=True, help="Then send the mail that waits, as `serve` does while it runs.")
-@click.option("--config", metavar="FILE", help="The service's settings. Default: ONYM_REGISTRY_CONFIG.")
+@click.option("--dry-run", is_flag=True, help="List due events without processing them.")
+@click.option("--send", is_flag=True, help="Send waiting mail afterwards, as `serve` does while it runs.")
+@click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG.")
 @db_option
 @pass_session
 def tick_command(
     session: Session, /, at: str | None, dry_run: bool, send: bool, config: str | None, db: str | None
 ) -> None:
-    """Run the timers that have gone off: the expert's silence (RFC 4395), expired drafts and namespaces.
+    """Process due events: review timeouts, expired drafts and expired namespaces.
 
-    Meant for cron or a systemd timer, once a day or more often; running it twice does nothing twice. Notices
-    about what it did wait in the database: `serve` sends them while it runs, --send does so here and now.
+    Run it from cron or a systemd timer, once a day or more often. It is safe to run it more than once.
+    Notices wait in the database until `serve` or --send sends them.
 
     \b
     Examples:
@@ -212,7 +214,7 @@ def tick_command(
     """
     when = parse_time(at)
     if send and dry_run:
-        raise UsageError("--dry-run sends no mail", code="usage.command-line")
+        raise UsageError("--send cannot be combined with --dry-run", code="usage.command-line")
     db = find_database(session, db, config)
     settings = _load_mail_settings(config) if send else None
     found = run_async(_run_tick(session, db, when, dry_run=dry_run))
@@ -230,25 +232,25 @@ def tick_command(
     if not found:
         session.print_note("nothing is due")
     if sent is not None:
-        session.print_line(f"{sent} notices were taken up; what failed is tried again")
+        session.print_line(f"{sent} notices were processed; failed ones are retried")
 
 
 def _load_mail_settings(config: str | None) -> Settings:
-    """The service's settings. Raises ConfigError where they name no mail server."""
-    from onym.server.settings import load_settings  # late: the web server's are needed by few commands
+    """Return the service's settings. Raises ConfigError if they have no mail server."""
+    from onym.server.settings import load_settings  # late: few commands need the web server's settings
 
     settings = load_settings(config)
     if settings.smtp is None:
         raise ConfigError(
             "no mail server is set",
             code="config.missing-setting",
-            hint="[smtp] in the settings' file: host, sender",
+            hint="add [smtp] with host and sender to the settings file",
         )
     return settings
 
 
 async def _send_mail(session: Session, db: str | None, settings: Settings) -> int:
-    """Send what waits in the outbox; how many notices were taken up."""
+    """Send the waiting notices; return how many were processed."""
     from onym.server.mail import MailSender
 
     done = 0
@@ -269,7 +271,7 @@ async def _run_tick(session: Session, db: str | None, at: datetime, *, dry_run: 
 
 
 async def _run_due_timers(store: Store, at: datetime) -> list[dict[str, Any]]:
-    """Every timer that has gone off, and those that these start, each with what came of it."""
+    """Process every due event, and those that become due; return each with its result."""
     found: list[dict[str, Any]] = []
     refused: list[Event] = []
     for _ in range(_ROUNDS):
@@ -284,7 +286,7 @@ async def _run_due_timers(store: Store, at: datetime) -> list[dict[str, Any]]:
 
 
 async def _run_timer(store: Store, event: Event, at: datetime) -> tuple[bool, str]:
-    """One timer: was it done, and what came of it. Where somebody was first, the others have their turn."""
+    """Process one due event; return whether it was applied, and the result."""
     try:
         decision = (await store.apply(event, IANA_CLOCK, at)).decision
     except RefusalError as error:

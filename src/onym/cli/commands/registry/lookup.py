@@ -38,12 +38,12 @@ from onym.registry.registries import get_registry as registry_row
 if TYPE_CHECKING:
     from onym.registry.iana import Snapshot
 
-#: rows that a search shows unless told
+#: rows of a search without --limit
 _ROWS: Final = 20
 _MOST_ROWS: Final = 500
-#: where the short form of a source ends; --json has all of it
+#: the end of the short form of a source; --json has the complete form
 _ASIDE: Final = re.compile(r"[:;,] ")
-#: states in which somebody has a move
+#: states with a next step
 _OPEN: Final = (
     RequestState.DRAFT,
     RequestState.LIST_REVIEW,
@@ -54,13 +54,13 @@ _OPEN: Final = (
 )
 
 
-@click.command("show", short_help="Show one entry: status, columns, notes, history.")
+@click.command("show", short_help="Show one entry with its status, fields and history.")
 @click.argument("name", shell_complete=complete_name)
 @registry_option
 @db_option
 @pass_session
 def show_command(session: Session, /, name: str, registry: str, db: str | None) -> None:
-    """Show the entry NAME. Without a database it is taken from the facts that Onym ships, with their date.
+    """Show one entry with its status, fields and history. Without a database, the shipped data is used.
 
     \b
     Examples:
@@ -109,13 +109,13 @@ async def _show_own(session: Session, db: str | None, registry: str, name: str) 
 
 
 def _normalize_name(registry: str, name: str) -> str:
-    """The name as the registry files it; of a URI, its scheme."""
+    """Return the name in the registry's form; of a URI, its scheme."""
     row = registry_row(registry)
     return row.normalize_name(name.partition(":")[0] if row.id == "uri-schemes" and ":" in name else name)
 
 
 def _find_shipped_elsewhere(registry: str, name: str) -> str | None:
-    """Another of the shipped registries that has the name."""
+    """Return another shipped registry that has the name."""
     from onym.registry.iana import load_builtin_snapshot
 
     others = (other for other in REGISTRIES if other != registry)
@@ -139,7 +139,7 @@ def _make_unknown_error(
 ) -> UnknownEntryError:
     row = registry_row(registry)
     return UnknownEntryError(
-        f"no {row.noun} of that name is registered",
+        f'no {row.noun} "{name}" is registered',
         code="registry.unknown-entry",
         field="name",
         hint=_suggest_next(registry, name, names, requests, elsewhere(registry, name)),
@@ -149,23 +149,23 @@ def _make_unknown_error(
 def _suggest_next(
     registry: str, name: str, names: Iterable[str], requests: Sequence[Request], other: str | None
 ) -> str:
-    """What somebody who looked in vain may want: a request, another registry, a near name, or the name."""
+    """Return a hint for a name that is not registered."""
     from difflib import get_close_matches
 
     row = registry_row(registry)
     if requests:
-        return f"somebody asked for it: onym registry status {requests[0].id}"
+        return f"the name was requested: onym registry status {requests[0].id}"
     if other is not None:
-        return f"{registry_row(other).noun} of that name: onym registry show {name} -r {other}"
+        return f"a {registry_row(other).noun} has this name: onym registry show {name} -r {other}"
     if len(name) > row.name_limit:
-        return f"no name of a {row.noun}: at most {row.name_limit} characters [{row.limit_clause}]"
+        return f"the name of a {row.noun} has at most {row.name_limit} characters [{row.limit_clause}]"
     if not row.is_valid_name(name):
-        return f"no name of a {row.noun}: {row.name_rule}"
+        return f"the name of a {row.noun} must match this rule: {row.name_rule}"
     close = get_close_matches(name, names, n=4)
     if close:
-        return f"near ones: {', '.join(close)}"
+        return f"similar names are {', '.join(close)}"
     option = "" if row.id == next(iter(REGISTRIES)) else f" -r {row.id}"
-    return f"the name is free here; to ask for it: onym registry template{option}"
+    return f"the name is free; to request it, run onym registry template{option}"
 
 
 def _build_facts_record(facts: Snapshot) -> dict[str, Any]:
@@ -173,9 +173,9 @@ def _build_facts_record(facts: Snapshot) -> dict[str, Any]:
 
 
 def _format_origin(facts: Snapshot) -> str:
-    dated = f", of {facts.vintage}" if facts.vintage else ""
+    dated = f" of {facts.vintage}" if facts.vintage else ""
     source = _ASIDE.split(facts.source, maxsplit=1)[0]
-    return f"facts that Onym ships{dated} ({source}); --db shows a registry of your own"
+    return f"data that Onym ships{dated} ({source}); use --db for your own registry"
 
 
 @click.command("search", short_help="Find entries by name, description or reference.")
@@ -185,14 +185,18 @@ def _format_origin(facts: Snapshot) -> str:
     "--status", "wanted", type=click.Choice([str(status) for status in Status]), help="Only this status."
 )
 @click.option(
-    "--limit", type=click.IntRange(1, _MOST_ROWS), default=_ROWS, show_default=True, help="Rows at most."
+    "--limit",
+    type=click.IntRange(1, _MOST_ROWS),
+    default=_ROWS,
+    show_default=True,
+    help="Maximum number of rows.",
 )
 @db_option
 @pass_session
 def search_command(
     session: Session, /, text: str, registry: str, wanted: str | None, limit: int, db: str | None
 ) -> None:
-    """Find entries that have TEXT in name, description or reference; without TEXT, list them.
+    """Find entries with TEXT in the name, description or reference. Without TEXT, list all entries.
 
     \b
     Examples:
@@ -206,7 +210,7 @@ def search_command(
         raise UsageError(
             f"{registry} has no status {status}",
             code="usage.bad-status",
-            hint=f"one of {', '.join(map(str, statuses))}",
+            hint=f"use one of {', '.join(map(str, statuses))}",
         )
     if find_database(session, db) is not None:
         found, facts = run_async(_search_own(session, db, registry, text, status, limit + 1)), None
@@ -228,7 +232,7 @@ async def _search_own(
 
 
 def rank_entries(entries: Iterable[Entry], text: str, status: Status | None) -> list[Entry]:
-    """The entries that fit: the name itself, names that begin so, names that hold it, then other texts."""
+    """Return matching entries: equal names, names with the prefix, names with the text, other fields."""
     wanted = text.strip().casefold()
     found = []
     for entry in entries:
@@ -258,20 +262,20 @@ def _print_found(session: Session, found: list[Entry], *, more: bool, facts: Sna
     if session.as_json:
         return
     if not found:
-        session.print_note("nothing fits")
+        session.print_note("no entry matches")
     elif more:
-        session.print_note("there is more; --limit shows it")
+        session.print_note("there are more entries; use --limit to see them")
     if facts is not None:
         session.print_note(_format_origin(facts))
 
 
-@click.command("status", short_help="Show where a request stands, who holds it, until when.")
+@click.command("status", short_help="Show the state, holder and due date of a request.")
 @click.argument("request")
 @at_option
 @db_option
 @pass_session
 def status_command(session: Session, /, request: str, at: str | None, db: str | None) -> None:
-    """Show where REQUEST (an id such as uri-schemes-17, or a name) stands: who holds it, until when, history.
+    """Show the state, holder, due date and history of REQUEST, which is an ID (uri-schemes-17) or a name.
 
     \b
     Examples:
@@ -301,30 +305,30 @@ async def _load_status(
 ) -> tuple[list[Request], dict[str, list[LogRecord]], dict[str, str]]:
     async with open_store(session, db) as store:
         one = await store.request(request)
-        # names of parameters keep their case, all others are filed in lower case
+        # parameters keep the case of their names; other names are stored in lower case
         names = () if one is not None else dict.fromkeys((request.strip(), request.strip().lower()))
         found = [] if one is None else [one]
         for name in names:
             found += (await store.requests(name=name)).items
         if not found:
             raise UnknownEntryError(
-                "there is no such request, and none about that name",
+                f'there is no request "{request}", and no request for this name',
                 code="registry.unknown-request",
                 field="request",
-                hint="onym registry review lists the open ones",
+                hint="onym registry review lists the open requests",
             )
         records = {item.id: list(await store.request_history(item.id)) for item in found}
         known = await list_logins(store)
     return found, records, known
 
 
-@click.command("review", short_help="List what waits, and for whom.")
+@click.command("review", short_help="List open requests and who has the next step.")
 @click.option("-r", "--registry", help="Only this registry.")
 @click.option(
     "--for",
     "role",
     type=click.Choice([str(role) for role in Role if role is not Role.READER]),
-    help="Only what waits for this role.",
+    help="Only requests that wait for this role.",
 )
 @at_option
 @db_option
@@ -332,7 +336,7 @@ async def _load_status(
 def review_command(
     session: Session, /, registry: str | None, role: str | None, at: str | None, db: str | None
 ) -> None:
-    """List the requests that are open: what they ask, where they stand, who has the next move, until when.
+    """List open requests: what they request, their state, and who has the next step until when.
 
     \b
     Examples:
@@ -346,7 +350,7 @@ def review_command(
     session.print_record({"requests": [build_record(item) for item in found]})
     session.print_table(build_request_rows(found, when), styles=("name",))
     if not found and not session.as_json:
-        session.print_note("nothing waits")
+        session.print_note("there are no open requests")
 
 
 async def _list_open_requests(
@@ -362,5 +366,5 @@ async def _list_open_requests(
                 after = page.next
                 if after is None:
                     break
-    # the most urgent first; what has no date comes last, oldest first
+    # the earliest due date first; requests without one follow, the oldest first
     return sorted(found, key=lambda request: (request.due is None, request.due or request.since, request.id))

@@ -48,28 +48,28 @@ if TYPE_CHECKING:
     from onym.registry.checks import Report
     from onym.registry.store import Store
 
-#: octets of a file that is read; RFC 3986 has 140,000
+#: bytes of the largest file; RFC 3986 has 140,000
 MAX_FILE: Final = 4 * 1024 * 1024
 _DAY: Final = timedelta(days=1)
 
-#: what belongs in a field, in one line
+#: the content of each field, on one line
 GUIDANCE: Final = {
     "status": "one of the words above",
-    "syntax": "the grammar (ABNF), or the section that has it",
-    "semantics": "what such a URI names, and the operations on it",
-    "encoding": "which characters, in which charset (UTF-8 unless there is a reason)",
-    "applications": "who makes and reads such URIs",
-    "interoperability": "what implementations may do differently, or: none known",
-    "security": "what can go wrong: secrets, malicious URIs, privacy",
-    "contact": "a person or role, with an address that is read",
+    "syntax": "the grammar (ABNF), or the section that contains it",
+    "semantics": "what such a URI identifies, and the operations on it",
+    "encoding": "the characters and the charset (UTF-8 unless there is a reason)",
+    "applications": "the applications that create and read such URIs",
+    "interoperability": "differences between implementations, or: none known",
+    "security": "the risks: secrets, malicious URIs, privacy",
+    "contact": "a person or role, with an address",
     "change_controller": "who may change the registration, with an address",
-    "references": "the documents that define it, with stable addresses",
-    "reference": "the document that defines it",
-    "type": "what a value is: int, float, bool, string",
+    "references": "the documents that define the scheme, with stable addresses",
+    "reference": "the document that defines the parameter",
+    "type": "the type of a value: int, float, bool, string",
     "description": "one sentence",
-    "anchor": "the https origin that answers for the namespace",
-    "keys": "thumbprints (RFC 7638) of its keys, one a line",
-    "expires": "the last day it holds, as 2027-01-31",
+    "anchor": "the https origin of the namespace's discovery document",
+    "keys": "thumbprints (RFC 7638) of its keys, one per line",
+    "expires": "the last valid day, such as 2027-01-31",
 }
 
 
@@ -83,7 +83,7 @@ class CheckedFile:
 
 
 async def _check_file(session: Session, db: str | None, file: str, asked: _SubmitOptions) -> CheckedFile:
-    """Read the template in a file or in a document, and check it. Raises TemplateError and UsageError."""
+    """Read a template from a file or document, and check it. Raises TemplateError and UsageError."""
     row = registry_row(asked.registry)
     if asked.profile is not None and asked.profile not in row.profiles:
         raise UsageError(
@@ -116,7 +116,7 @@ async def _check_file(session: Session, db: str | None, file: str, asked: _Submi
 
 
 def render_blank_template(profile: Profile) -> str:
-    """The empty template of a profile: its labels in order, room between them."""
+    """Return the empty template of a profile: its labels in order, with space between them."""
     lines = []
     for field in profile.fields:
         label = field.label[:1].upper() + field.label[1:]
@@ -134,7 +134,7 @@ def render_blank_template(profile: Profile) -> str:
 )
 @pass_session
 def template_command(session: Session, /, registry: str, profile: str | None) -> None:
-    """Print the empty template of a procedure; what belongs in each field is said on standard error.
+    """Print an empty template to fill in. Standard error explains each field.
 
     \b
     Examples:
@@ -170,7 +170,7 @@ def template_command(session: Session, /, registry: str, profile: str | None) ->
     statuses = f". Status: {', '.join(chosen.status_words)}" if chosen.find_field("status") else ""
     session.print_error(f"\n{chosen.title}{statuses}")
     for field in chosen.fields:
-        optional = "" if field.required else " (may be left out)"
+        optional = "" if field.required else " (optional)"
         session.print_error(f"  {field.label}: {guidance[field.id]}{optional} [{field.guideline}]")
     session.print_error(
         f"\nfill it in, then: onym registry submit --dry-run{_format_registry_option(row.id)} FILE"
@@ -178,7 +178,7 @@ def template_command(session: Session, /, registry: str, profile: str | None) ->
 
 
 def _format_registry_option(registry: str) -> str:
-    """The option for a registry that is not the first."""
+    """Return the option for a registry that is not the default."""
     return "" if registry == next(iter(REGISTRIES)) else f" -r {registry}"
 
 
@@ -197,33 +197,35 @@ class _SubmitOptions:
     anyway: bool
     keep_draft: bool
     at: datetime
-    #: did somebody name that time?
+    #: whether `--at` was given
     exact: bool
 
 
-@click.command("submit", short_help="Check a template or draft, and ask for registration.")
+@click.command("submit", short_help="Check a template or draft, and request registration.")
 @click.argument("file", metavar="FILE|REQUEST")
 @registry_option
 @click.option(
-    "--profile", type=click.Choice(list(PROFILES)), help="The procedure. Default: the one the template fits."
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    help="The procedure. Default: the one that the template fits.",
 )
-@click.option("--status", metavar="STATUS", help="The status asked for. Default: the template's.")
+@click.option("--status", metavar="STATUS", help="The requested status. Default: the template's.")
 @click.option(
     "--kind",
     type=click.Choice([str(kind) for kind in RequestKind]),
     default=str(RequestKind.NEW),
     show_default=True,
-    help="What is asked for.",
+    help="The kind of request.",
 )
-@click.option("--name", help="Which template, where the file has several.")
-@click.option("--on-behalf-of", metavar="WHO", help="Who invented it, where that is not you.")
-@click.option("--archive", metavar="URL", help="Where its list review can be read; begins that review.")
+@click.option("--name", help="The template to use, if the file has several.")
+@click.option("--on-behalf-of", metavar="WHO", help="The author, if it is not you.")
+@click.option("--archive", metavar="URL", help="The URL of the list review's message; starts that review.")
 @click.option("--request", "revises", metavar="ID", help="Correct this request instead of opening another.")
-@click.option("--anyway", is_flag=True, help="Submit although the checker found errors.")
+@click.option("--anyway", is_flag=True, help="Submit even if the checker finds errors.")
 @click.option(
-    "--draft", "keep_draft", is_flag=True, help="Open it and stop: a draft that can still be revised."
+    "--draft", "keep_draft", is_flag=True, help="Open the request as a draft, which you can still revise."
 )
-@click.option("--dry-run", is_flag=True, help="Check alone; needs no database.")
+@click.option("--dry-run", is_flag=True, help="Only check the file; no database is needed.")
 @account_options
 @at_option
 @db_option
@@ -239,10 +241,10 @@ def submit_command(
     db: str | None,
     **options: Any,
 ) -> None:
-    """Check FILE (a template, or a draft with one in it; - reads standard input), then ask for registration.
+    """Check a template or a draft that contains one (- reads standard input), and request registration.
 
-    With the id of a draft in place of FILE, that draft is submitted. Exit code 1 when the checker found
-    errors, and nothing was submitted.
+    Pass the ID of a draft request instead of FILE to submit that draft. The exit code is 1 if the checker
+    found errors and nothing was submitted.
 
     \b
     Examples:
@@ -264,7 +266,7 @@ def submit_command(
     if dry_run or not (draft.report.ok or asked.anyway):
         session.print_record({"report": _build_report_record(draft), "request": None})
         if not draft.report.ok and not dry_run:
-            session.print_note("nothing was submitted: mend the errors, or add --anyway")
+            session.print_note("nothing was submitted; correct the errors, or add --anyway")
         elif draft.report.ok and not session.as_json:
             _print_next_steps(session, draft, asked)
         exit_with(exit_codes.OK if draft.report.ok else exit_codes.CHECK_FAILED)
@@ -272,7 +274,7 @@ def submit_command(
 
 
 def _print_next_steps(session: Session, draft: CheckedFile, asked: _SubmitOptions) -> None:
-    """Where a template that was only checked goes now."""
+    """Print where to submit a template that was only checked."""
     submission = draft.submission
     status = get_requested_status(submission) or registry_row(asked.registry).default_status
     review = (
@@ -284,10 +286,10 @@ def _print_next_steps(session: Session, draft: CheckedFile, asked: _SubmitOption
             f"{status} {must} list review first [{review.clause}]: post it to uri-review@ietf.org; "
             f"{review.reasonable.days} days are reasonable"
         )
-    iana = "to IANA: a mail to iana@iana.org; " if asked.registry == "uri-schemes" else ""
+    iana = "to IANA by mail to iana@iana.org, or " if asked.registry == "uri-schemes" else ""
     session.print_note(
-        f"to hand it in: {iana}to a registry of your own: onym registry submit{_format_registry_option(asked.registry)} "
-        f"{draft.source} --db DATABASE"
+        f"submit it {iana}to your own registry with onym registry submit"
+        f"{_format_registry_option(asked.registry)} {draft.source} --db DATABASE"
     )
 
 
@@ -327,7 +329,7 @@ async def _submit_draft(
 
 
 def _require_archive_url(url: str | None) -> None:
-    """Raises UsageError for what is no https address."""
+    """Raise UsageError unless `url` is an https URL."""
     if url is None:
         return
     from onym.uri import URI
@@ -339,35 +341,35 @@ def _require_archive_url(url: str | None) -> None:
         good = False
     if not good:
         raise UsageError(
-            "--archive is no https address",
+            f"--archive {url} is not an https URL",
             code="usage.archive",
-            hint="where the message can be read: https://mailarchive.ietf.org/arch/msg/uri-review/...",
+            hint="use the URL of the message, as in https://mailarchive.ietf.org/arch/msg/uri-review/...",
         )
 
 
 def _require_submittable(request: Request, actor: Actor, asked: _SubmitOptions) -> None:
-    """Would what is asked happen? Whose request it is, the engine says. Raises RefusalError."""
+    """Raise RefusalError if the options would have no effect. The engine checks whose request it is."""
     if asked.archive is not None and asked.archive != request.archive:
         if request.state is not RequestState.DRAFT:
             raise _make_announced_error(request)
     elif not asked.keep_draft and request.registrant == actor.id and _needs_list_review(request):
         review = PROFILES[request.profile].list_review[request.status]
         raise RefusalError(
-            f"nothing was handed in: {request.status} needs list review first",
+            f"nothing was submitted: {request.status} needs list review first",
             code="registry.not-allowed",
             clause=review.clause,
-            hint="post it to uri-review@ietf.org, then onym registry submit "
-            f"{request.id} --archive URL --draft; four weeks later, without --archive",
+            hint="post it to uri-review@ietf.org, then run onym registry submit "
+            f"{request.id} --archive URL --draft; four weeks later, run it without --archive",
         )
 
 
 def _make_announced_error(request: Request) -> RefusalError:
     waits = request.state is RequestState.LIST_REVIEW
-    again = f"onym registry decide {request.id} revise, then the same again" if waits else None
+    again = f"run onym registry decide {request.id} revise, then the same command again" if waits else None
     return RefusalError(
-        f"--archive begins list review, and {request.id} is in {request.state} already",
+        f"--archive starts list review, but {request.id} is already in {request.state}",
         code="registry.not-allowed",
-        hint=again and f"to correct the address: {again}",
+        hint=again and f"to correct the URL, {again}",
     )
 
 
@@ -383,7 +385,7 @@ async def _open_request(store: Store, actor: Actor, draft: CheckedFile, asked: _
 
 
 async def _correct_request(store: Store, actor: Actor, draft: CheckedFile, asked: _SubmitOptions) -> Request:
-    """A rejected request is handed in again, any other open one revised."""
+    """Resubmit a rejected request, or revise any other open one."""
     request = await get_request(store, asked.revises or "")
     if asked.archive is not None and request.state not in _WAITING:
         raise _make_announced_error(request)
@@ -399,7 +401,7 @@ async def _correct_request(store: Store, actor: Actor, draft: CheckedFile, asked
 
 
 async def _submit_request(store: Store, actor: Actor, request: Request, asked: _SubmitOptions) -> Request:
-    """List review where it is named, then submission, unless the draft is to be kept."""
+    """Announce the list review if a URL is given, then submit, unless the draft is to be kept."""
     if request.state not in _WAITING and asked.revises is not None:
         return request
     if asked.archive is not None and request.state is RequestState.DRAFT:
@@ -412,7 +414,7 @@ async def _submit_request(store: Store, actor: Actor, request: Request, asked: _
     return await _apply_step(store, actor, request, EventKind.SUBMIT, asked, {})
 
 
-#: before it is handed in
+#: states before submission
 _WAITING: Final = (RequestState.DRAFT, RequestState.LIST_REVIEW)
 
 
@@ -444,10 +446,10 @@ def _print_submission(
             f"onym registry submit {request.id} --archive URL"
         )
     elif request.state in (RequestState.DRAFT, RequestState.LIST_REVIEW):
-        session.print_note(f"not handed in yet: onym registry submit {request.id}")
+        session.print_note(f"not submitted yet; run onym registry submit {request.id}")
     else:
         _print_review_time(session, request, at)
-        session.print_note(f"handed in; onym registry status {request.id} says who has the next move")
+        session.print_note(f"submitted; onym registry status {request.id} shows who has the next step")
 
 
 def _print_review_time(session: Session, request: Request, at: datetime) -> None:
@@ -456,5 +458,5 @@ def _print_review_time(session: Session, request: Request, at: datetime) -> None
         return
     days = (at - request.announced).days
     session.print_note(
-        f"list review ran {days} of {review.reasonable.days} days [{review.clause}]; the expert is told"
+        f"list review ran {days} of {review.reasonable.days} days [{review.clause}]; the expert is notified"
     )

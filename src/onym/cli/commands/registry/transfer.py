@@ -1,4 +1,4 @@
-"""`onym registry import` and `export`: read a registry from files, and write it in each format."""
+"""`onym registry import` and `export`: read a registry from files, and write it in every format."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from onym.registry.store import EntryChange, Store
     from onym.sign.keys import SigningKey
 
-#: changes that a feed holds at most
+#: maximum number of changes in a feed
 FEED_LIMIT: Final = 200
-#: octets of a key file
+#: bytes of a key file
 _MAX_KEY: Final = 64 * 1024
 
 
 def _load_signing_key(file: str) -> SigningKey:
-    """The private key of a file, for the algorithm that it names, else the one of its kind."""
+    """Load a private key for the algorithm that it names, or the default of its key type."""
     from onym.sign.algorithms import ALGORITHMS
     from onym.sign.keys import SigningKey
 
@@ -61,26 +61,28 @@ def _load_signing_key(file: str) -> SigningKey:
         jwk = None
     with translate_key_errors(file, "sign.bad-key", "sign.malformed"):
         if not isinstance(jwk, dict):
-            raise SignatureError("no key", code="sign.bad-key", hint="a private key as JWK (RFC 7517)")
+            raise SignatureError(
+                "the file is not a key", code="sign.bad-key", hint="use a private key as JWK (RFC 7517)"
+            )
         kind = (jwk.get("kty"), jwk.get("crv"))
         own = next((name for name, row in ALGORITHMS.items() if row.tokens and row.kind == kind), "Ed25519")
         return SigningKey.from_jwk(Secret(text), algorithm=str(jwk.get("alg") or own))
 
 
 _FORMATS: Final = ("xml", "csv", "csv-2015", "csv-2022", "text", "json", "atom", "namespaces", "tables")
-#: rows of irregularities that are shown without --json
+#: irregular rows that are shown without --json
 _SHOWN: Final = 20
 
 
-@click.command("import", short_help="Take in a published registry: CSV, XML, JSON, text.")
+@click.command("import", short_help="Import a published registry (CSV, XML, JSON or text).")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", "format_", help="How to read it. Default: as the file itself shows.")
+@click.option("--format", "format_", help="The format of the files. Default: detected.")
 @click.option(
     "--contacts",
     type=click.Path(dir_okay=False),
     help="A file of contacts: [[id, name, organisation, URI, date], ...]",
 )
-@click.option("--dry-run", is_flag=True, help="Read and report; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Read and report without changes.")
 @registry_option
 @account_options
 @at_option
@@ -99,13 +101,13 @@ def import_command(
     at: str | None,
     db: str | None,
 ) -> None:
-    """Take the entries of FILE... into a registry.
+    """Import a published registry (CSV, XML, JSON or text).
 
-    A file is taken in whole, but for rows that the registry refuses: with one of those the exit code is 11.
-    A file that cannot be read to its end changes nothing. Irregular rows are kept and reported. What the
-    registry has and a file lacks stays as it is, and so does who has a say in an entry that is there: of a
-    JSON export, only new names bring their registrants. With --dry-run and without a database, the file is
-    compared with the facts that Onym ships.
+    Rows that the registry rejects are left out, and the exit code is then 11. A file that cannot be read to
+    the end changes nothing. Irregular rows are imported and reported. Entries that are missing in a file stay
+    as they are. An import never changes who controls an existing entry: of a JSON export, only new names
+    bring their registrants. With --dry-run and without a database, the file is compared with the data that
+    Onym ships.
 
     \b
     Examples:
@@ -155,7 +157,7 @@ def _list_shipped_entries(registry: str) -> tuple[Entry, ...]:
 
 
 def _compare_snapshot(snapshot: Snapshot, present: Sequence[Entry], at: datetime) -> dict[str, Any]:
-    """What an import would change."""
+    """Return the changes that an import would make."""
     preview = preview_import(snapshot, present, at)
     record = _build_import_record(snapshot)
     record["irregular"] += [_build_refusal(name, reason) for name, reason in preview.remarks]
@@ -205,37 +207,35 @@ def _print_import(session: Session, record: dict[str, Any], *, dry_run: bool) ->
         return
     would = "would be " if dry_run else ""
     absent = record.get("absent") or ()
-    counts = (
-        f"{record['added']} {would}added, {record['changed']} {would}changed, {record['same']} as they were"
-    )
+    counts = f"{record['added']} {would}added, {record['changed']} {would}changed, {record['same']} unchanged"
     session.print_line(f"{session.paint(record['source'], 'name')}  {record['entries']} entries: {counts}")
     if absent:
-        session.print_note(f"{len(absent)} entries here are not in {record['source']}: they stay as they are")
+        session.print_note(f"{len(absent)} entries are not in {record['source']}; they stay as they are")
     if record["refused"]:
         rows_were = "1 row was" if record["refused"] == 1 else f"{record['refused']} rows were"
-        session.print_note(f"{rows_were} refused, and not taken in: the reasons stand below")
+        session.print_note(f"{rows_were} rejected; the reasons are below")
     irregular = record["irregular"]
     if irregular:
         session.print_line(f"\n{len(irregular)} irregular rows")
         rows = [(str(row["line"] or ""), row["name"], row["reason"]) for row in irregular[:_SHOWN]]
         session.print_table(rows, indent="  ", styles=("dim", "name"))
         if len(irregular) > _SHOWN:
-            session.print_note(f"{len(irregular) - _SHOWN} more; --json has all of them")
+            session.print_note(f"{len(irregular) - _SHOWN} more; use --json to see all of them")
 
 
-@click.command("export", short_help="Write a registry: XML, CSV, text, JSON, Atom, namespaces.")
+@click.command("export", short_help="Export a registry in one of many formats.")
 @click.option("--format", "format_", type=click.Choice(_FORMATS), default="xml", show_default=True,
-              help="How to write it.")  # fmt: skip
+              help="The format of the file.")  # fmt: skip
 @click.option(
-    "--status", type=click.Choice([str(status) for status in Status]), help="The part, for csv-2015."
+    "--status", type=click.Choice([str(status) for status in Status]), help="The status, for csv-2015."
 )
 @click.option("-o", "--output", type=click.Path(dir_okay=False),
-              help="The file; it is there whole or not at all.")  # fmt: skip
-@click.option("--sign-key", metavar="FILE", help="A private key (JWK) that signs the namespaces file.")
+              help="Write to FILE, which is replaced only when the export is complete.")  # fmt: skip
+@click.option("--sign-key", metavar="FILE", help="A private key (JWK) to sign the namespaces file.")
 @click.option("--authority", metavar="DOMAIN,YEAR",
-              help="Who mints a feed's ids (RFC 4151). Default: the settings' base_url.")  # fmt: skip
+              help="The authority of the feed's IDs (RFC 4151). Default: that of base_url.")  # fmt: skip
 @click.option(
-    "--config", metavar="FILE", help="The service's settings, for atom. Default: ONYM_REGISTRY_CONFIG."
+    "--config", metavar="FILE", help="The settings file (TOML), for atom. Default: ONYM_REGISTRY_CONFIG."
 )
 @registry_option
 @at_option
@@ -251,10 +251,10 @@ def export_command(
     config: str | None,
     **given: Any,
 ) -> None:
-    """Write a registry in a format of IANA's, as JSON, as an Atom feed of its changes, or for a resolver.
+    """Export a registry in an IANA format, as JSON, as an Atom feed of changes, or as a namespaces file.
 
-    Without a database the shipped facts are written, with their own date. With --json and -o, what was
-    written is said as JSON.
+    Without a database, the shipped data is written, with its own date. With --json and -o, the output is a
+    JSON summary.
 
     \b
     Examples:
@@ -263,21 +263,22 @@ def export_command(
       onym registry export --db registry.db --format atom --authority registry.example,2026
     """
     if sign_key is not None and format_ != "namespaces":
-        raise UsageError("--sign-key goes with --format namespaces", code="usage.command-line")
+        raise UsageError("--sign-key needs --format namespaces", code="usage.command-line")
     if session.as_json and output is None:
         raise UsageError(
-            "--json needs -o: the registry itself goes to standard output", code="usage.command-line"
+            "--json needs -o FILE, because the registry itself goes to standard output",
+            code="usage.command-line",
         )
     if given["status"] is not None and format_ != "csv-2015":
         raise UsageError(
-            "--status goes with --format csv-2015, which has a file for each", code="usage.command-line"
+            "--status needs --format csv-2015, which has one file per status", code="usage.command-line"
         )
     if format_ != "atom" and (authority or config):
-        raise UsageError("--authority and --config go with --format atom", code="usage.command-line")
+        raise UsageError("--authority and --config need --format atom", code="usage.command-line")
     feed = _build_feed_options(session, given["registry"], authority, config) if format_ == "atom" else {}
     text = run_async(_export_registry(session, format_, sign_key, feed, **given))
     if output is None:
-        # what registrants wrote may hold a terminal's own commands
+        # text of registrants may contain control characters
         sys.stdout.write(escape_controls(text) if is_terminal(sys.stdout) else text)
         return
     with replace_text_file(Path(output)) as write:
@@ -291,15 +292,15 @@ def export_command(
 def _build_feed_options(
     session: Session, registry: str, authority: str | None, config: str | None
 ) -> dict[str, Any]:
-    """Who mints a feed's ids and where its links lead: the option, then the service's settings."""
+    """Return the authority of a feed's IDs and the origin of its links, from the option or the settings."""
     from urllib.parse import urlsplit
 
-    from onym.server.settings import Settings, load_settings  # late: the service's, for its feed alone
+    from onym.server.settings import Settings, load_settings  # late: only a feed needs the service's settings
 
     url = load_settings(config).base_url
     if url == Settings().base_url:
         if authority is None:
-            session.print_note("the feed's ids are nobody's: --authority YOUR-DOMAIN,YEAR makes them yours")
+            session.print_note("the feed's IDs have no owner; use --authority YOUR-DOMAIN,YEAR to own them")
         return {} if authority is None else {"authority": authority}
     from onym.server.registry.urls import make_feed_addresses
 
@@ -321,7 +322,7 @@ async def _export_registry(
     at: str | None,
     db: str | None,
 ) -> str:
-    from onym.registry.iana import write_table  # late: writers are needed by this command only
+    from onym.registry.iana import write_table  # late: only this command needs the writers
 
     when = parse_time(at)
     signing_key = None if key is None else _load_signing_key(key)
@@ -346,7 +347,7 @@ async def _export_registry(
 
 
 def _parse_vintage(vintage: str | None) -> date | None:
-    """The day of a vintage; those that name only a month or a year have none."""
+    """Return the day of a vintage, or None if it names only a month or a year."""
     try:
         return None if vintage is None else date.fromisoformat(vintage)
     except ValueError:

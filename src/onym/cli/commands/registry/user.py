@@ -35,16 +35,24 @@ _TOKEN_DAYS: Final = 365
 _SCOPES: Final = ("read", "submit", "review", "iana", "iesg", "admin")
 
 
-@click.command("token", short_help="Make, list or revoke API tokens.")
+@click.command("token", short_help="Create, list or revoke API tokens.")
 @click.argument("login")
-@click.option("--label", default="", help="What it is for.")
+@click.option("--label", default="", help="The purpose of the token.")
 @click.option(
-    "--scope", "scopes", type=click.Choice(_SCOPES), multiple=True, help="What it may do (repeatable)."
+    "--scope",
+    "scopes",
+    type=click.Choice(_SCOPES),
+    multiple=True,
+    help="A permission of the token (repeatable).",
 )
 @click.option(
-    "--days", type=click.IntRange(1, 3660), default=_TOKEN_DAYS, show_default=True, help="How long it holds."
+    "--days",
+    type=click.IntRange(1, 3660),
+    default=_TOKEN_DAYS,
+    show_default=True,
+    help="Days until it expires.",
 )
-@click.option("--revoke", metavar="ID", help="End that token.")
+@click.option("--revoke", metavar="ID", help="Revoke this token.")
 @db_option
 @pass_session
 def token_command(
@@ -57,14 +65,16 @@ def token_command(
     revoke: str | None,
     db: str | None,
 ) -> None:
-    """List the tokens of LOGIN; with --scope make one, with --revoke end one. A new token is shown once.
+    """Create, list or revoke API tokens of LOGIN. --scope creates a token, which is shown only once.
 
     \b
     Example:
       onym registry user token ann --label ci --scope read --scope submit
     """
     if scopes and revoke:
-        raise UsageError("--scope makes a token, --revoke ends one", code="usage.command-line")
+        raise UsageError(
+            "--scope creates a token; it cannot be combined with --revoke", code="usage.command-line"
+        )
 
     async def work() -> tuple[Secret | None, list[Any]]:
         async with open_store(session, db) as store:
@@ -88,20 +98,20 @@ def token_command(
         return
     if fresh is not None:
         session.print_line(fresh.reveal())
-        session.print_note("this is the only time that the token is shown")
+        session.print_note("the token is shown only now")
         return
     session.print_table([_build_token_row(token) for token in found], styles=("name",))
     if not found:
-        session.print_note("no tokens")
+        session.print_note("there are no tokens")
 
 
 async def _revoke_token(store: Store, account: Account, identifier: str) -> None:
     if identifier not in {token.id for token in await store.tokens.list(account.id)}:
         raise UnknownEntryError(
-            f"{account.login} has no token of that id",
+            f"{account.login} has no token of that ID",
             code="accounts.unknown-token",
             field="token",
-            hint=f"see: onym registry user token {account.login}",
+            hint=f"onym registry user token {account.login} lists the tokens",
         )
     await store.tokens.revoke(identifier, utc_now())
 
@@ -135,7 +145,7 @@ def _build_token_row(each: Any) -> tuple[str, ...]:
     return each.id, ", ".join(sorted(each.scopes)), state, each.label
 
 
-#: every registry, as roles are held
+#: every registry, in the roles of an account
 _ALL: Final = "*"
 _ROLES: Final = [str(role) for role in Role if role is not Role.READER]
 
@@ -145,18 +155,18 @@ _registry = click.option(
     type=click.Choice([_ALL, *REGISTRIES]),
     default=_ALL,
     show_default=True,
-    help="Where the roles are held; * is everywhere.",
+    help="The registry of the roles; * is all of them.",
 )
 _stdin = click.option(
     "--password-stdin",
     is_flag=True,
-    help="Read the password from standard input, so that no history holds it.",
+    help="Read the password from standard input, to keep it out of the history.",
 )
 
 
-@click.group("user", short_help="Accounts: add, list, roles, email, password, token, disable.")
+@click.group("user", short_help="Manage accounts, roles, passwords and API tokens.")
 def user_command() -> None:
-    """Manage accounts: who may sign in, in which roles, with which API tokens. Each takes --json.
+    """Manage accounts, roles, passwords and API tokens. Every command accepts --json.
 
     \b
     Examples:
@@ -170,13 +180,13 @@ user_command.add_command(token_command)
 
 
 def ask_password(session: Session, login: str, *, from_stdin: bool) -> Secret:
-    """A new password: asked for twice on a terminal, else one line of standard input. Raises UsageError."""
+    """Ask for a new password twice on a terminal, or read a line of standard input. Raises UsageError."""
     if from_stdin or not is_terminal(sys.stdin):
         if not from_stdin:
             raise UsageError(
-                "a password is needed, and nobody is there to type it",
+                "a password is needed, but standard input is not a terminal",
                 code="usage.password",
-                hint="pipe it: pass show registry | onym registry ... --password-stdin",
+                hint="pipe the password: pass show registry | onym registry ... --password-stdin",
             )
         text = sys.stdin.buffer.readline().decode("utf-8", "replace").rstrip("\r\n")
     else:
@@ -199,7 +209,7 @@ def make_account(
     password: Secret | None,
     roles: Mapping[str, frozenset[Role]],
 ) -> Account:
-    """An account, checked. Raises RegistryError for a bad login, name, address or password."""
+    """Build a valid account. Raises RegistryError for an invalid login, name, address or password."""
     good = records.validate_login(login)
     if password is not None:
         passwords.validate_password(password, login=good, name=name)
@@ -254,11 +264,11 @@ def _format_roles(account: Account) -> str:
 @user_command.command("add", short_help="Add an account.")
 @click.argument("login")
 @click.option("--name", help="The name shown beside decisions. Default: the login.")
-@click.option("--email", metavar="ADDRESS", help="Where notices go.")
+@click.option("--email", metavar="ADDRESS", help="The e-mail address for notices.")
 @click.option(
-    "--role", "roles", type=click.Choice(_ROLES), multiple=True, help="A role it holds (repeatable)."
+    "--role", "roles", type=click.Choice(_ROLES), multiple=True, help="A role of the account (repeatable)."
 )
-@click.option("--no-password", is_flag=True, help="Sign-in by OpenID Connect or tokens alone.")
+@click.option("--no-password", is_flag=True, help="Allow sign-in only by OpenID Connect or tokens.")
 @_registry
 @_stdin
 @db_option
@@ -275,7 +285,7 @@ def add_command(
     password_stdin: bool,
     db: str | None,
 ) -> None:
-    """Add the account LOGIN. Without roles it may ask for registrations, as anybody may (RFC 7595 7.2).
+    """Add an account. Without roles it may request registrations, as everybody may (RFC 7595 7.2).
 
     \b
     Example:
@@ -302,7 +312,7 @@ def add_command(
 @db_option
 @pass_session
 def list_command(session: Session, /, db: str | None) -> None:
-    """List every account: login, name, roles, whether it may sign in.
+    """List the accounts with login, name, roles and state.
 
     \b
     Example:
@@ -326,14 +336,14 @@ def list_command(session: Session, /, db: str | None) -> None:
         styles=("name",),
     )
     if not found and not session.as_json:
-        session.print_note("no accounts: onym registry user add LOGIN")
+        session.print_note("there are no accounts; add one with onym registry user add LOGIN")
 
 
-@user_command.command("roles", short_help="Show, give or take roles.")
+@user_command.command("roles", short_help="Show, add or remove roles.")
 @click.argument("login")
-@click.option("--add", "given", type=click.Choice(_ROLES), multiple=True, help="Give this role (repeatable).")
+@click.option("--add", "given", type=click.Choice(_ROLES), multiple=True, help="Add this role (repeatable).")
 @click.option(
-    "--remove", "taken", type=click.Choice(_ROLES), multiple=True, help="Take it away (repeatable)."
+    "--remove", "taken", type=click.Choice(_ROLES), multiple=True, help="Remove this role (repeatable)."
 )
 @_registry
 @db_option
@@ -341,7 +351,7 @@ def list_command(session: Session, /, db: str | None) -> None:
 def roles_command(
     session: Session, /, login: str, given: Sequence[str], taken: Sequence[str], registry: str, db: str | None
 ) -> None:
-    """Show the roles of LOGIN; with --add and --remove, change them.
+    """Show the roles of LOGIN, or change them with --add and --remove.
 
     \b
     Example:
@@ -362,18 +372,18 @@ def roles_command(
 
 
 def _require_held(account: Account, registry: str, lacking: frozenset[Role]) -> None:
-    """Raises UsageError for roles that are to be taken away and are not held there."""
+    """Raise UsageError for roles to remove that the account does not have in the registry."""
     if not lacking:
         return
     role = min(lacking)
     held = next((name for name, roles in account.roles.items() if role in roles), None)
     call = f"onym registry user roles {account.login}"
     raise UsageError(
-        f"{account.login} does not hold the role {role} {_format_registry(registry)}",
+        f"{account.login} does not have the role {role} {_format_registry(registry)}",
         code="usage.role",
-        hint=f"{call} shows what it holds"
+        hint=f"{call} shows its roles"
         if held is None
-        else f"held {_format_registry(held)}: {call} --remove {role} -r {shlex.quote(held)}",
+        else f"the role is {_format_registry(held)}; run {call} --remove {role} -r {shlex.quote(held)}",
     )
 
 
@@ -381,21 +391,21 @@ def _format_registry(registry: str) -> str:
     return "in every registry at once" if registry == _ALL else f"in {registry}"
 
 
-@user_command.command("email", short_help="Set the address where notices go.")
+@user_command.command("email", short_help="Set the e-mail address for notices.")
 @click.argument("login")
 @click.argument("address", required=False)
-@click.option("--none", "gone", is_flag=True, help="Take the address away: no notices.")
+@click.option("--none", "gone", is_flag=True, help="Remove the address; no notices are sent.")
 @db_option
 @pass_session
 def email_command(session: Session, /, login: str, address: str | None, gone: bool, db: str | None) -> None:
-    """Send the notices of LOGIN to ADDRESS from now on.
+    """Set the e-mail address for the notices of LOGIN.
 
     \b
     Example:
       onym registry user email ann ann@example.net
     """
     if (address is None) is not gone:
-        raise UsageError("give an ADDRESS, or --none", code="usage.command-line")
+        raise UsageError("give either an ADDRESS or --none", code="usage.command-line")
 
     async def work() -> Account:
         async with open_store(session, db) as store:
@@ -407,13 +417,13 @@ def email_command(session: Session, /, login: str, address: str | None, gone: bo
     _print_account(session, run_async(work()))
 
 
-@user_command.command("password", short_help="Set a new password, and end every session.")
+@user_command.command("password", short_help="Set a new password and end every session.")
 @click.argument("login")
 @_stdin
 @db_option
 @pass_session
 def password_command(session: Session, /, login: str, password_stdin: bool, db: str | None) -> None:
-    """Set a new password for LOGIN. Every session of the account ends.
+    """Set a new password for LOGIN and end every session of the account.
 
     \b
     Example:
@@ -432,12 +442,12 @@ def password_command(session: Session, /, login: str, password_stdin: bool, db: 
     _print_account(session, run_async(work()))
 
 
-@user_command.command("disable", short_help="Let an account sign in no more.")
+@user_command.command("disable", short_help="Prevent an account from signing in.")
 @click.argument("login")
 @db_option
 @pass_session
 def disable_command(session: Session, /, login: str, db: str | None) -> None:
-    """Let LOGIN sign in no more: sessions end, tokens no longer hold. What it did stays in the log.
+    """Prevent LOGIN from signing in: sessions end and tokens become invalid. Its log entries stay.
 
     \b
     Example:
@@ -446,12 +456,12 @@ def disable_command(session: Session, /, login: str, db: str | None) -> None:
     _print_account(session, run_async(_set_enabled(session, db, login, on=False)))
 
 
-@user_command.command("enable", short_help="Let a disabled account sign in again.")
+@user_command.command("enable", short_help="Allow a disabled account to sign in again.")
 @click.argument("login")
 @db_option
 @pass_session
 def enable_command(session: Session, /, login: str, db: str | None) -> None:
-    """Let LOGIN, which was disabled, sign in again, with the roles and tokens that it had.
+    """Allow LOGIN to sign in again, with the roles and tokens that it had.
 
     \b
     Example:
