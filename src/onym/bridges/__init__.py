@@ -1,11 +1,11 @@
-"""Other frameworks on an `llm://` URI: thin, optional, each loaded when it is first used.
+"""Use an `llm://` URI in other frameworks. Each bridge is loaded when it is first used.
 
     model = onym.bridges.ChatOnym("llm://openai/gpt-5-mini?max_tokens=500")      # LangChain
     client = onym.bridges.openai("llm://openai/gpt-5-mini")                      # the OpenAI SDK
 
-A bridge whose framework is not installed raises MissingExtraError with the command that installs it. All but
-`openai`, `async_openai` and `litellm_kwargs` call through Onym's own client, so that policy, pinned addresses
-and redaction hold; those three hand an endpoint to a foreign client, and say what that means.
+A bridge raises MissingExtraError with the install command if its framework is not installed. All bridges
+except `openai`, `async_openai` and `litellm_kwargs` call through Onym's own client, with its policy, pinned
+addresses and redaction. Those three configure another client; their documentation says what that means.
 """
 
 from __future__ import annotations

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 _MILLISECONDS: Final = frozenset({"timeout_ms", "timeoutMs"})
 _OURS: Final = frozenset({*WELL_KNOWN, "tools", "tool_choice", "schema"})
-#: what libraries call a choice that this project calls required
+#: other libraries' name for the tool choice "required"
 _CHOICES: Final = {"any": "required", True: "required", False: "none"}
 
 
 def to_overrides(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What `Client.chat` takes: well-known names, tools, schema, and everything else in `extra`.
+    """Convert keyword arguments of a framework to arguments of `Client.chat`; unknown ones go to `extra`.
 
-    Other libraries' names are understood (`temperature`, `max_completion_tokens`, `response_format`, `stop`);
-    a `timeout` is in seconds, as they have it. None stands for what the URI says.
+    Common names are converted (`temperature`, `max_completion_tokens`, `response_format`, `stop`). `timeout`
+    is in seconds. None keeps the value of the URI.
     """
     found: dict[str, Any] = {}
     extra: dict[str, Any] = {}
@@ -81,11 +81,11 @@ def _convert_format(value: Any) -> dict[str, Any]:
         return {"schema": described.get("schema", {})}
     if kind == "text":
         return {"format": "text"}
-    raise UsageError("a response_format is text, json_object or json_schema")
+    raise UsageError("response_format must have the type text, json_object or json_schema")
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
-    """A tool call's arguments as the object that frameworks want, None where the model wrote none."""
+    """Return a tool call's arguments as an object, or None if the model wrote no valid object."""
     try:
         found = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -94,24 +94,24 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
 
 
 def encode_carried(carried: Carried | None) -> dict[str, Any] | None:
-    """What the provider wants back with the turn, as plain data that a framework's message keeps."""
+    """Return the provider's state of a turn as plain data, which a framework's message stores."""
     return (
         None if carried is None else {"dialect": carried.dialect, "parts": [dict(p) for p in carried.parts]}
     )
 
 
 def decode_carried(data: Any) -> Carried | None:
-    """The same, read back; None for what is nothing of the kind."""
+    """Restore the state that `encode_carried` made; None for any other value."""
     if not isinstance(data, Mapping) or not isinstance(data.get("dialect"), str):
         return None
     return Carried(dialect=data["dialect"], parts=tuple(data.get("parts") or ()))
 
 
 class EndpointClient:
-    """One endpoint, and the arguments of `connect` for it. Threads may share it.
+    """One endpoint, with the arguments of `connect`. Threads may share it.
 
-    Printed, it shows no key. It is copied as itself, and pickled without its clients: never with a key, with
-    `environ` or a configuration, any of which may hold one.
+    `repr` shows no key. A copy is the same object. Pickling drops the clients, and is an error with a key,
+    with `environ` or with a configuration, because they may contain one.
     """
 
     __slots__ = ("__weakref__", "_async", "_lock", "_options", "_source", "_sync")
@@ -124,12 +124,12 @@ class EndpointClient:
             self._options["key"] = wrap_secret(self._options["key"])
         self._lock = threading.Lock()
         self._async: AsyncClient | None = None
-        # made now: what is wrong with the URI is said where it was given
+        # created now, so that errors of the URI are raised by the caller's line
         self._sync: Client | None = connect(self._source, **self._options)
 
     @property
     def endpoint(self) -> Endpoint:
-        """Who is on the other side."""
+        """The endpoint that the URI names."""
         return self.get_sync_client().explain("…").endpoint
 
     @property
@@ -138,28 +138,28 @@ class EndpointClient:
         return self._source if isinstance(self._source, str) else self._source.without_key().render()
 
     def get_sync_client(self) -> Client:
-        """The client."""
+        """Return the client, and create it if necessary."""
         with self._lock:
             if self._sync is None:
                 self._sync = connect(self._source, **self._options)
             return self._sync
 
     def get_async_client(self) -> AsyncClient:
-        """The client for coroutines."""
+        """Return the async client, and create it if necessary."""
         with self._lock:
             if self._async is None:
                 self._async = aconnect(self._source, **self._options)
             return self._async
 
     def close(self) -> None:
-        """Close the connections; the next call makes new ones."""
+        """Close the connections; the next call opens new ones."""
         with self._lock:
             client, self._sync = self._sync, None
         if client is not None:
             client.close()
 
     async def aclose(self) -> None:
-        """Close the connections of coroutines too."""
+        """Close the connections of the async client too."""
         self.close()
         with self._lock:
             client, self._async = self._async, None
@@ -172,7 +172,7 @@ class EndpointClient:
             client.close()
 
     def __repr__(self) -> str:
-        # a debugger may look at one whose URI was refused
+        # a debugger may print an object whose constructor failed
         return f"EndpointClient({self.uri_text!r})" if hasattr(self, "_source") else "EndpointClient()"
 
     def __copy__(self) -> EndpointClient:
@@ -189,7 +189,7 @@ class EndpointClient:
 
 
 class EndpointClientMixin:
-    """What the classes of frameworks that hold a link have in common."""
+    """The closing methods of framework classes that have an EndpointClient."""
 
     _link: EndpointClient
 
@@ -198,12 +198,12 @@ class EndpointClientMixin:
         self._link.close()
 
     async def aclose(self) -> None:
-        """Close the connections of coroutines too."""
+        """Close the connections of the async client too."""
         await self._link.aclose()
 
 
 def _parse_source(given: Secret) -> str | LLMURI:
-    """The URI, or the name of an endpoint in the configuration, which has no colon."""
+    """Parse the URI, or return the name of an endpoint in the configuration, which has no colon."""
     return LLMURI.parse(given.reveal()) if ":" in given.reveal() else given.reveal()
 
 
@@ -213,13 +213,13 @@ def _restore_client(source: str | LLMURI, options: dict[str, Any]) -> EndpointCl
 
 def _reject_pickling() -> NoReturn:
     raise SecretError(
-        "an object that was given a key, an environment or a configuration is not pickled",
+        "an object with a key, an environment or a configuration cannot be pickled",
         code="secret.pickled",
-        hint="point to the key with ?auth=env:NAME, and give nothing but the URI",
+        hint="refer to the key with ?auth=env:NAME, and pass only the URI",
     )
 
 
-#: what a server that wants no key is sent
+#: the value for a server that needs no key
 _NO_KEY = "none"
 
 
@@ -234,13 +234,12 @@ def litellm_kwargs(
 ) -> dict[str, Any]:
     """`litellm.completion(**litellm_kwargs(uri), messages=…)`: model, api_base, api_key, parameters.
 
-    The key is in the result as plain text, so the result is not to be printed; where none is wanted, "none"
-    keeps LiteLLM from sending one that its own variables hold. What LiteLLM has no argument for earns an
-    OnymWarning. The policy is checked for host, port and scheme; addresses are LiteLLM's to
-    find.
+    The result contains the key as plain text: do not print it. If no key is needed, "none" keeps LiteLLM from
+    sending one from its own variables. Parameters that LiteLLM does not support raise an OnymWarning. The
+    policy checks the host, port and scheme, but not the addresses, which LiteLLM looks up.
 
-    Raises what `onym.connect` raises, CredentialError for a missing key, UnsupportedError for a provider that
-    LiteLLM has no word for.
+    Raises the errors of `onym.connect`, CredentialError for a missing key, and UnsupportedError for a
+    provider that LiteLLM does not know.
     """
     uri, key = wrap_secret(uri), wrap_secret(key)
     config = Config.load(environ=environ) if config is None else config
@@ -268,13 +267,13 @@ def litellm_kwargs(
     written = to_litellm(resolve_uri(uri, config).without_key().without_params("auth"), providers=providers)
     for note in written.notes:
         if note.where == "api_key":
-            continue  # there is one, below
+            continue  # it is set below
         warnings.warn(f"not carried to LiteLLM: {note}", OnymWarning, stacklevel=2)
     found = dict(written.value)
     credential = endpoint.credential
     if credential is None:
-        # without one, LiteLLM would send OPENAI_API_KEY or another variable of its own to this host
+        # without a key, LiteLLM would send OPENAI_API_KEY or another variable to this host
         found["api_key"] = _NO_KEY
-    elif credential.access_id is None:  # what signs requests is for LiteLLM to find by itself
+    elif credential.access_id is None:  # LiteLLM finds signing credentials itself
         found["api_key"] = credential.secret.reveal()
     return found

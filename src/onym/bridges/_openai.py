@@ -1,6 +1,6 @@
-"""The OpenAI SDK's own client, configured from an `llm://` URI.
+"""The OpenAI SDK's client, configured from an `llm://` URI.
 
-The endpoint is checked by the policy and its key is handed over. This module needs the SDK.
+The policy checks the endpoint, and the SDK receives the key. This module needs the SDK.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from onym.uri.llm import LLMURI
 
 _CHAT = "/chat/completions"
-#: headers that every client sets for itself
+#: headers that every client sets itself
 _OWN = frozenset({"accept", "content-type", "user-agent"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignEndpoint:
-    """What a foreign client is made of. `headers` may hold the key, so neither is shown by `repr`.
+    """The settings of another client. `headers` may contain the key, so `repr` shows neither.
 
-    `timeout` is in seconds. `body` holds the URI's parameters under their wire names, without model and
-    messages; `warnings` are sentences on what was left out.
+    `timeout` is in seconds. `body` has the URI's parameters under their names in the API format, without
+    model and messages. `warnings` are sentences about parameters that were left out.
     """
 
     base_url: str
@@ -50,16 +50,16 @@ class ForeignEndpoint:
     timeout: float
     retries: int
     body: Mapping[str, Any]
-    #: messages that the URI asks for, before the caller's own
+    #: messages of the URI, before those of the caller
     system: tuple[Mapping[str, Any], ...]
     warnings: tuple[str, ...]
 
 
 def resolve_foreign_endpoint(uri: str | Secret | LLMURI, options: Mapping[str, Any]) -> ForeignEndpoint:
-    """The endpoint, once the policy has allowed its host, port and scheme.
+    """Return the endpoint after the policy has allowed its host, port and scheme.
 
-    Nothing is looked up, so what a name's addresses are is not judged here. Raises what `connect` raises,
-    CredentialError for a key that is missing, UnsupportedError for another wire format than OpenAI's.
+    No name is resolved, so the addresses are not checked. Raises the errors of `connect`, CredentialError for
+    a missing key, and UnsupportedError for an API format other than OpenAI's.
     """
     arguments = {**_DEFAULTS, **{name: value for name, value in options.items() if value is not None}}
     arguments["key"] = wrap_secret(arguments["key"])
@@ -68,13 +68,13 @@ def resolve_foreign_endpoint(uri: str | Secret | LLMURI, options: Mapping[str, A
     endpoint = plan.endpoint
     if endpoint.dialect.name != "openai_chat" or not plan.target.partition("?")[0].endswith(_CHAT):
         raise UnsupportedError(
-            f"{endpoint.provider.title} does not speak OpenAI's chat format at this address",
+            f"{endpoint.provider.title} does not support OpenAI's chat format at this URL",
             code="bridge.not-openai",
             source=endpoint.provider.source,
-            hint="onym.connect() speaks the provider's own format",
+            hint="use onym.connect(), which supports the provider's own format",
         )
     if endpoint.is_embedded:
-        from onym.llm import embedded  # a process to look after, which other endpoints do not need
+        from onym.llm import embedded  # late: only the embedded model needs a server process
 
         plan = planner.with_running_server(plan, embedded.ensure_server(endpoint.model))
         network = NetConfig(policy=Policy.local())
@@ -97,9 +97,9 @@ _DEFAULTS: dict[str, Any] = {
 
 def _require_allowed(policy: Policy, plan: Plan) -> None:
     origin = plan.endpoint.origin
-    assert isinstance(origin, Origin)  # noqa: S101 - an embedded model runs by now
+    assert isinstance(origin, Origin)  # noqa: S101 - the embedded model runs at this point
     verdict = evaluate_policy(policy, origin.host, origin.port, scheme=origin.scheme)
-    # a name without addresses yet: they are for the client to find, and beyond this check
+    # a name without addresses: the client resolves it, after this check
     if not verdict.allowed and verdict.reason != "no-address":
         raise verdict.to_error(plan.endpoint.text)
 
@@ -138,7 +138,7 @@ with require_extra("openai", "openai"):
     from openai._types import Headers
 
 
-#: the SDK insists on a key; where none is wanted its header is left out
+#: the SDK requires a key; if none is needed, its header is left out
 _NO_KEY = "none"
 
 
@@ -153,19 +153,18 @@ def openai(
     on_unsupported: OnUnsupported = "error",
     **options: Any,
 ) -> OpenAI:
-    """A configured `openai.OpenAI` for the URI: base URL, key, timeout, retries, label header.
+    """Return an `openai.OpenAI` client for the URI, with base URL, key, timeout, retries and label header.
 
-    The arguments mean what they mean for `onym.connect`; `options` go to the SDK's constructor. The URI's
-    parameters, its `system` among them, are the defaults of `client.chat.completions.create`; what the call
-    says goes before them, and `model=` is still the caller's to give. The key leaves its `Secret` here and is
-    the client's own from now on.
+    The arguments are those of `onym.connect`; `options` go to the SDK's constructor. The URI's parameters,
+    including `system`, are the defaults of `client.chat.completions.create`; arguments of a call override
+    them, and the caller still passes `model=`. The client stores the key as plain text.
 
-    The policy is checked now, for host, port and scheme. It is the SDK that looks the name up and connects,
-    so the check of each address, which Onym's own client makes, is not in force: not for URIs from outside.
-    Redirects are not followed and proxy variables are not read, unless an `http_client=` of your own does so.
+    The policy is checked now, for host, port and scheme. The SDK resolves the name and connects, so addresses
+    are not checked: do not use this function with untrusted URIs. Redirects are not followed and proxy
+    variables are not read, unless your own `http_client=` does so.
 
-    Raises what `onym.connect` raises, CredentialError for a missing key, UnsupportedError for a provider that
-    does not speak OpenAI's chat format, MissingExtraError without the SDK.
+    Raises the errors of `onym.connect`, CredentialError for a missing key, UnsupportedError for a provider
+    without OpenAI's chat format, and MissingExtraError without the SDK.
     """
     uri, key = wrap_secret(uri), wrap_secret(key)
     found = resolve_foreign_endpoint(
@@ -186,7 +185,7 @@ def async_openai(
     on_unsupported: OnUnsupported = "error",
     **options: Any,
 ) -> AsyncOpenAI:
-    """`openai` for coroutines: a configured `openai.AsyncOpenAI`."""
+    """Return an `openai.AsyncOpenAI` client for the URI; the arguments are those of `openai`."""
     uri, key = wrap_secret(uri), wrap_secret(key)
     found = resolve_foreign_endpoint(
         uri, _collect_options(key, policy, config, providers, environ, on_unsupported)
@@ -196,8 +195,8 @@ def async_openai(
 
 
 def _build_http_options() -> dict[str, Any]:
-    """How the SDK's HTTP client is to be: no redirects, no proxy of the environment, Onym's own TLS."""
-    # to this machine a key goes unencrypted: a proxy would read it
+    """Return the options of the SDK's HTTP client: no redirects, no proxy variables, Onym's own TLS."""
+    # a key to this computer is not encrypted, and a proxy would read it
     return {"follow_redirects": False, "trust_env": False, "verify": make_tls_context(TLSConfig())}
 
 
@@ -233,7 +232,7 @@ def _build_client_arguments(found: ForeignEndpoint) -> dict[str, Any]:
 
 
 def _make_sync_class(found: ForeignEndpoint, options: Mapping[str, Any]) -> type[OpenAI]:
-    """A class of its own, since the SDK copies a client by calling its class again."""
+    """Define the client class in a function, because the SDK copies a client by calling its class again."""
     pinned = _build_pinned_headers(found, options)
 
     class OnymOpenAI(OpenAI):
@@ -247,7 +246,7 @@ def _make_sync_class(found: ForeignEndpoint, options: Mapping[str, Any]) -> type
             return super()._prepare_options(_apply_defaults(options, found))
 
         def _validate_headers(self, headers: Headers, custom_headers: Headers) -> None:
-            """A server may want no key, or want it elsewhere: what it gets is settled."""
+            """Accept a server without a key, or with the key in another place."""
 
     return OnymOpenAI
 
@@ -266,13 +265,13 @@ def _make_async_class(found: ForeignEndpoint, options: Mapping[str, Any]) -> typ
             return await super()._prepare_options(_apply_defaults(options, found))
 
         def _validate_headers(self, headers: Headers, custom_headers: Headers) -> None:
-            """A server may want no key, or want it elsewhere: what it gets is settled."""
+            """Accept a server without a key, or with the key in another place."""
 
     return OnymAsyncOpenAI
 
 
 def _build_pinned_headers(found: ForeignEndpoint, options: Mapping[str, Any]) -> dict[str, str | Omit]:
-    """Headers that the SDK would fill from variables which are meant for OpenAI alone."""
+    """Return headers that the SDK would otherwise fill from variables meant for OpenAI."""
     said = {"OpenAI-Organization": options.get("organization"), "OpenAI-Project": options.get("project")}
     pinned: dict[str, str | Omit] = {}
     for name, value in said.items():

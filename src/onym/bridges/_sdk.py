@@ -1,4 +1,4 @@
-"""What every bridge needs of a foreign SDK: an error if it is not installed, and limits for its HTTP client."""
+"""Import checks for optional SDKs, and limits for their HTTP clients."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from onym._lazy import make_missing_extra_error
 
 @contextmanager
 def require_extra(package: str, extra: str | None = None) -> Iterator[None]:
-    """Imports of `package` inside the `with` raise MissingExtraError where it is not installed.
+    """Raise MissingExtraError if `package`, which the `with` block imports, is not installed.
 
-    `extra` is the extra of this distribution that brings it; without one, the package itself is named. A
-    package that is installed and broken keeps its own error.
+    `extra` is the extra of Onym that installs it; without one, pip installs the package itself. A broken
+    package keeps its own error.
     """
     try:
         yield
@@ -26,19 +26,19 @@ def require_extra(package: str, extra: str | None = None) -> Iterator[None]:
         ) from None
 
 
-#: octets of one answer
+#: bytes of one response
 MOST_OCTETS: Final = 16 * 1024 * 1024
 
 
 def build_client_limits(http: Any, most: int = MOST_OCTETS) -> dict[str, Any]:
-    """Arguments for an `AsyncClient` of `http` (the module httpx, or httpx2).
+    """Return arguments for an `AsyncClient` of `http` (the module httpx or httpx2).
 
-    An answer longer than `most` octets breaks off with its ReadError. A coded one is refused with its
-    DecodingError: none is asked for, and a few octets could become any number of them.
+    A response of more than `most` bytes raises ReadError. A compressed response raises DecodingError: none is
+    requested, and a few bytes could become any number of them.
     """
 
     class Bounded(http.AsyncByteStream):  # type: ignore[misc]
-        """A body that breaks where it is too long."""
+        """A body that raises an error when it is too long."""
 
         def __init__(self, stream: Any) -> None:
             self._stream = stream
@@ -48,7 +48,7 @@ def build_client_limits(http: Any, most: int = MOST_OCTETS) -> dict[str, Any]:
             async for part in self._stream:
                 taken += len(part)
                 if taken > most:
-                    raise http.ReadError("the answer is too large")
+                    raise http.ReadError(f"the response is larger than {most} bytes")
                 yield part
 
         async def aclose(self) -> None:
@@ -56,7 +56,7 @@ def build_client_limits(http: Any, most: int = MOST_OCTETS) -> dict[str, Any]:
 
     async def bound(response: Any) -> None:
         if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise http.DecodingError("the answer is coded in a way that was not asked for")
+            raise http.DecodingError("the response has a content encoding that was not requested")
         response.stream = Bounded(response.stream)
 
     return {"headers": {"Accept-Encoding": "identity"}, "event_hooks": {"response": [bound]}}

@@ -42,21 +42,21 @@ if TYPE_CHECKING:
 
     from onym.ai.records import Description, Result
 
-#: integers up to here are doubles that no other integer is (RFC 8259 6)
+#: the largest integer that a double represents exactly and uniquely (RFC 8259 6)
 _LARGEST: Final = 2**53 - 1
-#: levels of a value; the SDK reads 100, two for each of these and some for what is around them
+#: levels of a value; the SDK reads 100, and each level takes two of them
 _DEEPEST: Final = 32
 
 
 def can_carry(value: Any) -> bool:
-    """Whether a data part is this JSON value: no integer beyond 2^53-1, no more than 32 levels."""
+    """Whether a data part can carry this JSON value: no integer beyond 2^53-1 and at most 32 levels."""
     return all(
         depth < _DEEPEST and all(map(_is_exact, level)) for depth, level in enumerate(iter_levels(value))
     )
 
 
 def build_data_part(value: Any) -> Part:
-    """A data part. Raises AIIPError `aiip.invalid-input` for a value that it cannot carry unchanged."""
+    """Build a data part. Raises AIIPError `aiip.invalid-input` for a value that it cannot carry unchanged."""
     from a2a.helpers import new_data_part
 
     if not can_carry(value):
@@ -69,21 +69,21 @@ def build_data_part(value: Any) -> Part:
 
 
 def decode_part(part: Part, code: str = "aiip.invalid-input") -> Any:
-    """The JSON value of a data part, its whole numbers as integers; another part as A2A writes it.
+    """Return the JSON value of a data part, with whole numbers as integers, or another part in A2A's form.
 
-    Raises AIIPError of this code for NaN and infinity, which no JSON has.
+    Raises AIIPError with this code for NaN and infinity, which JSON does not have.
     """
     from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
 
     try:
         found = MessageToDict(part.data if part.WhichOneof("content") == "data" else part)
     except ValueError:
-        raise AIIPError("the data has a number that is no JSON", code=code) from None
+        raise AIIPError("the data contains NaN or infinity, which JSON does not have", code=code) from None
     return _restore_integers(found)
 
 
 def _restore_integers(value: Any) -> Any:
-    """The value with integers where they are exact. The SDK reads no more than 100 levels."""
+    """Return the value with integers instead of whole doubles. The SDK limits the depth to 100 levels."""
     if isinstance(value, dict):
         return {name: _restore_integers(member) for name, member in value.items()}
     if isinstance(value, list):
@@ -99,12 +99,12 @@ def _is_exact(value: Any) -> bool:
 
 __all__ = ["EXTENSION", "a2a_agent", "a2a_app"]
 
-#: the A2A extension under which receipts travel in a message's metadata
+#: the A2A extension for receipts in a message's metadata
 EXTENSION: Final = "urn:onym:a2a:aiip-receipt:1"
-#: members of an input that a message's text can be, the first that the resource knows
+#: members of an input that can be a message's text, in order of preference
 _TEXTS: Final = ("message", "prompt", "text")
 _CODE: Final = "aiip-code"
-#: an idempotency key (AIIP/HTTPS v1 3.11): 1 to 255 visible characters of ASCII, neither " nor \
+#: an idempotency key (AIIP/HTTPS v1 3.11): 1 to 255 visible ASCII characters except " and \
 _KEY: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
 _App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
@@ -112,15 +112,17 @@ _App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 async def a2a_app(
     client: Invoker, uri: str | AIURI, *, url: str, card: AgentCard | None = None, rpc_path: str = "/"
 ) -> _App:
-    """An ASGI app that is an A2A agent: each message invokes the resource, which is described now.
+    """Return an ASGI app that is an A2A agent: each message invokes the resource.
 
-    `url` is where the app is reached, its JSON-RPC interface at `rpc_path`. A `card` of your own is served as
-    it is, its signatures with it; without one it is made of the description. A reply has the receipt in its
-    metadata, under the extension `EXTENSION`; what the resource refuses is an A2A error with the code.
+    `url` is the public URL of the app, with its JSON-RPC interface at `rpc_path`. Your own `card` is served
+    unchanged, with its signatures; without one, the card is made from the resource's description. A reply has
+    the receipt in its metadata, under the extension `EXTENSION`. If the resource rejects the input, the reply
+    is an A2A error.
 
-    Whoever reaches the app acts with the client's authority: have them sign in, or give the client none.
+    Every caller of the app acts with the client's authority: authenticate callers, or give the client no
+    credentials.
 
-    Raises MissingExtraError, AIURIError, and what `AsyncAIClient.describe` raises.
+    Raises MissingExtraError, AIURIError and the errors of `AsyncAIClient.describe`.
     """
     with require_extra("a2a", "a2a"):
         from a2a.server.request_handlers import DefaultRequestHandler
@@ -129,7 +131,7 @@ async def a2a_app(
     target = AIURI.parse(uri)
     found = await client.describe(target)
     shown = card or _build_card(found, url.rstrip("/") + rpc_path)
-    # replies are whole messages, so nothing is ever stored
+    # replies are complete messages, so no task is ever stored
     handler = DefaultRequestHandler(
         _make_executor(client, target, found),
         InMemoryTaskStore(),
@@ -165,11 +167,11 @@ def _build_card(found: Description, url: str) -> AgentCard:
 
 
 def _make_context_builder() -> RequestContextBuilder:
-    """Makes the context of a message that names none out of its id: sent again, it asks the same again."""
+    """Derives a missing context from the message's ID, so that a repeated message has the same one."""
     from a2a.server.agent_execution import SimpleRequestContextBuilder
 
     class Lasting(SimpleRequestContextBuilder):
-        """The SDK's own, but for new contexts."""
+        """Builds the SDK's context, with a derived context ID."""
 
         async def build(
             self,
@@ -191,7 +193,7 @@ def _make_executor(client: Invoker, uri: AIURI, found: Description) -> AgentExec
     from a2a.utils.errors import InternalError, InvalidParamsError, UnsupportedOperationError
 
     class Invoking(AgentExecutor):
-        """One message, one invocation."""
+        """Invoke the resource once for one message."""
 
         async def execute(self, context: Any, event_queue: Any) -> None:
             message = context.message
@@ -209,13 +211,13 @@ def _make_executor(client: Invoker, uri: AIURI, found: Description) -> AgentExec
             await event_queue.enqueue_event(_build_reply(result, message, uri))
 
         async def cancel(self, context: Any, event_queue: Any) -> None:
-            raise UnsupportedOperationError("an invocation ends with its request")
+            raise UnsupportedOperationError("an invocation ends with its request, so it cannot be cancelled")
 
     return Invoking()
 
 
 def _build_arguments(message: Message, found: Description) -> dict[str, Any]:
-    """The input that a message stands for, as the resource's schema has it."""
+    """Build the input from a message, by the resource's schema."""
     from a2a.helpers import get_text_parts
 
     known = frozenset(normalize_input_schema(found.input).get("properties", ()))
@@ -242,9 +244,9 @@ def _build_reply(result: Result, message: Message, uri: AIURI) -> Message:
 
 
 def _build_parts(result: Result) -> list[Part]:
-    """Text as text, JSON as data; the `text` of an agent or a model is a part of its own.
+    """Return text as text and JSON as data; the `text` of an agent or a model is its own part.
 
-    JSON that a data part would change, and what is not what it calls itself, goes as its octets.
+    JSON that a data part would change, and content that does not match its media type, is sent as bytes.
     """
     from a2a.helpers import new_raw_part, new_text_part
 
@@ -260,9 +262,10 @@ def _build_parts(result: Result) -> list[Part]:
 
 
 def _derive_idempotency_key(message_id: str) -> str | None:
-    """The message's id as an idempotency key: the same message is the same invocation.
+    """Return the message's ID as an idempotency key, so that a repeated message is the same invocation.
 
-    One that is no key (AIIP/HTTPS v1 3.11) is its digest. A message without an id is like no other.
+    The digest is used for an ID that is not a valid key (AIIP/HTTPS v1 3.11). Without an ID the key is
+    random.
     """
     if not message_id:
         return None
@@ -274,10 +277,10 @@ def _hash_text(text: str) -> str:
 
 
 _TIMEOUT: Final = 60.0
-#: signatures of agent cards that count, by the names of the SDK's JOSE library
+#: accepted signature algorithms of agent cards, by the SDK's names
 _CARD_ALGORITHMS: Final = ("ES256", "EdDSA", "RS256", "PS256")
 _PORTS: Final = {"https": "443", "http": "80"}
-#: what an agent says in these states is on the way to its answer, and no part of it
+#: states in which the agent's messages report progress, and are not part of the answer
 _UNDER_WAY: Final = frozenset({"submitted", "working"})
 
 
@@ -286,21 +289,19 @@ async def a2a_agent(
     *,
     title: str | None = None,
     keys: bytes | None = None,
-    timeout: float = _TIMEOUT,  # noqa: ASYNC109 - for each message, not for this
+    timeout: float = _TIMEOUT,  # noqa: ASYNC109 - of each message, not of this function
 ) -> AgentHandler:
-    """A resource handler for an A2A agent: POST is SendMessage, states are the same, the idempotency key is
-    the message's id.
+    """Return a resource handler for an A2A agent. POST is SendMessage; the message ID is the idempotency key.
 
-    `agent_at` is an `a2a.client.Client`, or the URL where the agent's card is: it is read now, must name
-    interfaces of the same origin alone, and each message has a connection of its own. With `keys`, a JWK Set
-    that the operator knows, the card must have a signature of one of them; where a card says that its keys
-    are is never looked at.
+    `agent_at` is an `a2a.client.Client`, or the URL of the agent's card. The card is read now and may name
+    only interfaces of the same origin; each message uses its own connection. With `keys`, a JWK Set that the
+    operator trusts, the card must have a signature by one of them. URLs of keys in a card are ignored.
 
-    Raises MissingExtraError, UsageError for a card that leads elsewhere, AIIPError for one that cannot be had
-    or is not signed.
+    Raises MissingExtraError, UsageError for a card with an interface of another origin, and AIIPError for a
+    card that is not available or not signed.
     """
     with require_extra("a2a", "a2a"):
-        import a2a.client  # noqa: F401 - so that one that is missing is said now
+        import a2a.client  # noqa: F401 - a missing package is reported now
     if not isinstance(agent_at, str):
         return agent(_Agent(agent_at, None, timeout), title=title)
     card = await _fetch_card(agent_at, keys, timeout)
@@ -308,7 +309,7 @@ async def a2a_agent(
 
 
 class _Agent:
-    """A `Responder` that is an A2A agent: by an open client, or by its card."""
+    """A `Responder` that calls an A2A agent, by an open client or by its card."""
 
     def __init__(self, client: Client | None, card: AgentCard | None, timeout: float) -> None:
         self._client = client
@@ -316,7 +317,7 @@ class _Agent:
         self._timeout = timeout
 
     async def send(self, message: Outgoing) -> AsyncIterator[Update]:
-        """What the agent says. The SDK's errors are said in words of AIIP."""
+        """Return the agent's answer. Errors of the SDK become AIIP errors."""
         from a2a.client import ClientCallContext
 
         reader = _UpdateDecoder()
@@ -337,13 +338,13 @@ class _Agent:
 
 
 class _UpdateDecoder:
-    """Reads what an agent sends as updates; an artifact that came in pieces does not count twice."""
+    """Collects an agent's updates; an artifact that arrives in several pieces is used once."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def decode(self, found: StreamResponse) -> Update:
-        """One update."""
+        """Process one update."""
         kind = found.WhichOneof("payload")
         if kind == "message":
             text, data = _decode_parts(found.message.parts)
@@ -390,7 +391,7 @@ def _build_update(
 
 
 def _decode_parts(parts: Iterable[Part]) -> tuple[str, tuple[Any, ...]]:
-    """Text and data of parts. Files are data as A2A writes them."""
+    """Return the text and the data of parts. Files have A2A's form."""
     texts: list[str] = []
     data: list[Any] = []
     for part in parts:
@@ -428,7 +429,7 @@ def _build_request(message: Outgoing) -> Any:
 
 
 def _make_http_client(timeout: float) -> Any:
-    """An HTTP client of the SDK's kind: no redirects, no environment, no answer without end."""
+    """Return an HTTP client for the SDK, without redirects and environment, and with a size limit."""
     import httpx
 
     return httpx.AsyncClient(
@@ -450,13 +451,13 @@ async def _fetch_card(url: str, keys: bytes | None, timeout: float) -> AgentCard
         raise UsageError(
             "the agent's card names an interface of another origin",
             code="usage.bad-url",
-            hint="give an a2a.client.Client, if it is meant to",
+            hint="pass an a2a.client.Client if this is intended",
         )
     return card
 
 
 def _require_signature(card: AgentCard, keys: bytes) -> None:
-    """Tests the card's signatures. Left alone, the SDK would take a key from a URL in the card itself."""
+    """Verify the card's signatures. By default the SDK would fetch a key from a URL in the card itself."""
     with require_extra("jwt"):
         from a2a.utils.signing import SignatureVerificationError, create_signature_verifier
         from jwt import PyJWKSet
@@ -465,14 +466,14 @@ def _require_signature(card: AgentCard, keys: bytes) -> None:
 
     def key(kid: str | None, jku: str | None) -> Any:
         if kid not in known:
-            raise InvalidKeyError("unknown key")  # and the next signature is tried
+            raise InvalidKeyError("unknown key")  # the SDK then tries the next signature
         return known[kid]
 
     try:
         create_signature_verifier(key, list(_CARD_ALGORITHMS))(card)
     except SignatureVerificationError as error:
         raise AIIPError(
-            "the agent's card has no signature of the keys given", code="aiip.internal"
+            "no signature of the agent's card is by one of the keys", code="aiip.internal"
         ) from error
 
 
@@ -484,16 +485,16 @@ def _parse_origin(url: str) -> tuple[str, str, str]:
 
 @asynccontextmanager
 async def _translate_errors() -> AsyncIterator[None]:
-    """The SDK's errors in words of AIIP, without its text, which may quote a stranger's."""
+    """Convert errors of the SDK to AIIP errors, without their text, which may quote the agent."""
     from a2a.client.errors import A2AClientTimeoutError, AgentCardResolutionError
     from a2a.utils.errors import A2AError, InvalidParamsError, TaskNotFoundError
 
     told: tuple[tuple[type[Exception], str, str, bool], ...] = (
-        (A2AClientTimeoutError, "upstream-timeout", "the agent did not answer in time", True),
-        (InvalidParamsError, "invalid-input", "the agent does not take this message", False),
-        (TaskNotFoundError, "task-not-found", "the agent knows no such task", False),
-        (AgentCardResolutionError, "upstream-unreachable", "the agent's card cannot be had", True),
-        (A2AError, "upstream-unreachable", "the agent does not answer", True),
+        (A2AClientTimeoutError, "upstream-timeout", "the agent timed out", True),
+        (InvalidParamsError, "invalid-input", "the agent does not accept this message", False),
+        (TaskNotFoundError, "task-not-found", "the agent does not have this task", False),
+        (AgentCardResolutionError, "upstream-unreachable", "the agent's card is not available", True),
+        (A2AError, "upstream-unreachable", "the agent cannot be reached", True),
     )
     try:
         yield

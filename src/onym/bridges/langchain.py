@@ -62,12 +62,14 @@ _ROLES = {"human": "user", "ai": "assistant"}
 class ChatOnym(EndpointClientMixin, BaseChatModel):
     """A LangChain chat model that calls through Onym: `ChatOnym("llm://openai/gpt-5-mini")`.
 
-    The first argument is what `onym.connect` takes, a name of the configuration included, and so are `key`,
-    `policy`, `config`, `providers`, `environ`, `on_unsupported` and `system_filter`; other keyword arguments
-    are LangChain's own. `uri` and `model` are for people: no key is in them, in `repr` or in a dump.
+    The first argument is a URI or the name of an endpoint, as for `onym.connect`. `key`, `policy`, `config`,
+    `providers`, `environ`, `on_unsupported` and `system_filter` are arguments of `onym.connect`; other
+    keyword arguments are LangChain's. `uri` and `model` are for display: they contain no key, and neither do
+    `repr` and dumps.
 
     `invoke`, `stream`, `batch` and their async forms, `bind_tools`, `with_structured_output` and
-    `usage_metadata` work as LangChain describes. Close it, or let the garbage collector.
+    `usage_metadata` work as LangChain describes. Call `close()` to close the connections, or leave it to the
+    garbage collector.
     """
 
     #: the URI without its key
@@ -90,8 +92,8 @@ class ChatOnym(EndpointClientMixin, BaseChatModel):
         **options: Any,
     ) -> None:
         if not uri:
-            raise UsageError("ChatOnym needs an llm:// URI, or a name of the configuration")
-        # from here on no frame of a traceback holds the text, which holds the key
+            raise UsageError("ChatOnym needs an llm:// URI or the name of an endpoint")
+        # from here on no frame of a traceback contains the text with the key
         uri, key = wrap_secret(uri), wrap_secret(key)
         link = EndpointClient(
             uri,
@@ -127,9 +129,9 @@ class ChatOnym(EndpointClientMixin, BaseChatModel):
         tool_choice: str | bool | dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """The model with these tools; `tool_choice` is a tool's name, auto, any (or required), none."""
+        """Return the model with these tools; `tool_choice` is a tool's name, auto, any, required or none."""
         described = [convert_to_openai_tool(tool) for tool in tools]
-        # what LangChain tells its tracers, no argument of a call
+        # metadata for LangChain's tracers, not an argument of a call
         kwargs.pop("ls_structured_output_format", None)
         return self.bind(tools=described, tool_choice=tool_choice, **kwargs)
 
@@ -217,7 +219,7 @@ def _convert_message(given: BaseMessage) -> Message:
     if isinstance(given, ChatMessage):
         role: Any = _ROLES.get(given.role, given.role)
         return Message(role=role, content=str(given.text))
-    raise UsageError("a message of this kind has no place in a call", code="usage.bad-message")
+    raise UsageError("messages of this type are not supported", code="usage.bad-message")
 
 
 def _convert_content(given: BaseMessage) -> Content:
@@ -227,7 +229,7 @@ def _convert_content(given: BaseMessage) -> Content:
 
 
 def _convert_block(block: Mapping[str, Any]) -> ContentPart:
-    """One of LangChain's standard content blocks."""
+    """Convert one of LangChain's standard content blocks."""
     kind, data = block.get("type"), block.get("base64")
     octets = b64decode(data) if isinstance(data, str) else None
     if kind == "text":
@@ -247,7 +249,8 @@ def _convert_block(block: Mapping[str, Any]) -> ContentPart:
             name=block.get("filename") or extras.get("filename"),
         )
     raise UsageError(
-        "a content block is text, an image or a file, with base64 data or a url", code="usage.bad-message"
+        "a content block must be text, an image or a file, with base64 data or a URL",
+        code="usage.bad-message",
     )
 
 
@@ -305,7 +308,7 @@ def _build_response_metadata(model: str | None, reason: str, request: str | None
 
 
 def _build_usage_metadata(usage: Usage) -> UsageMetadata | None:
-    """LangChain's token counts; None where the server did not count."""
+    """Return LangChain's token counts, or None if the server did not count."""
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
     found = UsageMetadata(

@@ -63,9 +63,10 @@ _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant"
 class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
     """A LlamaIndex LLM that calls through Onym: `OnymLLM("llm://openai/gpt-5-mini")`.
 
-    The first argument is what `onym.connect` takes, a name of the configuration included, and so are `key`,
-    `policy`, `config`, `providers`, `environ`, `on_unsupported` and `system_filter`; `context_window` is in
-    tokens; other keyword arguments are LlamaIndex's own. `uri` and `model` are for people: no key is in them.
+    The first argument is a URI or the name of an endpoint, as for `onym.connect`. `key`, `policy`, `config`,
+    `providers`, `environ`, `on_unsupported` and `system_filter` are arguments of `onym.connect`;
+    `context_window` is in tokens; other keyword arguments are LlamaIndex's. `uri` and `model` are for
+    display: they contain no key.
     """
 
     #: the URI without its key
@@ -90,8 +91,8 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
         **options: Any,
     ) -> None:
         if not uri:
-            raise UsageError("OnymLLM needs an llm:// URI, or a name of the configuration")
-        # from here on no frame of a traceback holds the text, which holds the key
+            raise UsageError("OnymLLM needs an llm:// URI or the name of an endpoint")
+        # from here on no frame of a traceback contains the text with the key
         uri, key = wrap_secret(uri), wrap_secret(key)
         link = EndpointClient(
             uri,
@@ -108,12 +109,12 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name under which LlamaIndex writes it down."""
+        """Return the name under which LlamaIndex stores this class."""
         return "OnymLLM"
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What LlamaIndex asks of a model."""
+        """Return the properties of the model that LlamaIndex uses."""
         has = self._link.endpoint.provider.capabilities
         return LLMMetadata(
             context_window=self.context_window,
@@ -124,21 +125,21 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """One answer."""
+        """Send messages and return the answer."""
         return _build_chat_response(
             self._link.get_sync_client().chat(_convert_messages(messages), **to_overrides(kwargs))
         )
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """One answer, for coroutines."""
+        """Send messages and return the answer."""
         return _build_chat_response(
             await self._link.get_async_client().chat(_convert_messages(messages), **to_overrides(kwargs))
         )
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        """One answer while it arrives."""
+        """Send messages and yield the answer as it arrives."""
 
         def pieces() -> ChatResponseGen:
             so_far = _StreamAccumulator()
@@ -152,7 +153,7 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
 
     @llm_chat_callback()
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
-        """One answer while it arrives, for coroutines."""
+        """Send messages and yield the answer as it arrives."""
 
         async def pieces() -> ChatResponseAsyncGen:
             so_far = _StreamAccumulator()
@@ -166,21 +167,21 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """One answer to a text."""
+        """Send a prompt and return the answer."""
         return _build_completion_response(
             _build_chat_response(self._link.get_sync_client().chat(prompt, **to_overrides(kwargs)))
         )
 
     @llm_completion_callback()
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """One answer to a text, for coroutines."""
+        """Send a prompt and return the answer."""
         return _build_completion_response(
             _build_chat_response(await self._link.get_async_client().chat(prompt, **to_overrides(kwargs)))
         )
 
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        """One answer to a text, while it arrives."""
+        """Send a prompt and yield the answer as it arrives."""
 
         def pieces() -> CompletionResponseGen:
             so_far = _StreamAccumulator()
@@ -194,7 +195,7 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
     async def astream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseAsyncGen:
-        """One answer to a text, while it arrives, for coroutines."""
+        """Send a prompt and yield the answer as it arrives."""
 
         async def pieces() -> CompletionResponseAsyncGen:
             so_far = _StreamAccumulator()
@@ -226,10 +227,10 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
     def get_tool_calls_from_response(
         self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
     ) -> list[ToolSelection]:
-        """The tool calls of an answer. Raises ValueError for none, unless that is no error."""
+        """Return the tool calls of an answer. Raises ValueError without any, unless that is allowed."""
         calls = [block for block in response.message.blocks if isinstance(block, ToolCallBlock)]
         if not calls and error_on_no_tool_call:
-            raise ValueError("the model called no tool")
+            raise ValueError("the model did not call a tool")
         return [
             ToolSelection(
                 tool_id=call.tool_call_id or "",
@@ -241,7 +242,7 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
 
 
 class _StreamAccumulator:
-    """A streamed answer as LlamaIndex has it: each piece comes with all that came before."""
+    """A streamed answer in LlamaIndex's form: each piece contains everything before it."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -249,7 +250,7 @@ class _StreamAccumulator:
         self._calls: dict[int, ToolCall] = {}
 
     def add_event(self, event: Event) -> ChatResponse:
-        """The answer up to and with this event."""
+        """Return the answer up to and including this event."""
         delta, finish = "", None
         if isinstance(event, TextDelta):
             delta = event.text
@@ -285,7 +286,7 @@ def _build_chat_response(found: Completion) -> ChatResponse:
 
 
 def _collect_token_counts(found: Completion | Finish | None) -> dict[str, Any]:
-    """Token counts by the names that LlamaIndex's counters look for."""
+    """Return token counts under the names of LlamaIndex's counters."""
     if found is None:
         return {}
     usage = found.usage
@@ -326,7 +327,7 @@ def _parse_tool_arguments(given: dict[str, Any] | str) -> dict[str, Any]:
         return given
     found = parse_arguments(given)
     if found is None:
-        raise ValueError("the model called a tool with arguments that are no JSON object")
+        raise ValueError("the model called a tool with arguments that are not a JSON object")
     return found
 
 
@@ -337,7 +338,7 @@ def _convert_messages(given: Sequence[ChatMessage]) -> list[Message]:
 def _convert_message(given: ChatMessage) -> Message:
     role: Any = _ROLES.get(given.role.value)
     if role is None:
-        raise UsageError("a message of this role has no place in a call", code="usage.bad-message")
+        raise UsageError("messages with this role are not supported", code="usage.bad-message")
     calls = [
         ToolCall(
             id=block.tool_call_id or "",
@@ -382,4 +383,4 @@ def _convert_block(block: Any) -> ContentPart:
         if block.url is not None and block.data is None:
             return DocumentPart(url=block.url, media_type=kind, name=block.title)
         return DocumentPart(data=block.resolve_document().read(), media_type=kind, name=block.title)
-    raise UsageError("a block is text, an image or a document", code="usage.bad-message")
+    raise UsageError("a block must be text, an image or a document", code="usage.bad-message")

@@ -1,11 +1,11 @@
-"""A plug-in of Simon Willison's `llm`: named endpoints of Onym's configuration, and `llm://` URIs, as models.
+"""A plug-in for Simon Willison's `llm`: endpoints of Onym's configuration and `llm://` URIs as models.
 
-    llm -m fast 'Hello'                               (a name of Onym's configuration)
+    llm -m fast 'Hello'                               (an endpoint of Onym's configuration)
     llm -m 'llm://openai/gpt-5-mini?max_tokens=50' 'Hello'
 
-A URI is a model where it is written: on the command line, in the variable LLM_URL, as `llm`'s default model,
-or behind one of its aliases (`llm aliases set …`). `llm` writes the names of models into its log, so a URI
-that holds a key is none: keep the key in a variable, or name the endpoint in Onym's configuration.
+Pass a URI on the command line, in the variable LLM_URL, as `llm`'s default model or as one of its aliases
+(`llm aliases set …`). `llm` logs the names of models, so a URI with a key is not accepted: use a variable for
+the key, or name the endpoint in Onym's configuration.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ _DOCUMENTS = frozenset({"application/pdf"})
 
 @llm.hookimpl
 def register_models(register: Callable[..., None], model_aliases: Any) -> None:
-    """Tell `llm` of every endpoint that is named or written somewhere. A broken one is left out."""
+    """Register every endpoint that is named or written in one of these places. Invalid ones are left out."""
     for name, typed in _iter_model_names():
         register(OnymModel(name, typed=typed), AsyncOnymModel(name, typed=typed))
 
 
 def _iter_model_names() -> Iterator[tuple[str, bool]]:
-    """Names of models, and whether a person typed that URI just now."""
+    """Return the names of models, and whether the URI was typed on this command line."""
     seen: set[str] = set()
     for name, typed in _iter_candidates():
         if name not in seen:
@@ -81,7 +81,7 @@ def _iter_model_names() -> Iterator[tuple[str, bool]]:
 
 
 def _iter_candidates() -> Iterator[tuple[str, bool]]:
-    # `onym config check` says what is wrong with a configuration; `llm` has other models
+    # `onym config check` reports errors of the configuration; `llm` has other models to offer
     with suppress(OnymError):
         yield from [(name, False) for name in Config.load().endpoints]
     yield from ((text, True) for text in sys.argv[1:] if _is_keyless_uri(text))
@@ -98,7 +98,7 @@ def _list_aliases() -> tuple[str, ...]:
 
 
 def _is_keyless_uri(text: str) -> bool:
-    """Whether this is a URI that holds no key."""
+    """Return whether the text is a URI without a key."""
     if not text.lower().startswith(_SCHEME):
         return False
     try:
@@ -109,19 +109,19 @@ def _is_keyless_uri(text: str) -> bool:
 
 
 class _Options(llm.Options):
-    """The well-known parameters of `llm://`, by the names that `llm`'s models use."""
+    """The standard parameters of `llm://`, under the names that `llm`'s models use."""
 
     temperature: float | None = Field(default=None, description="0 to 2")
-    max_tokens: int | None = Field(default=None, description="The most tokens of an answer")
+    max_tokens: int | None = Field(default=None, description="Maximum number of tokens in the answer")
     top_p: float | None = Field(default=None, description="0 to 1")
-    top_k: int | None = Field(default=None, description="How many candidates are considered")
-    seed: int | None = Field(default=None, description="For answers that can be repeated")
-    stop: str | None = Field(default=None, description="A text at which the answer ends")
-    timeout: float | None = Field(default=None, description="Seconds for the whole call")
+    top_k: int | None = Field(default=None, description="Number of candidates that are considered")
+    seed: int | None = Field(default=None, description="Seed for repeatable answers")
+    stop: str | None = Field(default=None, description="Text at which the answer ends")
+    timeout: float | None = Field(default=None, description="Timeout of the call in seconds")
 
 
 class _BaseOnymModel:
-    """What the model and the one for coroutines have in common."""
+    """The common part of the model and the async model."""
 
     can_stream: ClassVar[bool] = True
     supports_schema: ClassVar[bool] = True
@@ -136,7 +136,7 @@ class _BaseOnymModel:
 
     @property
     def _link(self) -> EndpointClient:
-        # not before it is called: `llm models` lists what has no key yet, too
+        # connected only when it is called, because `llm models` also lists models without a key
         if self._made is None:
             policy = Policy.local() if self._typed else None
             self._made = EndpointClient(self.model_id, policy=policy)
@@ -151,7 +151,7 @@ class _BaseOnymModel:
             self._made.close()
 
     async def aclose(self) -> None:
-        """Close the connections of coroutines too."""
+        """Close the connections of the async client too."""
         if self._made is not None:
             await self._made.aclose()
 
@@ -166,12 +166,12 @@ class _BaseOnymModel:
 
 
 class OnymModel(_BaseOnymModel, llm.Model):
-    """An endpoint of Onym's as a model of `llm`."""
+    """An endpoint of Onym as a model of `llm`."""
 
     def execute(
         self, prompt: Any, stream: bool, response: Any, conversation: Any
     ) -> Iterator[str | StreamEvent]:
-        """One answer, for `llm` to call."""
+        """Send one prompt, for `llm`."""
         messages, given = self._build_call(prompt)
         client = self._link.get_sync_client()
         if not stream:
@@ -186,12 +186,12 @@ class OnymModel(_BaseOnymModel, llm.Model):
 
 
 class AsyncOnymModel(_BaseOnymModel, llm.AsyncModel):
-    """The same for coroutines."""
+    """An endpoint of Onym as an async model of `llm`."""
 
     async def execute(
         self, prompt: Any, stream: bool, response: Any, conversation: Any
     ) -> AsyncGenerator[str | StreamEvent, None]:
-        """One answer, for `llm` to call."""
+        """Send one prompt, for `llm`."""
         messages, given = self._build_call(prompt)
         client = self._link.get_async_client()
         if not stream:
@@ -224,17 +224,17 @@ def _convert_event(event: Event) -> Iterator[StreamEvent]:
 
 
 def _emit_carried(carried: Mapping[str, Any] | None) -> Iterator[StreamEvent]:
-    """What the provider wants back with the turn, on a part of reasoning without text."""
+    """Store the provider's state of the turn in a reasoning part without text."""
     if carried is not None:
         yield StreamEvent(type="reasoning", chunk="", provider_metadata={"onym": carried})
 
 
 def _record_outcome(response: Any, found: Completion) -> None:
-    """Tool calls and token counts, once they are known."""
+    """Store tool calls and token counts in the response."""
     for call in found.tool_calls:
         arguments = parse_arguments(call.arguments)
         if arguments is None:
-            raise UsageError("the model called a tool with arguments that are no JSON object")
+            raise UsageError("the model called a tool with arguments that are not a JSON object")
         response.add_tool_call(llm.ToolCall(name=call.name, arguments=arguments, tool_call_id=call.id))
     usage = found.usage
     details = {"cached_tokens": usage.cached_tokens, "reasoning_tokens": usage.reasoning_tokens}
@@ -244,7 +244,7 @@ def _record_outcome(response: Any, found: Completion) -> None:
 
 
 def _convert_message(message: Any) -> Iterator[Message]:
-    """One message of `llm`'s as turns: each result of a tool is a turn of its own."""
+    """Convert one message of `llm` to turns; each result of a tool is its own turn."""
     if message.role == "tool":
         for part in message.parts:
             if isinstance(part, ToolResultPart):
@@ -281,7 +281,7 @@ def _convert_content(message: Any) -> Content:
 
 
 def _convert_attachment(given: Any) -> ContentPart:
-    # a type that is written down: finding it out would fetch the URL
+    # only a declared type, because detecting it would fetch the URL
     kind = given.type or ("image/png" if given.url else given.resolve_type())
     if given.url:
         place: dict[str, Any] = {"url": given.url}

@@ -1,10 +1,10 @@
-"""MCP in both directions: a tool of an MCP server as an `ai://` resource, and `ai://` resources as an MCP server.
+"""MCP in both directions: an MCP tool as an `ai://` resource, and `ai://` resources as an MCP server.
 
     app.add("/tool/add", await mcp_tool("https://tools.example/mcp", "add"))
     server = await mcp_server(AsyncAIClient(), ["ai://bank.example/tool/rates"])
 
-The official SDK speaks MCP over its own connections: the operator chooses the URLs, and Onym's network policy
-does not apply to them. The A2A bridge uses the helpers for results, schemas and tool names, too.
+The official SDK uses its own connections: the operator chooses the URLs, and Onym's network policy does not
+apply to them. The A2A bridge also uses the functions for results, schemas and tool names.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
 
     from onym.ai.records import Description, Result
 
-#: members of metadata: the receipt in its compact form, and the ai URI that was asked
+#: members of metadata: the compact receipt, and the ai URI of the request
 RECEIPT_KEY: Final = "aiip-receipt"
 URI_KEY: Final = "aiip-uri"
 __all__ = ["mcp_server", "mcp_tool"]
 
 _MOST: Final = 128
 _LONGEST_NAME: Final = 64
-#: names that MCP has for tools (2025-11-25, server/tools)
+#: valid names of tools (MCP 2025-11-25, server/tools)
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-#: levels of a stranger's schema that are told on: writers of JSON have an end
+#: levels of a remote schema that are passed on; JSON writers have a limit
 _DEEPEST: Final = 64
-#: charsets of a text that UTF-8 reads
+#: charsets that are a subset of UTF-8
 _CHARSETS: Final = frozenset({"", "utf-8", "us-ascii"})
 
 
 class Invoker(Protocol):
-    """A client for ai names: `onym.ai.AsyncAIClient`. What it gives was verified."""
+    """A client for ai URIs, such as `onym.ai.AsyncAIClient`. Its results are verified."""
 
     async def describe(self, uri: str | AIURI) -> Description:
-        """What a resource is."""
+        """Return the description of a resource."""
         ...
 
     async def invoke(
@@ -59,14 +59,14 @@ class Invoker(Protocol):
         accept: str | None = None,
         idempotency_key: str | None = None,
     ) -> Result:
-        """The verified result of an invocation."""
+        """Return the verified result of an invocation."""
         ...
 
 
 def name_resources(uris: Mapping[str, str] | Iterable[str]) -> dict[str, AIURI]:
-    """Resources by a name for other protocols: the one given, else made of the path.
+    """Map tool names to resources; a name is given, or made from the path.
 
-    Raises AIURIError, and UsageError for two resources of one name or too many of them.
+    Raises AIURIError, and UsageError for a duplicate name or too many resources.
     """
     pairs = uris.items() if isinstance(uris, Mapping) else ((None, uri) for uri in uris)
     found: dict[str, AIURI] = {}
@@ -75,15 +75,15 @@ def name_resources(uris: Mapping[str, str] | Iterable[str]) -> dict[str, AIURI]:
         label = _make_tool_name(uri) if name is None else name
         if _NAME.fullmatch(label) is None:
             raise UsageError(
-                f"{sanitize_text(label, 60)!r} is no name of a tool",
+                f"{sanitize_text(label, 60)!r} is not a valid tool name",
                 code="usage.bad-argument",
-                hint="1 to 128 of A-Z a-z 0-9 _ - .",
+                hint="use 1 to 128 of the characters A-Z a-z 0-9 _ - .",
             )
         if label in found:
             raise UsageError(
-                f"two resources are called {label}",
+                f"two resources have the name {label}",
                 code="usage.bad-argument",
-                hint="give a mapping of names to URIs",
+                hint="pass a mapping of names to URIs",
             )
         if len(found) >= _MOST:
             raise UsageError(f"there are more than {_MOST} resources", code="usage.bad-argument")
@@ -98,7 +98,7 @@ def is_json(content_type: str | None) -> bool:
 
 
 def decode_json_result(found: Result) -> tuple[Any, ...]:
-    """The JSON value that a result is, alone; () where it is none, whatever it calls itself."""
+    """Return the JSON value of a result as a tuple of one; () if the result is not JSON."""
     if not is_json(found.content_type):
         return ()
     try:
@@ -108,7 +108,7 @@ def decode_json_result(found: Result) -> tuple[Any, ...]:
 
 
 def decode_text_result(found: Result) -> str | None:
-    """The text that a result is, JSON too; None for anything that is not surely text in UTF-8."""
+    """Return the text of a result, including JSON; None unless it is certainly UTF-8 text."""
     kind, _, rest = (found.content_type or "").partition(";")
     text = kind.strip().lower().startswith("text/")
     if not (is_json(kind) or (text and _parse_charset(rest) in _CHARSETS)):
@@ -120,9 +120,9 @@ def decode_text_result(found: Result) -> str | None:
 
 
 def normalize_input_schema(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A stranger's schema of an input, as one of an object; {"type": "object"} where it says nothing of it.
+    """Return a remote input schema as the schema of an object; {"type": "object"} if it is not one.
 
-    What is told to all of a protocol's clients must not break them: a schema of another form says nothing.
+    A schema is sent to all clients of the protocol, so one that could break them is replaced.
     """
     found = inline_root_reference(schema or {})
     kind = found.get("type", "object")
@@ -144,7 +144,7 @@ def _is_valid_schema(schema: Mapping[str, Any]) -> bool:
 
 
 def iter_levels(value: Any) -> Iterator[list[Any]]:
-    """What a JSON value holds, level by level, itself first."""
+    """Yield the parts of a JSON value, level by level, starting with the value itself."""
     level = [value]
     while level:
         yield level
@@ -163,7 +163,7 @@ def _parse_charset(parameters: str) -> str:
 
 
 def sanitize_text(text: str, most: int = 500) -> str:
-    """A stranger's text, fit to be shown: one line, without controls, of bounded length."""
+    """Make remote text safe to show: one line, without control characters, of limited length."""
     shown = "".join(char if char.isprintable() else " " for char in text[: most + 1])
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
@@ -175,22 +175,22 @@ def _make_tool_name(uri: AIURI) -> str:
 
 _CODE: Final = "aiip-code"
 _OUTPUT: Final = "aiip-output"
-#: levels of JSON that the SDK writes without fail
+#: levels of JSON that the SDK always writes
 
 
 async def mcp_server(
     client: Invoker, uris: Mapping[str, str] | Iterable[str], *, name: str = "onym"
 ) -> Server[Any]:
-    """An MCP server whose tools are these resources; each is described now, and invoked when it is called.
+    """Return an MCP server whose tools are these resources. They are described now, and invoked by calls.
 
-    `uris` are ai URIs, or a mapping of tool names to them. A result carries its receipt in `_meta` as
-    "aiip-receipt", and "aiip-uri"; what a resource refuses is a tool error with its code. The client verifies
-    everything, and what effects it may cause is its `allow_effects`.
+    `uris` are ai URIs, or a mapping of tool names to them. A result has its receipt in `_meta` as
+    "aiip-receipt", and the URI as "aiip-uri". If a resource rejects a call, the result is a tool error with
+    its code. The client verifies every result; its `allow_effects` limits the effects.
 
-    The schema of a resource's output is in its tool's `_meta` as "aiip-output", and not its `outputSchema`:
-    clients would refuse a verified result that differs, such as the events of a stream.
+    The schema of a resource's output is in its tool's `_meta` as "aiip-output", not in `outputSchema`:
+    clients would reject a verified result that differs, such as the events of a stream.
 
-    Raises MissingExtraError, UsageError, AIURIError, and what `AsyncAIClient.describe` raises.
+    Raises MissingExtraError, UsageError, AIURIError and the errors of `AsyncAIClient.describe`.
     """
     with require_extra("mcp", "mcp"):
         from mcp.server import Server
@@ -220,7 +220,7 @@ def _build_tool(label: str, found: Description) -> Tool:
         title=None if found.title is None else sanitize_text(found.title, 120),
         description=f"{sanitize_text(found.title or label, 300)} ({found.uri}; effects: {found.effects})",
         input_schema=normalize_input_schema(found.input),
-        # what a write takes away is not known: "destructive" is the careful word
+        # whether a write destroys data is not known, so the cautious value is used
         annotations=ToolAnnotations(read_only_hint=not changes, destructive_hint=changes),
         _meta={URI_KEY: found.uri, **output},
     )
@@ -242,7 +242,7 @@ async def _call_resource(client: Invoker, uri: AIURI, arguments: Mapping[str, An
 
 
 def _find_structured_content(found: Result) -> dict[str, Any] | None:
-    """A JSON object; other values are text alone, for they have no place in MCP before 2026-07-28."""
+    """Return a JSON object; MCP before 2026-07-28 can send other values only as text."""
     return next(
         (value for value in decode_json_result(found) if isinstance(value, dict) and _is_shallow(value)), None
     )
@@ -253,7 +253,7 @@ def _is_shallow(value: Any) -> bool:
 
 
 def _build_content(found: Result, uri: AIURI) -> list[ContentBlock]:
-    """Text as text, what can be seen or heard as that, anything else as a resource with its octets."""
+    """Return text, images and audio as such, and any other content as a resource with its bytes."""
     from mcp.types import AudioContent, BlobResourceContents, EmbeddedResource, ImageContent, TextContent
 
     text = decode_text_result(found)
@@ -272,7 +272,7 @@ def _build_content(found: Result, uri: AIURI) -> list[ContentBlock]:
 _TIMEOUT: Final = 60.0
 #: seconds
 _MARGIN: Final = 5.0
-#: pages of a list of tools that are read
+#: pages of a tool list that are read
 _MOST_PAGES: Final = 50
 
 
@@ -282,20 +282,20 @@ async def mcp_tool(
     *,
     effects: Effects | str = Effects.READ,
     title: str | None = None,
-    timeout: float = _TIMEOUT,  # noqa: ASYNC109 - for each call of the tool, not for this
+    timeout: float = _TIMEOUT,  # noqa: ASYNC109 - of each call of the tool, not of this function
 ) -> ToolHandler:
-    """A resource handler for the tool `name` of an MCP server. The server is asked for its schemas now.
+    """Return a resource handler for the tool `name` of an MCP server. The server's schemas are read now.
 
-    `server` is an open `mcp.Client`, which all calls share, or what one connects to (a URL, stdio
-    parameters, a server in this process): then each call has a connection of its own.
-    `effects` are the operator's word, to be given to `Endpoint.add` as well. The server's annotations are a
-    stranger's hints: one that says the tool changes things is believed, one that says it does not is not.
+    `server` is an open `mcp.Client`, which all calls share, or an argument to connect with (a URL, stdio
+    parameters, a server in this process); then each call has its own connection. `effects` is the operator's
+    decision, and must also be passed to `Endpoint.add`. Annotations of the server are not trusted if they
+    promise safety; if one says that the tool changes data, `effects` must be "write" or stronger.
 
-    Raises MissingExtraError, UsageError for an unknown tool or for `effects` that are less than the server
-    admits, AIIPError where the server cannot be asked.
+    Raises MissingExtraError, UsageError for an unknown tool or for `effects` below the server's annotations,
+    and AIIPError if the server does not answer.
     """
     with require_extra("mcp", "mcp"):
-        import mcp  # noqa: F401 - so that one that is missing is said now
+        import mcp  # noqa: F401 - a missing package is reported now
     async with _open_session(server, timeout) as session:
         found = await _find_tool(session, name)
     if found is None:
@@ -317,7 +317,7 @@ async def mcp_tool(
 
 @asynccontextmanager
 async def _open_session(server: Any, timeout: float) -> AsyncIterator[Any]:  # noqa: ASYNC109
-    """Something open that has tools; what goes wrong with it is said in words of AIIP."""
+    """Open a session with tools; its errors become AIIP errors."""
     import anyio
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
@@ -343,9 +343,9 @@ async def _open_session(server: Any, timeout: float) -> AsyncIterator[Any]:  # n
 
 
 def _make_http_client(timeout: float) -> Any:
-    """An HTTP client of the SDK's kind: no redirects, no environment, no answer without end.
+    """Return an HTTP client for the SDK, without redirects and environment, and with a size limit.
 
-    Its patience outlasts the SDK's, which knows that it was a timeout.
+    Its timeout is longer than the SDK's, which reports the timeout precisely.
     """
     import httpx2
 
@@ -378,14 +378,14 @@ async def _find_tool(session: Any, name: str) -> Tool | None:
 
 
 async def _call_tool(session: Any, name: str, arguments: dict[str, Any], seconds: float) -> Any:
-    """The server's answer. One that the SDK does not take is no silence: the tool was called."""
+    """Return the server's answer. If the SDK rejects it, the error says that the tool was called."""
     from pydantic import ValidationError
 
     try:
         return await session.call_tool(name, arguments, read_timeout_seconds=seconds)
     except (RuntimeError, ValidationError) as error:
         raise AIIPError(
-            "the tool was called, and its server's answer is not what its schema or MCP has",
+            "the tool was called, but the server's answer does not match its schema or MCP",
             code="aiip.upstream-failed",
         ) from error
 
@@ -395,14 +395,14 @@ def _require_effects(found: Tool, effects: Effects) -> None:
     admits = hints is not None and (hints.read_only_hint is False or hints.destructive_hint is True)
     if admits and effects is Effects.READ:
         raise UsageError(
-            "the MCP server says that this tool changes things: it is no resource with the effects read",
+            'the MCP server says that this tool changes data, so its effects cannot be "read"',
             code="usage.bad-argument",
-            hint='give effects="write", "financial" or "physical"',
+            hint='pass effects="write", "financial" or "physical"',
         )
 
 
 def _decode_result(found: CallToolResult) -> Any:
-    """The tool's result: what is structured, else its content as MCP writes it."""
+    """Return the tool's structured result, or its content in MCP's form."""
     if found.is_error:
         said = " ".join(block.text for block in found.content if block.type == "text")
         raise AIIPError(f"the tool failed: {sanitize_text(said)}", code="aiip.upstream-failed")
@@ -413,7 +413,7 @@ def _decode_result(found: CallToolResult) -> Any:
 
 
 def _unwrap_group(error: BaseException) -> BaseException:
-    """What went wrong, out of the groups in which tasks hand it on."""
+    """Return the error inside the exception groups of tasks."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -425,10 +425,12 @@ def _translate_error(error: BaseException) -> AIIPError:
 
     code = error.code if isinstance(error, MCPError) else None
     if code == INVALID_PARAMS:
-        return AIIPError("the tool does not take this input, or is no more", code="aiip.invalid-input")
+        return AIIPError(
+            "the tool does not accept this input, or no longer exists", code="aiip.invalid-input"
+        )
     if isinstance(error, TimeoutError) or code == REQUEST_TIMEOUT:
-        return AIIPError("the tool did not answer in time", code="aiip.upstream-timeout", retryable=True)
-    # the SDK writes INTERNAL_ERROR itself where HTTP fails
+        return AIIPError("the tool timed out", code="aiip.upstream-timeout", retryable=True)
+    # the SDK itself uses INTERNAL_ERROR if HTTP fails
     if code not in {None, CONNECTION_CLOSED, INTERNAL_ERROR}:
-        return AIIPError("the tool's server answers with an error", code="aiip.upstream-failed")
-    return AIIPError("the tool's server does not answer", code="aiip.upstream-unreachable", retryable=True)
+        return AIIPError("the tool's server returned an error", code="aiip.upstream-failed")
+    return AIIPError("the tool's server cannot be reached", code="aiip.upstream-unreachable", retryable=True)

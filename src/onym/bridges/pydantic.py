@@ -20,7 +20,7 @@ __all__ = ["LLMURIField", "pydantic_type"]
 
 
 class _Field:
-    """How Pydantic reads and writes an LLMURI. `strict` refuses what the draft forbids, too."""
+    """How Pydantic parses and serializes an LLMURI. `strict` also rejects what the draft forbids."""
 
     __slots__ = ("_strict",)
 
@@ -30,7 +30,7 @@ class _Field:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
-        # two steps: an error of the second one shows what the first one made, and not the text
+        # two steps, so that errors of the second show the result of the first and not the text
         return core_schema.chain_schema(
             [
                 core_schema.no_info_plain_validator_function(self._parse_value),
@@ -52,7 +52,7 @@ class _Field:
         elif isinstance(value, Secret):
             value = value.reveal()
         if not isinstance(value, str | LLMURI):
-            return _InvalidURI("an llm:// URI is a text", "llm.not-text")
+            return _InvalidURI("an llm:// URI must be a string", "llm.not-text")
         try:
             return LLMURI.parse(value, strict=self._strict)
         except URIError as error:
@@ -60,7 +60,7 @@ class _Field:
 
 
 class _InvalidURI(NamedTuple):
-    """Why a text is no usable URI, in the place of the text."""
+    """The reason why a text is not a valid URI, in place of the text."""
 
     reason: str
     code: str
@@ -77,12 +77,12 @@ def _render_masked(value: LLMURI) -> str:
 
 
 def pydantic_type(*, strict: bool = False) -> Any:
-    """The annotation of a field that holds an LLMURI, for `uri: pydantic_type(strict=True)`.
+    """Return the annotation of an LLMURI field, for `uri: pydantic_type(strict=True)`.
 
-    Text (also as SecretStr) is read and refused as `LLMURI.parse` does. The value prints, and dumps as JSON,
-    without its key; `model_dump()` keeps the value itself. The error for a text that is refused says why and
-    does not quote it. An error of Pydantic's about the model as a whole, such as a missing field, quotes what
-    the model was made of: `hide_input_in_errors=True` in its configuration stops that.
+    Text (also as SecretStr) is parsed like `LLMURI.parse`. The value prints, and dumps as JSON, without its
+    key; `model_dump()` keeps the value itself. The error for an invalid text does not quote it. Pydantic's
+    errors about the complete model, such as a missing field, quote its input: set `hide_input_in_errors=True`
+    to stop that.
     """
     return Annotated[LLMURI, _Field(strict=strict)]
 

@@ -39,7 +39,7 @@ with require_extra("pydantic_ai", "pydantic-ai"):
     from pydantic_ai.usage import RequestUsage
 
 
-#: why an answer ended, in pydantic-ai's words; for other reasons it has none
+#: finish reason -> pydantic-ai's name; it has no names for other reasons
 FINISHES: Final[Mapping[str, messages.FinishReason]] = {
     "stop": "stop",
     "length": "length",
@@ -49,9 +49,9 @@ FINISHES: Final[Mapping[str, messages.FinishReason]] = {
 
 
 def from_model_message(given: messages.ModelMessage, system: str) -> Iterator[Message]:
-    """A message as turns: each result of a tool is one. `system` is the provider that is about to be asked.
+    """Convert a message to turns; each result of a tool is its own turn. `system` is the provider.
 
-    Raises pydantic-ai's UserError for what has no place in a call.
+    Raises pydantic-ai's UserError for an unsupported part.
     """
     if isinstance(given, messages.ModelResponse):
         yield _convert_response(given, system)
@@ -73,10 +73,10 @@ def from_model_message(given: messages.ModelMessage, system: str) -> Iterator[Me
 
 
 def _convert_retry(part: Any) -> Message:
-    """A request to try again: about a tool call, or about the answer."""
+    """Convert a request to try again, which is about a tool call or about the answer."""
     response = getattr(part, "model_response", None)
     if not callable(response):
-        raise exceptions.UserError(f"a {type(part).__name__} has no place in a call")
+        raise exceptions.UserError(f"a {type(part).__name__} is not supported")
     if getattr(part, "tool_name", None) is not None:
         return Message(role="tool", content=response(), tool_call_id=part.tool_call_id)
     return Message(role="user", content=response())
@@ -101,9 +101,7 @@ def _convert_part(item: Any) -> ContentPart:
         kind = ImagePart if item.is_image else DocumentPart
         if item.is_image or item.is_document:
             return kind(data=item.data, media_type=item.media_type)
-    raise exceptions.UserError(
-        f"a {type(item).__name__} has no place in a call: text, images, documents have"
-    )
+    raise exceptions.UserError(f"a {type(item).__name__} is not supported; use text, images or documents")
 
 
 def _convert_response(given: messages.ModelResponse, system: str) -> Message:
@@ -123,7 +121,7 @@ def _convert_response(given: messages.ModelResponse, system: str) -> Message:
 
 
 def to_model_response(found: Completion, system: str, place: str) -> messages.ModelResponse:
-    """A whole answer; `system` and `place` are the provider's name and endpoint."""
+    """Convert a complete answer; `system` and `place` are the provider's name and endpoint."""
     parts: list[messages.ModelResponsePart] = []
     if found.reasoning:
         parts.append(messages.ThinkingPart(content=found.reasoning))
@@ -146,12 +144,12 @@ def to_model_response(found: Completion, system: str, place: str) -> messages.Mo
 
 
 def build_provider_details(reason: str, carried: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a message keeps of the provider's own, to be given back with the turn."""
+    """Return the provider's state of a turn, which is sent back with it."""
     return {"finish_reason": reason} | ({} if carried is None else {"onym": carried})
 
 
 def to_request_usage(usage: Usage) -> RequestUsage:
-    """Token counts; what was not counted is 0, for pydantic-ai adds them up."""
+    """Return token counts; missing ones are 0, because pydantic-ai adds them up."""
     details = {} if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
     return RequestUsage(
         input_tokens=usage.input_tokens or 0,
@@ -170,18 +168,18 @@ with require_extra("pydantic_ai", "pydantic-ai"):
 
 #: pydantic-ai's settings -> well-known parameters
 _SETTINGS: Final = {named: name for name, named in list_sdk_names("pydantic_ai").items()}
-#: settings that go to the provider as they are
+#: settings that are sent to the provider unchanged
 _PASSED: Final = ("parallel_tool_calls", "presence_penalty", "frequency_penalty", "logit_bias")
 
 
 class OnymModel(Model[Any]):
     """A model for pydantic-ai's agents that calls through Onym: `Agent(OnymModel("llm://openai/gpt-5-mini"))`.
 
-    The first argument is what `onym.connect` takes, a name of the configuration included, and so are `key`,
-    `policy`, `config`, `providers`, `environ`, `on_unsupported` and `system_filter`. `settings` and `profile`
-    are pydantic-ai's; a setting goes before the URI's parameter.
+    The first argument is a URI or the name of an endpoint, as for `onym.connect`. `key`, `policy`, `config`,
+    `providers`, `environ`, `on_unsupported` and `system_filter` are arguments of `onym.connect`. `settings`
+    and `profile` are pydantic-ai's; a setting overrides the URI's parameter.
 
-    Failures of the provider become pydantic-ai's own errors, the typed one of Onym's being their cause.
+    Errors of the provider become pydantic-ai's errors, with Onym's error as the cause.
     """
 
     unsupported_settings = frozenset({"extra_headers", "service_tier"})
@@ -200,7 +198,7 @@ class OnymModel(Model[Any]):
         on_unsupported: Any = None,
         system_filter: Callable[[str], str] | None = None,
     ) -> None:
-        # from here on no frame of a traceback holds the text, which holds the key
+        # from here on no frame of a traceback contains the text with the key
         uri, key = wrap_secret(uri), wrap_secret(key)
         self._link = EndpointClient(
             uri,
@@ -252,7 +250,7 @@ class OnymModel(Model[Any]):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> messages.ModelResponse:
-        """One answer, for pydantic-ai to call."""
+        """Send one request, for pydantic-ai."""
         check_allow_model_requests()
         settings, parameters = self.prepare_request(model_settings, model_request_parameters)
         turns = self._convert_messages(messages, parameters)
@@ -268,13 +266,13 @@ class OnymModel(Model[Any]):
         model_request_parameters: ModelRequestParameters,
         run_context: Any = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """One answer while it arrives, for pydantic-ai to call."""
+        """Stream one answer, for pydantic-ai."""
         check_allow_model_requests()
         settings, parameters = self.prepare_request(model_settings, model_request_parameters)
         turns = self._convert_messages(messages, parameters)
         stream = self._link.get_async_client().stream(turns, **_build_overrides(settings, parameters))
         with _translate_errors(self._name):
-            # opened here, so that another model may be tried where it fails
+            # opened here, so that pydantic-ai can try another model if it fails
             await stream.__aenter__()
         try:
             yield _OnymStreamedResponse(
@@ -299,7 +297,7 @@ class OnymModel(Model[Any]):
 
 @contextmanager
 def _translate_errors(model: str) -> Iterator[None]:
-    """Onym's failures as pydantic-ai's."""
+    """Convert errors of Onym to pydantic-ai's."""
     try:
         yield
     except ProviderError as error:
@@ -334,7 +332,7 @@ def _build_overrides(settings: ModelSettings | None, parameters: ModelRequestPar
 
 
 def _map_tool_choice(asked: Any, parameters: ModelRequestParameters) -> str:
-    """What a tool is to do: output tools have to be called where text is no output."""
+    """Return the tool choice: output tools must be called if text is not allowed as output."""
     if asked in ("none", "required", "auto") and not parameters.output_tools:
         return str(asked)
     return "auto" if parameters.allow_text_output else "required"
@@ -351,7 +349,7 @@ def _convert_tool(given: Any) -> Tool:
 
 @dataclass
 class _OnymStreamedResponse(StreamedResponse):
-    """One streamed answer, as pydantic-ai reads it."""
+    """One streamed answer, in pydantic-ai's form."""
 
     _name: str
     _system: str
@@ -360,11 +358,11 @@ class _OnymStreamedResponse(StreamedResponse):
     _started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     async def close_stream(self) -> None:
-        """End it here."""
+        """Close the stream."""
         await self._stream.close()
 
     def get_stream_cancel_errors(self) -> tuple[type[BaseException], ...]:
-        """What a closed stream may raise."""
+        """Return the errors that a closed stream may raise."""
         return (NetError, UsageError)
 
     async def _get_event_iterator(self) -> AsyncIterator[messages.ModelResponseStreamEvent]:
@@ -412,5 +410,5 @@ class _OnymStreamedResponse(StreamedResponse):
 
     @property
     def timestamp(self) -> datetime:
-        """When the answer began."""
+        """The time at which the answer began."""
         return self._started

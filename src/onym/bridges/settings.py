@@ -1,4 +1,4 @@
-"""`env("LLM_URL")`: the URI of an application's model out of one variable, and the usual places for it.
+"""`env("LLM_URL")`: read the URI of an application's model from a variable, for web frameworks.
 
 Django, in settings.py:
 
@@ -46,10 +46,10 @@ def env(
     strict: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> LLMURI:
-    """The URI that the variable holds, `default` where it is not set or empty.
+    """Parse the URI in a variable, or `default` if the variable is not set or empty.
 
-    Raises ConfigError that names the variable, and never shows what it holds, where it is missing or no
-    `llm://` URI; `strict` refuses what the draft forbids, too.
+    Raises ConfigError, which names the variable but never shows its value, if it is missing or not an
+    `llm://` URI. `strict` also rejects what the draft forbids.
     """
     text = (os.environ if environ is None else environ).get(name, "").strip()
     given: str | LLMURI | None = text or default
@@ -63,8 +63,8 @@ def env(
         return LLMURI.parse(given, strict=strict)
     except URIError as error:
         what = f"the variable {name}" if text else f"the default for {name}"
-        said = ConfigError(f"{what} holds no usable llm:// URI: {error}", code="config.bad-uri")
-    # no frame that holds the text, and no cause that points into it
+        said = ConfigError(f"{what} contains no valid llm:// URI: {error}", code="config.bad-uri")
+    # no frame with the text and no cause that quotes it stays with the error
     del text, given
     raise said
 
@@ -72,8 +72,8 @@ def env(
 class FlaskOnym:
     """A Flask extension: `FlaskOnym(app)`, or `init_app(app)` later.
 
-    It reads `app.config["LLM_URL"]` (a text or an LLMURI), else the variable of that name, and keeps one
-    client per application, which threads share. In `app.config` an LLMURI takes the place of the text.
+    It reads `app.config["LLM_URL"]` (text or an LLMURI), or the variable of that name, and keeps one client
+    per application, which threads share. The text in `app.config` is replaced by an LLMURI.
     """
 
     def __init__(self, app: Any = None, *, name: str = _NAME, policy: Policy | None = None) -> None:
@@ -83,7 +83,7 @@ class FlaskOnym:
             self.init_app(app)
 
     def init_app(self, app: Any) -> None:
-        """Read the URI for this application. Raises ConfigError where there is none."""
+        """Read the URI for this application. Raises ConfigError without one."""
         given = app.config.get(self._name)
         environ = {self._name: given} if isinstance(given, str) else None
         uri = given if isinstance(given, LLMURI) else env(self._name, environ=environ)
@@ -92,12 +92,12 @@ class FlaskOnym:
 
     @property
     def client(self) -> Client:
-        """The client of the current application, made when it is first asked for."""
-        from flask import current_app  # only an application of Flask asks
+        """The client of the current application, created on first use."""
+        from flask import current_app  # late: only Flask applications use it
 
         shared = current_app.extensions.get("onym")
         if not isinstance(shared, _SharedClient):
-            raise UsageError("this application has no Onym: call init_app(app)")
+            raise UsageError("this application has no Onym client; call init_app(app)")
         return shared.get()
 
     def close(self, app: Any) -> None:
@@ -106,7 +106,7 @@ class FlaskOnym:
 
 
 class _SharedClient:
-    """One client of an application."""
+    """The client of one application."""
 
     def __init__(self, uri: LLMURI, policy: Policy | None) -> None:
         self._uri = uri
@@ -131,10 +131,10 @@ class _SharedClient:
 
 
 class FastAPIOnym:
-    """One AsyncClient for an application of FastAPI or Starlette: a lifespan, and a dependency.
+    """One AsyncClient for a FastAPI or Starlette application: a lifespan and a dependency.
 
-    `lifespan` opens the client with the application and closes it with it; an instance is the dependency that
-    hands it out. `uri` defaults to the variable `name`, read when the application starts.
+    `lifespan` opens and closes the client with the application. The instance itself is the dependency that
+    returns it. `uri` defaults to the variable `name`, which is read when the application starts.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class FastAPIOnym:
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
-        """For `FastAPI(lifespan=…)`; inside a lifespan of your own, `async with llm.lifespan(app)`."""
+        """The lifespan for `FastAPI(lifespan=…)`; in your own lifespan use `async with llm.lifespan(app)`."""
         uri = env(self._name) if self._uri is None else self._uri
         async with aconnect(uri, policy=self._policy) as client:
             self._client = client
@@ -164,7 +164,7 @@ class FastAPIOnym:
                 self._client = None
 
     async def __call__(self) -> AsyncClient:
-        """The dependency. Raises UsageError outside of the lifespan."""
+        """Return the client. Raises UsageError outside the lifespan."""
         if self._client is None:
-            raise UsageError("the client is there while the application runs: pass lifespan=llm.lifespan")
+            raise UsageError("the client exists only while the application runs; pass lifespan=llm.lifespan")
         return self._client

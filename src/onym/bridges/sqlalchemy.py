@@ -1,4 +1,4 @@
-"""`LLMURIType`: a column of SQLAlchemy that holds `llm://` URIs."""
+"""`LLMURIType`: a SQLAlchemy column for `llm://` URIs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["LLMURIType"]
 class LLMURIType(TypeDecorator[LLMURI]):
     """A URI stored as text, `LLMURI` in Python.
 
-    What becomes of a key is said when the column is declared. By default it is left out: the URI is stored
-    without it, and a database dump holds none. `on_key="refuse"` raises SecretError instead, and
-    `store_key=True` stores it, in the clear unless `encrypt` and `decrypt` are given (text to text, called
-    with the whole URI). Statements that SQLAlchemy logs show bound values, and its errors what a text was
-    before: with a key in the clear, or texts that hold one, set `hide_parameters=True` on the engine.
+    The column's declaration decides about keys. By default a URI is stored without its key, so that a
+    database dump contains none. `on_key="refuse"` raises SecretError instead, and `store_key=True` stores the
+    key, in plain text unless you pass `encrypt` and `decrypt` (text to text, called with the complete URI).
+    SQLAlchemy logs bound values and quotes texts in errors: if they may contain keys, set
+    `hide_parameters=True` on the engine.
     """
 
     impl = Text
@@ -40,18 +40,18 @@ class LLMURIType(TypeDecorator[LLMURI]):
         decrypt: Callable[[str], str] | None = None,
     ) -> None:
         if on_key not in ("drop", "refuse"):
-            raise UsageError("on_key is drop or refuse")
+            raise UsageError('on_key must be "drop" or "refuse"')
         if (encrypt is None) is not (decrypt is None):
-            raise UsageError("encrypt and decrypt go together")
+            raise UsageError("encrypt and decrypt must be passed together")
         super().__init__()
-        # named as the arguments are: SQLAlchemy's cache key is made of them
+        # attributes have the arguments' names, because SQLAlchemy makes its cache key from them
         self.store_key = store_key or encrypt is not None
         self.on_key = on_key
         self.encrypt = encrypt
         self.decrypt = decrypt
 
     def process_bind_param(self, value: str | LLMURI | None, dialect: Dialect) -> str | None:
-        """The text to store. Raises URIError for text that is no URI."""
+        """Return the text to store. Raises URIError for invalid text."""
         if value is None:
             return None
         uri = LLMURI.parse(value)
@@ -61,29 +61,29 @@ class LLMURIType(TypeDecorator[LLMURI]):
         return text if self.encrypt is None else self.encrypt(text)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> LLMURI | None:
-        """The value of a stored text."""
+        """Parse a stored text."""
         if value is None:
             return None
         return LLMURI.parse(value if self.decrypt is None else self.decrypt(value))
 
     def process_literal_param(self, value: str | LLMURI | None, dialect: Dialect) -> str:
-        """A text inside of a statement that is shown to people: never with a key. SQLAlchemy quotes it."""
+        """Return the text for a statement that is shown to people, without a key. SQLAlchemy quotes it."""
         if value is None:
             return "NULL"
         uri = LLMURI.parse(value)
         return (uri if self.store_key else self._strip_key(uri)).render()
 
     def coerce_compared_value(self, op: Any, value: Any) -> Any:
-        """Compared with a text, the column stays what it is."""
+        """Keep this type when the column is compared with text."""
         return self
 
     def _strip_key(self, uri: LLMURI) -> LLMURI:
         hidden = uri.render() != uri.render(reveal=True)
         if hidden and self.on_key == "refuse":
             raise SecretError(
-                "a URI that holds a key does not go into this column",
+                "this column does not accept a URI with a key",
                 code="secret.stored",
-                hint="store uri.without_key(), or point to the key with ?auth=env:NAME",
+                hint="store uri.without_key(), or refer to the key with ?auth=env:NAME",
             )
         if not hidden:
             return uri

@@ -1,7 +1,7 @@
-"""For the tests of those who use Onym.
+"""Tools for the tests of applications that use Onym.
 
-`strategies` holds hypothesis strategies for URIs, and alone needs hypothesis; `fake_provider` answers like
-an OpenAI-compatible server; `clock` moves only when it is told to.
+`strategies` has hypothesis strategies for URIs and is the only module that needs hypothesis. `fake_provider`
+answers like an OpenAI-compatible server. `clock` moves only when a test moves it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A clock for tests: it moves when it is told to, and its chances are chosen."""
+"""A clock for tests, which moves only when a test moves it and returns chosen random numbers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ __all__ = ["FakeClock"]
 
 
 class FakeClock:
-    """Stands wherever Onym asks for the time or for chance; `sleep` moves it and is remembered.
+    """Replaces the time, `sleep` and `random` that Onym uses; `sleep` moves the clock and is recorded.
 
-    `now` is the date in seconds since the epoch at the start, `chance` what every `random()` gives:
-    with 1.0 a wait with full jitter is as long as it may be.
+    `now` is the initial date in seconds since the epoch. Every `random()` returns `chance`; with 1.0 a wait
+    with full jitter is as long as possible.
     """
 
     def __init__(self, *, now: float = 1_700_000_000.0, chance: float = 1.0) -> None:
@@ -19,26 +19,26 @@ class FakeClock:
         self._now = now
 
     def monotonic(self) -> float:
-        """Seconds since this clock was made, plus a start that is not 0."""
+        """Return the seconds since the clock was created, plus a start that is not 0."""
         return 1_000.0 + self._passed
 
     def time(self) -> float:
-        """The date in seconds since the epoch."""
+        """Return the date in seconds since the epoch."""
         return self._now + self._passed
 
     def random(self) -> float:
-        """The chance that was chosen."""
+        """Return the chosen random number."""
         return self.chance
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Move the clock forward."""
         self._passed += seconds
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, and remember that somebody waited."""
+        """Move the clock forward, and record the wait."""
         self.slept.append(seconds)
         self.advance(seconds)
 
     async def asleep(self, seconds: float) -> None:
-        """`sleep` for a coroutine; it does not wait either."""
+        """Do what `sleep` does, as a coroutine; it does not wait either."""
         self.sleep(seconds)

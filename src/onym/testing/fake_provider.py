@@ -66,7 +66,7 @@ def get_last_text(body: Mapping[str, Any]) -> str:
 
 
 def make_vector(text: str) -> list[float]:
-    """Three numbers that depend on the text alone."""
+    """Return three numbers that depend only on the text."""
     octets = text.encode()
     return [len(octets) / 100, sum(octets) / 10_000, (octets[0] if octets else 0) / 255]
 
@@ -76,13 +76,13 @@ _USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One request as it came: header names in lower case, the body in octets. `repr` shows no header."""
+    """One request as received: header names in lower case, the body in bytes. `repr` shows no header."""
 
     method: str
     path: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
-    #: a number for the connection that it came by
+    #: the number of the request's connection
     connection: int
 
     @property
@@ -93,7 +93,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Script:
-    """One answer. `pieces` are written one by one; None stands for a wait at `gate`."""
+    """One answer. `pieces` are written one by one; None waits at `gate`."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -113,9 +113,9 @@ class _Script:
 class FakeProvider:
     """An OpenAI-compatible server on 127.0.0.1 whose answers are scripted, first in, first out.
 
-    `requests` holds what came; `arrived` is set with the first. `gone` is set when a client left in the
-    middle of an answer. `release()`
-    opens the gate at which `answer(gate=True)` waits after its first piece of text.
+    `requests` has the received requests; `arrived` is set with the first. `gone` is set when a client
+    disconnects during an answer. `release()` opens the gate at which `answer(gate=True)` waits after its
+    first piece of text.
     """
 
     def __init__(self, *, key: str | None = None, models: Sequence[str] = ("fake-model",)) -> None:
@@ -147,16 +147,16 @@ class FakeProvider:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The address and port of the server."""
         return int(self._server.server_address[1])
 
     @property
     def url(self) -> str:
-        """The base URL, as an OpenAI SDK wants it."""
+        """The base URL, for an OpenAI SDK."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     def uri(self, model: str = "fake-model", query: str = "", *, key: str | None = None) -> str:
-        """An llm URI that leads here; `key` defaults to the one that this server asks for."""
+        """Return an llm URI of this server; `key` defaults to the server's own key."""
         key = self._key if key is None else key
         user = "" if key is None else f"test:{key}@"
         return f"llm://{user}127.0.0.1:{self.port}/{model}" + (f"?{query}" if query else "")
@@ -177,9 +177,9 @@ class FakeProvider:
     ) -> Self:
         """Answer the next chat request; `tool_calls` are (id, name, arguments as JSON text).
 
-        Streamed, the text goes out as `pieces` (default: word by word). `gate` waits for `release()` after
-        the first of them, `endless` repeats the last one until the client leaves, and `linger` waits between
-        the last event and the end of the body.
+        A streamed answer sends the text as `pieces` (default: word by word). `gate` waits for `release()`
+        after the first piece, `endless` repeats the last piece until the client disconnects, and `linger`
+        waits between the last event and the end of the body.
         """
         message: dict[str, Any] = {"role": "assistant", "content": text}
         if reasoning is not None:
@@ -222,12 +222,12 @@ class FakeProvider:
         chunked: bool = False,
         whole: bool = True,
     ) -> Self:
-        """Answer the next request with these octets. `whole=False` breaks the connection after them."""
+        """Answer the next request with these bytes. `whole=False` breaks the connection after them."""
         given = {"content-type": "application/json"} | dict(headers or {})
         return self._add_script(status=status, headers=given, pieces=pieces, chunked=chunked, whole=whole)
 
     def drop(self) -> Self:
-        """Close the connection at the next request, with no answer."""
+        """Close the connection at the next request, without an answer."""
         self._scripts.append(None)
         return self
 
@@ -298,11 +298,11 @@ class _Server(ThreadingHTTPServer):
     def server_close(self) -> None:
         super().server_close()
         for connection in list(self._open):
-            with suppress(OSError):  # the client was quicker
+            with suppress(OSError):  # the client has closed the connection first
                 connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no event here; tests look at `gone`."""
+        """Ignore a client that disconnects; tests check `gone`."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -318,7 +318,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._number = self.server.fake.connections
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        """Tests have their own output."""
+        """Print nothing, because tests have their own output."""
 
     def do_GET(self) -> None:
         self._handle_request()

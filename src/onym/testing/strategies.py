@@ -67,7 +67,7 @@ def llm_labels() -> st.SearchStrategy[str]:
 
 
 def llm_keys() -> st.SearchStrategy[str]:
-    """API keys: any text without blanks and control characters. None has the shape of a provider's."""
+    """API keys: any text without blanks and control characters. None has a provider's format."""
     return _plain_texts(min_size=1, without=_CONTROLS + " ").filter(lambda key: key != "***")
 
 
@@ -83,7 +83,7 @@ def llm_hosts() -> st.SearchStrategy[str]:
 
 
 def llm_models() -> st.SearchStrategy[tuple[str, ...]]:
-    """Models as segments; some hold a slash, a colon or another script."""
+    """Models as segments; some contain a slash, a colon or another script."""
     usual = st.sampled_from([("gpt-5",), ("anthropic", "claude-sonnet-4.5"), ("llama3:8b",), ("org/model",)])
     segment = _plain_texts(min_size=1, without=_CONTROLS + "/\\").filter(lambda text: text not in (".", ".."))
     return usual | st.lists(segment, min_size=1, max_size=4).map(tuple)
@@ -111,7 +111,7 @@ def well_known_params() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def _is_short(number: float) -> bool:
-    # what needs more than 32 characters in decimal notation can't stand in a URI
+    # a URI cannot contain a number of more than 32 characters in decimal notation
     return number == 0 or abs(number) > 1e-12
 
 
@@ -147,7 +147,7 @@ def _is_free(name: str) -> bool:
 
 @st.composite
 def llm_uris(draw: st.DrawFn, *, with_keys: bool = True) -> LLMURI:
-    """Any llm URI; `with_keys=False` for those that may be shown, pickled and compared by their text."""
+    """Any llm URI; `with_keys=False` gives URIs that can be shown and pickled."""
     key = draw(st.none() | llm_keys()) if with_keys else None
     label = draw(llm_labels()) if key is not None else draw(st.none() | llm_labels())
     return LLMURI.build(
@@ -208,7 +208,7 @@ def _query_pairs() -> st.SearchStrategy[str]:
 
 
 def near_llm_texts() -> st.SearchStrategy[str]:
-    """Texts made of what llm URIs are made of, mostly none, lone surrogates among them."""
+    """Texts made of pieces of llm URIs, mostly invalid, some with lone surrogates."""
     pieces = st.sampled_from([*_PIECES.split(" "), "\r\n", "\x00", " ", "\ud800"])
     texts = st.lists(pieces, max_size=25).map("".join)
     return texts | texts.map("llm://host/m?{}".format)
@@ -216,7 +216,8 @@ def near_llm_texts() -> st.SearchStrategy[str]:
 
 _HOST: Final = UNRESERVED + SUB_DELIMS
 _PCHAR: Final = _HOST + ":@"
-#: beyond ASCII: two to four octets, capitals, marks, right-to-left, and what IDNA drops or turns to dots
+#: beyond ASCII: two to four bytes, capitals, marks, right-to-left, and characters that IDNA drops or maps to
+#: dots
 _WIDE: Final = "éßÜ\u0301中文\u05d0\u0627\u200c\u00ad\u3002\uff0e\u2460\uff41\U0001f600\U00020000"
 
 
@@ -225,7 +226,7 @@ def _optional_parts(prefix: str, texts: st.SearchStrategy[str]) -> st.SearchStra
 
 
 def triplets() -> st.SearchStrategy[str]:
-    """One percent triplet: any octet, hexadecimal digits of either case."""
+    """One percent triplet: any byte, hexadecimal digits of either case."""
     return st.builds(
         lambda octet, lower: f"%{octet:02x}" if lower else f"%{octet:02X}", st.integers(0, 255), st.booleans()
     )
@@ -276,7 +277,7 @@ def ipvfuture_addresses() -> st.SearchStrategy[str]:
 
 
 def hosts() -> st.SearchStrategy[str]:
-    """Hosts as they stand in an authority, IP literals with brackets; the empty one too."""
+    """Hosts as in an authority, IP literals with brackets; the empty one too."""
     names = st.lists(st.text(string.ascii_letters + string.digits + "-", min_size=1, max_size=8), min_size=1)
     return st.one_of(
         names.map(".".join),
@@ -362,7 +363,7 @@ def uri_references() -> st.SearchStrategy[str]:
 
 
 def ai_uris() -> st.SearchStrategy[str]:
-    """URIs of the scheme ai, as wide as its draft's grammar: not each has a canonical form."""
+    """URIs of the scheme ai, as wide as its draft's grammar: some have no canonical form."""
     names = st.lists(st.text("abcXYZ019-", min_size=1, max_size=5), min_size=1, max_size=3).map(".".join)
     plain = st.lists(st.text("abcXYZ019-._~%", min_size=1, max_size=6).map(_escape_percent), max_size=4)
     paths = plain.map(lambda segments: "".join("/" + segment for segment in segments))
