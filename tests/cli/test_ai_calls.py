@@ -199,7 +199,7 @@ def test_octets_go_to_a_pipe_as_they_are(ai: Any, octets: Any) -> None:
 def test_octets_go_to_no_terminal_and_the_call_went_well(ai: Any, screen: None) -> None:
     ran = ai("invoke", "/tool/picture")
     assert (ran.code, ran.out) == (0, "")
-    assert "image/png, 9 octets" in ran.err
+    assert "image/png (9 bytes)" in ran.err
     assert "--save DIR" in ran.err
     assert "signed by" in ran.err
 
@@ -290,7 +290,7 @@ def test_a_result_that_cannot_be_saved_is_shown(ai: Any, tmp_path: Path, form: t
 def test_a_number_that_json_does_not_have_is_told_here(ai: Any, name: str) -> None:
     ran = ai("invoke", "/tool/add", "-d", f'{{"a": {name}}}')
     assert ran.code == exit_codes.USAGE
-    assert f"--data holds {name}, which JSON does not have" in ran.err
+    assert f"--data contains {name}, which JSON does not have" in ran.err
 
 
 def test_a_token_comes_from_a_variable_and_with_its_client(ai: Any) -> None:

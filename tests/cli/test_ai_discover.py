@@ -90,7 +90,7 @@ def test_a_conflict_is_told_and_ends_with_its_code(world: World, discover: Any) 
     ran = discover(bank.authority)
     assert ran.code == AIIP
     assert "! " in ran.out
-    assert "refused" in ran.out
+    assert "rejected: " in ran.out
     assert "aiip.discovery-conflict" in ran.err
     ran = discover("--json", bank.authority)
     assert ran.code == AIIP
@@ -145,5 +145,5 @@ def test_where_dns_leads_is_shown() -> None:
         candidates=(),
         connect=Origin("https", "aiip.bank.example", 8443),
     )
-    assert ("connect", "aiip.bank.example:8443, as a signed SRV record says") in _build_decision_rows(found)
+    assert ("connect", "aiip.bank.example:8443 (signed SRV record)") in _build_decision_rows(found)
     assert _build_discovery_record(Session(), found, [])["connect"] == "aiip.bank.example:8443"

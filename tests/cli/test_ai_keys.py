@@ -141,7 +141,7 @@ def test_a_key_whose_file_is_gone_is_lost_and_no_longer_said_to_sign(run: Run, f
     (Path(folder) / f"{kid}.jwk").unlink()
     ran = run("ai", "keys", "list", folder)
     assert ran.out.split()[2] == "lost"
-    assert "the private file is gone" in ran.err
+    assert "the private file of a lost key is missing" in ran.err
     assert run("ai", "keys", "list", folder, "--json").json["keys"][0]["state"] == "lost"
     rotated = run("ai", "keys", "rotate", folder)
     assert rotated.code == 0

@@ -130,7 +130,10 @@ def test_a_port_that_is_not_the_authoritys_is_told(
     KeyStore(folder / "keys").new(at=time.time())
     words = ("served:app", "--keys", "keys", "--tls-cert", "tls.pem")
     said = notes(run, monkeypatch, *words, port=8460)
-    assert "note: clients come to port 8443, as https://factory.test:8443 says, and this is port 8460" in said
+    assert (
+        "note: clients connect to port 8443 (the anchor is https://factory.test:8443), but this is port 8460"
+        in said
+    )
     assert "note" not in notes(run, monkeypatch, *words, port=8443)
 
 
@@ -169,12 +172,12 @@ def test_a_port_that_is_taken_is_told_once(
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["served"], "does not name an app"),
-        (["../served:app"], "does not name an app"),
-        (["served:"], "does not name an app"),
+        (["served"], "is not the name of an app"),
+        (["../served:app"], "is not the name of an app"),
+        (["served:"], "is not the name of an app"),
         (["nothing_there:app"], "no module nothing_there"),
-        (["served:other"], "is no Endpoint"),
-        (["served:none"], "is no Endpoint"),
+        (["served:other"], "is not an Endpoint"),
+        (["served:none"], "is not an Endpoint"),
         (["served:app"], "no key to sign with"),
         (["served:app", "--keys", "empty"], "no key to sign with"),
         (["served:app", "--tls-key", "k.pem"], "--tls-cert"),

@@ -48,7 +48,7 @@ def test_a_receipt_that_holds_is_told_in_full(run: Run, files: Files) -> None:
     )  # fmt: skip
     assert ran.code == 0, ran.err
     lines = [line.split(maxsplit=1) for line in ran.out.splitlines()]
-    assert ran.out.startswith("the receipt holds\n")
+    assert ran.out.startswith("the receipt is valid\n")
     rows = {line[0]: line[1] for line in lines[1:]}
     assert rows["signed"] == "by  https://bank.example"
     assert rows["key"] == f"{key().kid} (Ed25519)"

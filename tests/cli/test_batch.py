@@ -184,7 +184,7 @@ def test_the_command_to_go_on_is_complete(run, fake, tmp_path):
     out = str(tmp_path / "out")
     ran = run("batch", fake.uri(), str(source), "-o", out, "-p", "temp=1", "--policy", "local", "--order",
               "completion")  # fmt: skip
-    line = next(line for line in ran.err.splitlines() if "to ask them again" in line)
+    line = next(line for line in ran.err.splitlines() if "to send them again" in line)
     for words in ("-p temp=1", "--policy local", "--order completion", "'" + str(source) + "'", "-o " + out):
         assert words in line
     assert Path(out).exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 
 import pytest
@@ -60,8 +61,8 @@ def test_what_cannot_be_used_is_said_on_one_line_and_points_at_the_help_of_the_c
 def test_a_slip_of_a_subcommand_of_models_is_told_and_a_name_is_not_taken_for_one(run):
     ran = run("models", "shwo", "llm://localhost:9/m")
     assert "did you mean onym models show?" in ran.err
-    assert "there is no command "onym models" in run("models", "fast", "llm://localhost:9/m").err
-    assert "no endpoint of that name" in run("models", "shwo").err
+    assert 'there is no command "onym models' in run("models", "fast", "llm://localhost:9/m").err
+    assert "config.no-endpoint" in run("models", "shwo").err
 
 
 def test_the_list_of_models_as_json_says_as_much_of_each_as_show_does(run, fake):
@@ -104,15 +105,13 @@ def test_explain_names_the_source_of_each_rule_once(run):
 
 
 def test_explain_has_no_rules_to_name_where_none_was_applied(run):
-    assert "Rules" not in run("explain", "llm://openai/gpt-4.1?temp=0.4").out
+    assert "Sources of the rules" not in run("explain", "llm://openai/gpt-4.1?temp=0.4").out
 
 
 def test_explain_says_what_api_does_and_how_to_get_a_missing_key(run):
     out = run("explain", "llm://openai/gpt-4.1?api=responses").out
     assert "api      responses  uri      chooses the API format openai_responses\n" in out
-    assert (
-        "missing: no key for openai: OPENAI_API_KEY is not set\n                export OPENAI_API_KEY" in out
-    )
+    assert re.search(r"missing: no key for openai: OPENAI_API_KEY is not set\n +export OPENAI_API_KEY", out)
 
 
 def test_explain_cuts_a_long_value_in_the_table_and_shows_all_of_it_in_the_body(run):

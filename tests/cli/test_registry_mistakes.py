@@ -90,7 +90,7 @@ def test_an_import_with_rows_that_were_refused_takes_the_others_and_says_so_with
     head = {"format": "onym-registry", "version": 1, "registry": "uri-schemes", "updated": "2026-11-01"}
     file.write_text(json.dumps({**head, "entries": [good, bad]}))
     ran = own("import", str(file), code=11)
-    assert "1 row was refused" in ran.err
+    assert "1 row was rejected" in ran.err
     own("show", "aaa")
     assert own("import", "--json", str(file), code=11).json["files"][0]["refused"] == 1
 
@@ -166,7 +166,7 @@ def test_a_second_archive_is_refused_and_not_dropped(own, template):
 def test_a_draft_that_needs_list_review_is_not_handed_in_and_that_is_told(own, template):
     own("submit", template("Permanent"))
     told = error_of(own("submit", "uri-schemes-1", "--json", code=11))
-    assert told["message"].startswith("nothing was handed in")
+    assert told["message"].startswith("nothing was submitted")
     assert "onym registry submit uri-schemes-1 --archive URL" in told["hint"]
     told = error_of(own("submit", "uri-schemes-1", "--account", "eve", "--json", code=11))
     assert told["code"] == "registry.wrong-role"

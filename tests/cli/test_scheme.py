@@ -133,7 +133,11 @@ def test_a_rule_that_is_not_there_and_a_text_without_grammar_are_errors(run, fil
         (GRAMMAR, "equal: A and B match the same strings", 0),
         ('kite-URI = "kite:" *ALPHA\n', "subset: B matches more strings than A", 1),
         ('kite-URI = "kite:" 1*%x61-7A\n', "superset: A matches more strings than B", 1),
-        ('kite-URI = "kite:" 1*( "a" / DIGIT )\n', "overlap: A and B each match strings that the other does not", 1),
+        (
+            'kite-URI = "kite:" 1*( "a" / DIGIT )\n',
+            "overlap: A and B each match strings that the other does not",
+            1,
+        ),
         ('kite-URI = "kite:" 1*DIGIT\n', "disjoint: no string matches both", 1),
     ],
 )

@@ -24,16 +24,19 @@ from typing import Any, Self
 
 
 def build_tool_call(identity: str, name: str, arguments: str) -> dict[str, Any]:
+    """Return a tool call of an answer."""
     return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def split_words(text: str) -> list[str]:
+    """Split a text into words, each with the blank after it."""
     return [word + " " for word in text.split(" ")[:-1]] + [text.split(" ")[-1]] if text else []
 
 
 def iter_deltas(
     parts: Sequence[str], reasoning: str | None, calls: Sequence[tuple[str, str, str]]
 ) -> Iterator[dict[str, Any]]:
+    """Yield the deltas of a streamed answer."""
     yield {"role": "assistant", "content": None}
     if reasoning:
         yield {"reasoning_content": reasoning}
@@ -46,6 +49,7 @@ def iter_deltas(
 
 
 def build_chunk(delta: Mapping[str, Any], *, model: str = "", finish: str | None = None) -> dict[str, Any]:
+    """Return one chunk of a streamed answer."""
     choice = {"index": 0, "delta": dict(delta), "finish_reason": finish}
     return {
         "id": "chatcmpl-1",
@@ -57,10 +61,12 @@ def build_chunk(delta: Mapping[str, Any], *, model: str = "", finish: str | None
 
 
 def encode_sse(data: Mapping[str, Any]) -> bytes:
+    """Encode data as a server-sent event."""
     return b"data: " + json.dumps(data).encode() + b"\n\n"
 
 
 def get_last_text(body: Mapping[str, Any]) -> str:
+    """Return the text of the last message."""
     content = body["messages"][-1].get("content")
     return content if isinstance(content, str) else json.dumps(content)
 
