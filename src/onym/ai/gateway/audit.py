@@ -291,7 +291,7 @@ def make_torn_error(path: Path, size: int) -> ConfigError:
     return ConfigError(
         f"{path}: the last line is incomplete ({size} bytes), because a process was killed while writing",
         code="audit.torn",
-        hint=f"Look at the line, then run: onym ai audit mend {path}",
+        hint=f"Look at the line, then run: onym ai audit repair {path}",
     )
 
 
