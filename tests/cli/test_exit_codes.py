@@ -14,7 +14,6 @@ CLASSES = [
 
 
 @pytest.mark.requirement("onym-cli-a")
-@pytest.mark.requirement("onym-cli-a")
 @as_subtests("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_every_error_class_has_an_exit_code_of_its_own(cls):
     assert cls.exit_code in exit_codes.MEANINGS
@@ -74,11 +73,8 @@ def test_a_class_without_a_row_ends_as_the_one_above_it():
 
 
 @pytest.mark.requirement("onym-cli-a")
-@pytest.mark.requirement("onym-cli-a")
 def test_every_code_has_a_name_and_a_meaning():
     numbers = {
-        getattr(exit_codes, name)
-        for name in exit_codes.__all__
-        if name.isupper() and name not in {"MEANINGS"}
+        getattr(exit_codes, name) for name in exit_codes.__all__ if name.isupper() and name != "MEANINGS"
     }
     assert numbers == set(exit_codes.MEANINGS)

@@ -77,7 +77,7 @@ MEANINGS: Final[Mapping[int, str]] = {
 
 
 def get_exit_code(error: errors.OnymError) -> int:
-    """Return the exit code of the error's class; after a failed discovery, that of the network error behind it."""
+    """Return the exit code of the error's class, or of the network error that ended discovery."""
     cause = error.__cause__
     if isinstance(error, errors.DiscoveryError) and isinstance(cause, errors.NetError):
         return get_exit_code(cause)
