@@ -145,7 +145,7 @@ def test_a_key_whose_file_is_gone_is_lost_and_no_longer_said_to_sign(run: Run, f
     assert run("ai", "keys", "list", folder, "--json").json["keys"][0]["state"] == "lost"
     rotated = run("ai", "keys", "rotate", folder)
     assert rotated.code == 0
-    assert f"warning: {kid} should sign until then, and its private key is lost" in rotated.err
+    assert f"warning: {kid} is scheduled to sign, but its private key is lost" in rotated.err
     waiting = rotated.out.split()[0]
     (Path(folder) / f"{waiting}.jwk").unlink()
     lost = run("ai", "keys", "list", folder, "--json").json["keys"]
