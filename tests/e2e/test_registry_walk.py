@@ -68,7 +68,7 @@ def test_a_scheme_goes_from_its_draft_to_publication(
     ann.propose(
         "uri-schemes",
         template=draft(name),
-        choices={"Procedure": profile, "Status asked for": asked},
+        choices={"Procedure": profile, "Requested status": asked},
         fields={},
     )
     ann.picture(f"{shots}-1-check")
@@ -133,7 +133,7 @@ def test_a_timer_registers_what_nobody_rejects_and_only_under_the_old_procedure(
     ann.propose(
         "uri-schemes",
         template=draft("llm"),
-        choices={"Procedure": "rfc4395", "Status asked for": "provisional"},
+        choices={"Procedure": "rfc4395", "Requested status": "provisional"},
         fields=FIELDS_OF_2006,
     )
     request = ann.save()

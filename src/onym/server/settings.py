@@ -1,6 +1,6 @@
-"""The service's settings: a TOML file, `ONYM_REGISTRY_*` variables over it, arguments over both.
+"""The service's settings: a TOML file, `ONYM_REGISTRY_*` variables and arguments (the last wins).
 
-One table names every setting once: where it stands in the file, which variable it has, how it is read.
+A table names the parser of every setting; its variable is derived from its name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PREFIX", "Issuer", "RateLimit", "RateLimits", "Settings", "Smtp", "load_settings"]
 
-#: what every variable begins with; `ONYM_REGISTRY_CONFIG` names the file
+#: prefix of the variables; `ONYM_REGISTRY_CONFIG` names the file
 PREFIX: Final = "ONYM_REGISTRY_"
 _MOST_ISSUERS: Final = 16
 
@@ -43,7 +43,7 @@ Security: TypeAlias = Literal["starttls", "tls", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Smtp:
-    """The mail server. `sender` is the address that notices come from; `security` none is for loopback."""
+    """The mail server. `sender` is the From address of notices; `security` "none" is for loopback."""
 
     host: str
     sender: str
@@ -57,7 +57,7 @@ class Smtp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """How much one visitor may ask for. `logins` counts tries by address and by login."""
+    """The rate limits of one visitor. `logins` limits attempts by address and by login."""
 
     reads: RateLimit = _READS
     writes: RateLimit = _WRITES
@@ -66,12 +66,12 @@ class RateLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All settings of one service. Immutable; printed, it shows no secret.
+    """All settings of one service. Its repr shows no secrets.
 
-    `base_url` is the origin that people see, without a path. `database` is a file or URL. `allowed_hosts` are
-    the names served, that of `base_url` where none is given. `trusted_proxies` are CIDR blocks whose
-    `X-Forwarded-For` counts. `profile` is the procedure that new requests for schemes follow; "any" lets each
-    registrant choose, for rehearsals. Times are in seconds, sizes in octets.
+    `base_url` is the public origin, without a path. `database` is a file or URL. `allowed_hosts` are the
+    accepted Host values (default: the host of `base_url`). `trusted_proxies` are CIDR blocks whose
+    `X-Forwarded-For` is used. `profile` is the procedure of new requests for schemes; "any" lets
+    registrants choose, for tests. Times are in seconds, sizes in bytes.
     """
 
     base_url: str = "http://127.0.0.1:8000"
@@ -96,22 +96,22 @@ class Settings:
             object.__setattr__(self, "allowed_hosts", (read.get_host_and_port(self.base_url),))
 
     def list_profiles(self, row: Registry) -> tuple[str, ...]:
-        """The procedures that a new request in that registry may follow."""
+        """Return the procedures for new requests in a registry."""
         return (self.profile,) if self.profile in row.profiles else row.profiles
 
     @property
     def is_https(self) -> bool:
-        """Is the service reached over TLS?"""
+        """Is `base_url` an https URL?"""
         return self.base_url.startswith("https:")
 
     @property
     def session_cookie(self) -> str:
-        """The name of the cookie with the session id."""
+        """The name of the cookie with the session ID."""
         return f"__Host-{self.cookie_name}" if self.is_https else self.cookie_name
 
     @property
     def form_cookie(self) -> str:
-        """The name of the cookie that form tokens follow from where nobody is signed in."""
+        """The name of the cookie from which form tokens of anonymous visitors are derived."""
         return self.session_cookie + "-form"
 
     @property
@@ -120,7 +120,7 @@ class Settings:
         return self.session_cookie + "-flow"
 
 
-#: setting -> how it is read; its variable is PREFIX and the name in capitals
+#: setting -> its parser; its variable is PREFIX and the name in capitals
 _TOP: Final[Mapping[str, SettingParser]] = {
     "base_url": read.parse_origin,
     "database": read.parse_secret,
@@ -139,14 +139,10 @@ _TOP: Final[Mapping[str, SettingParser]] = {
 
 
 def _parse_mail_host(name: str, value: object) -> str:
-    """A name or address, which the resolver can take."""
+    """Parse a host name or address."""
     bare = read.parse_text(name, value).removeprefix("[").removesuffix("]")
     if parse_host(bare).kind == "refused":
-        raise ConfigError(
-            f"{name} is not as it should be",
-            code="config.bad-setting",
-            hint="give a host such as mail.example.org",
-        )
+        raise ConfigError(f"{name} must be a host such as mail.example.org", code="config.bad-setting")
     return bare
 
 
@@ -176,10 +172,10 @@ _ISSUER: Final[Mapping[str, SettingParser]] = {
 def load_settings(
     path: str | Path | None = None, *, environ: Mapping[str, str] | None = None, **given: Any
 ) -> Settings:
-    """Settings from the file at `path` (or `ONYM_REGISTRY_CONFIG`), the variables and `given`.
+    """Return the settings from the file at `path` (or `ONYM_REGISTRY_CONFIG`), the variables and `given`.
 
-    `given` are fields of `Settings`; None leaves one as it is. Raises ConfigError that names the file's key,
-    the variable or the argument, and never what a secret holds.
+    `given` are fields of `Settings`; None sets nothing. Raises ConfigError, which names the file's key, the
+    variable or the argument, and never shows a secret.
     """
     environ = os.environ if environ is None else environ
     named = path or environ.get(PREFIX + "CONFIG")
@@ -195,27 +191,28 @@ def load_settings(
     known = {field.name for field in fields(Settings)}
     for name, value in given.items():
         if name not in known:
-            raise ConfigError(f"there is no setting {name!r}", code="config.unknown-setting")
+            raise ConfigError(f"{name!r} is not a setting", code="config.unknown-setting")
         if value is not None:
             values[name] = _TOP[name](name, value) if name in _TOP else value
     return _require_consistent(Settings(**values))
 
 
 def _require_consistent(settings: Settings) -> Settings:
-    if settings.idle_seconds > settings.session_seconds:
+    idle, life = settings.idle_seconds, settings.session_seconds
+    if idle > life:
         raise ConfigError(
-            "idle_seconds is longer than session_seconds",
+            f"idle_seconds ({idle}) is longer than session_seconds ({life})",
             code="config.bad-setting",
-            hint="a session ends after session_seconds, used or not",
+            hint="A session always ends after session_seconds.",
         )
     if not settings.local_accounts and not settings.issuers:
         raise ConfigError(
-            "nobody could sign in: local_accounts is false and there is no [[oidc]]",
+            "no way to sign in: local_accounts is false and there is no [[oidc]]",
             code="config.bad-setting",
-            hint="add an OpenID provider, or leave local accounts on",
+            hint="Add an OpenID provider, or set local_accounts = true.",
         )
     if len({issuer.id for issuer in settings.issuers}) < len(settings.issuers):
-        raise ConfigError("two [[oidc]] have the same id", code="config.bad-setting")
+        raise ConfigError("two [[oidc]] tables have the same id", code="config.bad-setting")
     return settings
 
 
@@ -237,9 +234,9 @@ def _parse_smtp(data: object, environ: Mapping[str, str]) -> Smtp | None:
     require_settings("smtp.", values, "host", "sender")
     if values.get("security") == "none" and "password" in values and not read.is_loopback(values["host"]):
         raise ConfigError(
-            "smtp.password would cross the network in the clear",
+            "smtp.password would be sent without encryption",
             code="config.bad-setting",
-            hint='set smtp.security to "starttls" or "tls"',
+            hint='Set smtp.security to "starttls" or "tls".',
         )
     return Smtp(**values)
 
@@ -248,7 +245,7 @@ def _parse_issuers(data: object, environ: Mapping[str, str]) -> tuple[Issuer, ..
     if data is None:
         return ()
     if not isinstance(data, list) or len(data) > _MOST_ISSUERS:
-        raise ConfigError(f"[[oidc]] stands at most {_MOST_ISSUERS} times", code="config.bad-setting")
+        raise ConfigError(f"[[oidc]] must be at most {_MOST_ISSUERS} tables", code="config.bad-setting")
     return tuple(_parse_issuer(f"oidc[{index}].", row, environ) for index, row in enumerate(data))
 
 
@@ -260,9 +257,9 @@ def _parse_issuer(where: str, data: object, environ: Mapping[str, str]) -> Issue
     values.setdefault("title", values["id"])
     if values["issuer"].startswith("http:") and values.get("network") != "local":
         raise ConfigError(
-            f"{where}issuer is not https",
+            f"{where}issuer must be an https:// URL",
             code="config.bad-setting",
-            hint='network = "local" allows http to this machine, for trials',
+            hint='For tests, network = "local" allows http:// to loopback.',
         )
     return Issuer(**(values | secret))
 

@@ -55,19 +55,19 @@ _FLAGS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": Fals
 
 
 def parse_text(name: str, value: object) -> str:
-    """A text of one line."""
+    """Parse a text of one line."""
     if not isinstance(value, str) or not value or len(value) > _MAX_TEXT_LENGTH or not value.isprintable():
-        _raise_bad_setting(name, "a text of one line")
+        _raise_bad_setting(name, "text of one line")
     return value
 
 
 def parse_secret(name: str, value: object) -> Secret:
-    """A text that is not to be seen."""
+    """Parse a secret text."""
     return value if isinstance(value, Secret) else Secret(parse_text(name, value))
 
 
 def build_number_parser(least: int, most: int) -> Callable[[str, object], int]:
-    """A reader of whole numbers in a range."""
+    """Return a parser of whole numbers in a range."""
 
     def reader(name: str, value: object) -> int:
         if isinstance(value, str) and _NUMBER.match(value):
@@ -80,14 +80,14 @@ def build_number_parser(least: int, most: int) -> Callable[[str, object], int]:
 
 
 def parse_positive_number(name: str, value: object) -> float:
-    """A number above 0."""
+    """Parse a number above 0."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 1_000_000:
         _raise_bad_setting(name, "a number above 0")
     return float(value)
 
 
 def parse_flag(name: str, value: object) -> bool:
-    """True or false."""
+    """Parse true or false."""
     if isinstance(value, str):
         value = _FLAGS.get(value.lower())
     if not isinstance(value, bool):
@@ -96,7 +96,7 @@ def parse_flag(name: str, value: object) -> bool:
 
 
 def build_choice_parser(*words: str) -> Callable[[str, object], str]:
-    """A reader of one of these words."""
+    """Return a parser of one of these words."""
 
     def reader(name: str, value: object) -> str:
         if not isinstance(value, str) or value not in words:
@@ -107,32 +107,32 @@ def build_choice_parser(*words: str) -> Callable[[str, object], str]:
 
 
 def parse_origin(name: str, value: object) -> str:
-    """An http or https URL without path, query, fragment and user: where the service is reached."""
+    """Parse an http or https URL without path, query, fragment and user."""
     plain = parse_text(name, value).rstrip("/")
     uri = _parse_url(name, plain)
     if uri.path or uri.query is not None:
-        _raise_bad_setting(name, "an address without a path, such as https://registry.example.org")
+        _raise_bad_setting(name, "a URL without a path, such as https://registry.example.org")
     if uri.scheme == "http" and not is_loopback(_get_bare_host(uri)):
-        _raise_bad_setting(name, "an https address; http is for this machine alone")
+        _raise_bad_setting(name, "an https:// URL (http:// is allowed for loopback only)")
     return str(uri.normalize()).rstrip("/")
 
 
 def parse_issuer(name: str, value: object) -> str:
-    """An issuer identifier (OpenID Connect Discovery 3): compared octet by octet, so kept as it is."""
+    """Parse an issuer (OpenID Connect Discovery 3). It is compared byte for byte, so it is not normalised."""
     plain = parse_text(name, value)
     uri = _parse_url(name, plain)
     if uri.query is not None:
-        _raise_bad_setting(name, "an address without query and fragment")
+        _raise_bad_setting(name, "a URL without query and fragment")
     return plain
 
 
 def get_host_and_port(url: str) -> str:
-    """Host and port of an origin, as a Host field has them."""
+    """Return host and port of an origin, as in a Host field."""
     return url.partition("://")[2]
 
 
 def parse_hosts(name: str, value: object) -> tuple[str, ...]:
-    """Host fields: a name or address, with a port where it is not the default one."""
+    """Parse Host fields: names or addresses, with a port if it is not the default port."""
     found = tuple(item.lower() for item in _parse_items(name, value))
     for host_field in found:
         host, _, port = host_field.rpartition(":") if not host_field.endswith("]") else (host_field, "", "")
@@ -143,7 +143,7 @@ def parse_hosts(name: str, value: object) -> tuple[str, ...]:
 
 
 def parse_networks(name: str, value: object) -> tuple[str, ...]:
-    """CIDR blocks."""
+    """Parse CIDR blocks."""
     found = _parse_items(name, value)
     if any(parse_network(block) is None for block in found):
         _raise_bad_setting(name, "a list of CIDR blocks, such as 10.0.0.0/8")
@@ -151,30 +151,30 @@ def parse_networks(name: str, value: object) -> tuple[str, ...]:
 
 
 def parse_scopes(name: str, value: object) -> tuple[str, ...]:
-    """Scopes of OAuth (RFC 6749 3.3)."""
+    """Parse OAuth scopes (RFC 6749 3.3)."""
     found = _parse_items(name, value)
     if "openid" not in found or not all(_SCOPE.match(scope) for scope in found):
-        _raise_bad_setting(name, "a list of scopes with openid among them")
+        _raise_bad_setting(name, "a list of scopes that contains openid")
     return found
 
 
 def parse_slug(name: str, value: object) -> str:
-    """A short name that stands in addresses."""
-    return _require_match(name, value, _WORD, "lower-case letters, digits and inner '-', 32 at most")
+    """Parse a short name for URLs."""
+    return _require_match(name, value, _WORD, "at most 32 lower-case letters, digits and inner '-'")
 
 
 def parse_cookie_name(name: str, value: object) -> str:
-    """A cookie's name, without a prefix."""
-    return _require_match(name, value, _COOKIE, "letters, digits, '_' and '-', 40 at most")
+    """Parse a cookie's name without prefix."""
+    return _require_match(name, value, _COOKIE, "at most 40 letters, digits, '_' and '-'")
 
 
 def parse_list_id(name: str, value: object) -> str:
-    """A List-Id (RFC 2919) without the angle brackets."""
+    """Parse a List-Id (RFC 2919) without angle brackets."""
     return _require_match(name, value, _LIST_ID, "a name such as registry.example.org")
 
 
 def parse_email(name: str, value: object) -> str:
-    """An address."""
+    """Parse an e-mail address."""
     try:
         return validate_email(parse_text(name, value))
     except RegistryError:
@@ -188,7 +188,7 @@ def _require_match(name: str, value: object, pattern: re.Pattern[str], what: str
 
 
 def _parse_items(name: str, value: object) -> tuple[str, ...]:
-    """A list of texts; a variable separates them by commas."""
+    """Parse a list of texts; variables separate them by commas."""
     given: Iterable[object] = value.split(",") if isinstance(value, str) else ()
     if isinstance(value, list | tuple):
         given = value
@@ -201,10 +201,10 @@ def _parse_url(name: str, plain: str) -> URI:
     try:
         uri = URI.parse(plain)
     except URIError:
-        _raise_bad_setting(name, "an http or https address")
+        _raise_bad_setting(name, "an http:// or https:// URL")
     bad = uri.scheme not in {"http", "https"} or not uri.host or uri.userinfo or uri.fragment is not None
     if bad or parse_host(_get_bare_host(uri)).kind == "refused":
-        _raise_bad_setting(name, "an http or https address without user and fragment")
+        _raise_bad_setting(name, "an http:// or https:// URL without user and fragment")
     return uri
 
 
@@ -213,7 +213,7 @@ def _get_bare_host(uri: URI) -> str:
 
 
 def _raise_bad_setting(name: str, what: str) -> NoReturn:
-    raise ConfigError(f"{name} is not as it should be", code="config.bad-setting", hint=f"give {what}")
+    raise ConfigError(f"{name} must be {what}", code="config.bad-setting")
 
 
 _LONGEST_FILE: Final = 256 * 1024
@@ -223,7 +223,7 @@ SettingParser: TypeAlias = Callable[[str, object], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimit:
-    """A token bucket: `burst` at once, `per_minute` in the long run."""
+    """A token bucket: `burst` requests at once, `per_minute` on average."""
 
     burst: int
     per_minute: float
@@ -236,7 +236,7 @@ _RATE_LIMIT_PARSERS: Final[Mapping[str, SettingParser]] = {
 
 
 def load_settings_file(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file. Raises ConfigError."""
+    """Return the settings of a TOML file. Raises ConfigError."""
     try:
         with path.open("rb") as file:
             octets = file.read(_LONGEST_FILE + 1)
@@ -245,40 +245,40 @@ def load_settings_file(path: Path) -> dict[str, Any]:
             f"{path}: cannot be read ({type(error).__name__})", code="config.unreadable"
         ) from None
     if len(octets) > _LONGEST_FILE:
-        raise ConfigError(f"{path}: longer than {_LONGEST_FILE} octets", code="config.too-long")
+        raise ConfigError(f"{path}: longer than {_LONGEST_FILE} bytes", code="config.too-long")
     try:
         return tomllib.loads(octets.decode("utf-8"))
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not UTF-8", code="config.syntax") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        # the message says where, and quotes no more than a character
+        # the message names the position and quotes at most one character
         raise ConfigError(f"{path}: {error}", code="config.syntax") from None
 
 
 def parse_settings_table(where: str, data: object, table: Mapping[str, SettingParser]) -> dict[str, Any]:
-    """The values of one TOML table, each read; raises for a key that the table does not have."""
+    """Return the parsed values of a TOML table. Raises ConfigError for an unknown key."""
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{where.rstrip('.')} is a table", code="config.bad-setting")
+        raise ConfigError(f"{where.rstrip('.')} must be a table", code="config.bad-setting")
     for key in data:
         if key not in table:
             close = get_close_matches(str(key), list(table), n=1)
             raise ConfigError(
-                f"there is no setting {where}{key}",
+                f"{where}{key} is not a setting",
                 code="config.unknown-setting",
-                hint=f"did you mean {where}{close[0]}?" if close else f"one of {', '.join(table)}",
+                hint=f"Did you mean {where}{close[0]}?" if close else f"The settings are {', '.join(table)}.",
             )
     return {key: table[key](where + key, value) for key, value in data.items()}
 
 
 def require_settings(where: str, values: Mapping[str, Any], *needed: str) -> None:
-    """Raises ConfigError for a setting that is needed and not there."""
+    """Raise ConfigError for a missing setting."""
     for key in needed:
         if key not in values:
             raise ConfigError(f"{where}{key} is missing", code="config.missing-setting")
 
 
 def parse_rate_limit(where: str, data: object) -> RateLimit:
-    """One rate limit: a table with `burst` and `per_minute`."""
+    """Parse a rate limit: a table with `burst` and `per_minute`."""
     values = parse_settings_table(where + ".", data, _RATE_LIMIT_PARSERS)
     require_settings(where + ".", values, "burst", "per_minute")
     return RateLimit(**values)

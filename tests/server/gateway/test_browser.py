@@ -84,7 +84,7 @@ def test_a_person_opens_a_name_invokes_it_and_takes_the_result_home(
     picture(page, "1-home", tmp_path)
     page.get_by_label("ai: URI").fill(f"ai://{town.authority.upper()}/tool/greet")
     page.get_by_role("button", name="Look it up").click()
-    assert "Is this what you mean?" in page.locator("main").inner_text()
+    assert "Is this the URI that you mean?" in page.locator("main").inner_text()
     picture(page, "2-typed", tmp_path)
     page.get_by_role("link", name="Open it").click()
     assert page.url == town.base + town.path("/tool/greet")
@@ -94,7 +94,7 @@ def test_a_person_opens_a_name_invokes_it_and_takes_the_result_home(
         assert fits(page)
     picture(page, "3-resource", tmp_path)
     page.get_by_text("How it was verified").click()
-    assert "The signature holds" in page.locator("main").inner_text()
+    assert "The signature is valid" in page.locator("main").inner_text()
 
     page.get_by_label("name").fill("Ann")
     page.get_by_label("language").select_option(label="de")
@@ -106,7 +106,7 @@ def test_a_person_opens_a_name_invokes_it_and_takes_the_result_home(
     if page.name == "narrow":  # type: ignore[attr-defined]
         assert fits(page)
     saved = {}
-    for label, name in (("octet by octet", "result"), ("The authority's receipt", "receipt.jwt")):
+    for label, name in (("byte for byte", "result"), ("The authority's receipt", "receipt.jwt")):
         with page.expect_download() as waiting:
             page.get_by_role("link", name=label).click()
         assert waiting.value.suggested_filename == name
@@ -143,7 +143,7 @@ def test_a_person_sees_why_a_door_is_closed(page: Page, town: World, tmp_path: P
     assert page.get_by_role("button", name="Invoke").count() == 0
     picture(page, "5-closed", tmp_path)
     page.goto(town.base + "/gateway/FACTORY.test/x")
-    assert page.get_by_role("link", name="Open that").get_attribute("href")
+    assert page.get_by_role("link", name="Open it").get_attribute("href")
     picture(page, "6-spelling", tmp_path)
 
 

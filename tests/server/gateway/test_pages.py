@@ -96,7 +96,13 @@ def test_what_is_no_name_is_told(person: Browser, typed: str) -> None:
 def test_a_resource_has_a_page_that_says_who_answers_and_how_it_was_verified(person: Browser) -> None:
     page = person.get(person.site.path("/tool/add"))
     said = text(page)
-    for words in ("Add two numbers", "read", person.site.authority, "The signature holds", "AIIP/HTTPS v1"):
+    for words in (
+        "Add two numbers",
+        "read",
+        person.site.authority,
+        "The signature is valid",
+        "AIIP/HTTPS v1",
+    ):
         assert words in said
     assert "<script" not in page.body.decode()
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
@@ -151,7 +157,7 @@ def test_what_the_endpoint_refuses_is_shown_with_its_proof(person: Browser) -> N
     form = person.form(person.site.path("/tool/fail"))
     page = person.get(person.send(form).headers["location"])
     assert "It refused" in text(page)
-    assert "The signature holds" in text(page)
+    assert "The signature is valid" in text(page)
 
 
 def test_a_result_that_is_html_is_shown_as_text(person: Browser) -> None:

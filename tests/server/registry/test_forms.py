@@ -175,7 +175,7 @@ def test_a_template_without_a_name_comes_back_with_the_fault(fresh: Site) -> Non
     sign_in(fresh, "rita")
     answer = send(fresh, "/submit", "/submit", registry="uri-schemes", field__contact=HOSTILE)
     assert answer.status_code == 422
-    assert "the name is missing" in answer.text
+    assert "the registration has no name" in answer.text
     assert "<script>alert" not in answer.text
     assert "&lt;script&gt;" in answer.text
 
@@ -510,14 +510,14 @@ def test_who_controls_an_entry_is_the_iesgs_to_override(fresh: Site) -> None:
 
 
 def test_an_entry_that_is_nobodys_says_who_can_change_it(imported: Site) -> None:
-    assert "nobody; the IESG can reassign it" in imported.get("/r/uri-schemes/acd").text
+    assert "none; the IESG can reassign the entry" in imported.get("/r/uri-schemes/acd").text
     assert "<dt>Registrant</dt>" not in imported.get("/r/uri-schemes/proviso").text
 
 
 @pytest.mark.parametrize(
     ("registry", "status", "said"),
     [
-        ("uri-schemes", Status.PERMANENT, "the IESG's to say"),
+        ("uri-schemes", Status.PERMANENT, "The IESG decides"),
         ("uri-schemes", Status.PENDING_REVIEW, ""),
         ("ai-namespaces", Status.ACTIVE, "IANA can record one"),
     ],

@@ -25,7 +25,7 @@ from onym.uri.generic import URI
 from onym.uri.secret import Secret
 
 _MEGABYTE: Final = 1024 * 1024
-#: not addresses that anybody could open
+#: wildcard addresses, which no client can open
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 _READS: Final = RateLimit(burst=300, per_minute=600)
 _WRITES: Final = RateLimit(burst=60, per_minute=120)
@@ -35,7 +35,7 @@ _WRITES: Final = RateLimit(burst=60, per_minute=120)
 class Namespaces:
     """A signed registry file for names of one label, and the file of the JWK Set that it is signed with.
 
-    `state` is a file that remembers the newest issue seen, so that no older one is taken.
+    `state` is a file with the newest issue time, so that older files are rejected.
     """
 
     file: str
@@ -45,7 +45,7 @@ class Namespaces:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Who speaks for `ai:/path` below this path: an https origin, and the thumbprints of its keys."""
+    """The anchor of `ai:/path` URIs below a path: an https origin, and the thumbprints of its keys."""
 
     path: str
     anchor: str
@@ -54,7 +54,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayRates:
-    """How much one client address may ask for; an IPv6 network counts as one."""
+    """The rate limits of one client address (IPv6: the /64 network)."""
 
     reads: RateLimit = _READS
     writes: RateLimit = _WRITES
@@ -62,22 +62,21 @@ class GatewayRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """All settings of one gateway. Immutable; printed, it shows no secret.
+    """All settings of one gateway. Its repr shows no secrets.
 
-    `base_url` is the origin that people see, without a path; where none is given, the one that is listened
-    on, https where there is a certificate; ConfigError `config.missing-setting` is raised for one without a
-    certificate that others than this machine would reach. `allowed_hosts` are the values of Host that are
-    served, that of `base_url` where none is given. `keys` is the folder of the key store; without one, a
-    gateway on this machine signs with a key that ends with the process. `audit` is the file of the audit log,
-    `audit_key` what hashes paths in it (a new one for each start where none is given). `pins` and `replays`
-    are files; what they hold is forgotten at the end without them. `replay_limit` is how many receipts are
-    kept apart, in the file or in memory, each for 180 seconds.
+    `base_url` is the public origin, without a path. The default is the listening address, with https if
+    there is a certificate; ConfigError `config.missing-setting` is raised if that is reachable from other
+    computers without a certificate. `allowed_hosts` are the accepted Host values (default: the host of
+    `base_url`). `keys` is the folder of the key store; without it, a gateway on loopback signs with a
+    temporary key. `audit` is the file of the audit log, `audit_key` the key that hashes its paths (default:
+    a new key at every start). `pins` and `replays` are files; without them the data is lost at the end.
+    `replay_limit` is the number of receipts that are remembered for 180 seconds.
 
-    `trusted_proxies` are CIDR blocks whose `X-Forwarded-For` counts, for rate limits alone. `network` says
-    where authorities may be: `public` addresses on port 443, or `local` ones too, for trials. `ports` are
-    further ports, `networks` CIDR blocks that may be reached although they are not public. `ca_files` are
-    trusted besides the system's. `dns` says whether SRV and TXT records are asked for, of `nameservers`
-    (addresses, at `nameserver_port`; the system's by default). Times are in seconds, sizes in octets.
+    `trusted_proxies` are CIDR blocks whose `X-Forwarded-For` is used for rate limits only. `network` is
+    `public` (authorities on public addresses, port 443) or `local` (loopback too, for tests). `ports` are
+    more allowed ports, `networks` CIDR blocks that are allowed although they are not public. `ca_files` are
+    trusted besides the system's. `dns` allows SRV and TXT queries to `nameservers` (addresses, with
+    `nameserver_port`; default: the system's). Times are in seconds, sizes in bytes.
     """
 
     base_url: str = ""
@@ -120,7 +119,7 @@ class GatewaySettings:
 
     @property
     def is_https(self) -> bool:
-        """Is the gateway reached over TLS?"""
+        """Is `base_url` an https URL?"""
         return self.base_url.startswith("https:")
 
     @property
@@ -130,27 +129,27 @@ class GatewaySettings:
 
     @property
     def own_hosts(self) -> frozenset[str]:
-        """Its host names, without ports: no authority that it goes to."""
+        """Its host names without ports, which it never calls as authorities."""
         urls = (self.base_url, *(f"https://{host}" for host in self.allowed_hosts))
         names = (URI.parse(url).host or "" for url in urls)
         return frozenset(name.lower().removeprefix("[").removesuffix("]") for name in names)
 
     @property
     def cookie_name(self) -> str:
-        """The name of the cookie that the page's forms follow from."""
+        """The name of the cookie from which form tokens are derived."""
         return "__Host-onym-gateway" if self.is_https else "onym-gateway"
 
 
 def _build_base_url(settings: GatewaySettings) -> str:
-    """The origin of the address that is listened on. Raises ConfigError where it is not what people see."""
+    """Return the origin of the listening address. Raises ConfigError if it cannot be the public origin."""
     everywhere = settings.host in _EVERYWHERE
-    # what http shows to others than this machine comes through a proxy, under an address of its own
+    # other computers reach plain HTTP through a proxy, which has another URL
     others = settings.behind_proxy if everywhere else not read.is_loopback(settings.host)
     if others and settings.certificate is None:
         raise ConfigError(
-            "base_url is missing: others than this machine are to come, and there is no certificate",
+            "base_url is missing: the gateway is reachable from other computers, and there is no certificate",
             code="config.missing-setting",
-            hint="set base_url to the https address that people see, or give certificate and key",
+            hint="Set base_url to the public https:// URL, or set certificate and key.",
         )
     scheme, usual = ("http", 80) if settings.certificate is None else ("https", 443)
     host = "127.0.0.1" if everywhere else settings.host
@@ -158,7 +157,7 @@ def _build_base_url(settings: GatewaySettings) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}{port}"
 
 
-#: what every variable begins with; `ONYM_GATEWAY_CONFIG` names the file
+#: prefix of the variables; `ONYM_GATEWAY_CONFIG` names the file
 PREFIX: Final = "ONYM_GATEWAY_"
 _MOST_FILES: Final = 16
 
@@ -166,9 +165,7 @@ _MOST_FILES: Final = 16
 def _parse_ports(name: str, value: object) -> tuple[int, ...]:
     given = value.split(",") if isinstance(value, str) else value
     if not isinstance(given, list | tuple):
-        raise ConfigError(
-            f"{name} is not as it should be", code="config.bad-setting", hint="give a list of ports"
-        )
+        raise ConfigError(f"{name} must be a list of ports", code="config.bad-setting")
     one = read.build_number_parser(1, 65535)
     return tuple(one(name, item.strip() if isinstance(item, str) else item) for item in given)
 
@@ -176,9 +173,7 @@ def _parse_ports(name: str, value: object) -> tuple[int, ...]:
 def _parse_texts(name: str, value: object) -> tuple[str, ...]:
     given = value.split(",") if isinstance(value, str) else value
     if not isinstance(given, list | tuple):
-        raise ConfigError(
-            f"{name} is not as it should be", code="config.bad-setting", hint="give a list of texts"
-        )
+        raise ConfigError(f"{name} must be a list of texts", code="config.bad-setting")
     return tuple(read.parse_text(name, item.strip() if isinstance(item, str) else item) for item in given)
 
 
@@ -186,14 +181,12 @@ def _parse_addresses(name: str, value: object) -> tuple[str, ...]:
     found = _parse_texts(name, value)
     if not all(map(parse_address, found)):
         raise ConfigError(
-            f"{name} is not as it should be",
-            code="config.bad-setting",
-            hint="give a list of IP addresses, such as 127.0.0.1",
+            f"{name} must be a list of IP addresses, such as 127.0.0.1", code="config.bad-setting"
         )
     return found
 
 
-#: setting -> how it is read; its variable is PREFIX and the name in capitals
+#: setting -> its parser; its variable is PREFIX and the name in capitals
 _TOP: Final[Mapping[str, SettingParser]] = MappingProxyType(
     {
         "base_url": read.parse_origin,
@@ -236,10 +229,10 @@ _CONTEXT: Final[Mapping[str, SettingParser]] = MappingProxyType(
 def load_gateway_settings(
     path: str | Path | None = None, *, environ: Mapping[str, str] | None = None, **given: Any
 ) -> GatewaySettings:
-    """Settings from the file at `path` (or `ONYM_GATEWAY_CONFIG`), the variables and `given`.
+    """Return the settings from the file at `path` (or `ONYM_GATEWAY_CONFIG`), the variables and `given`.
 
-    `given` are fields of `GatewaySettings`; None leaves one as it is. Raises ConfigError that names the
-    file's key, the variable or the argument, and never what a secret holds.
+    `given` are fields of `GatewaySettings`; None sets nothing. Raises ConfigError, which names the file's
+    key, the variable or the argument, and never shows a secret.
     """
     environ = os.environ if environ is None else environ
     named = path or environ.get(PREFIX + "CONFIG")
@@ -267,7 +260,7 @@ def load_gateway_settings(
     known = {field.name for field in fields(GatewaySettings) if field.init}
     for name, value in given.items():
         if name not in known:
-            raise ConfigError(f"there is no setting {name!r}", code="config.unknown-setting")
+            raise ConfigError(f"{name!r} is not a setting", code="config.unknown-setting")
         if value is not None:
             values[name] = _TOP[name](name, value) if name in _TOP else value
     return _require_consistent(GatewaySettings(**values))
@@ -276,11 +269,11 @@ def load_gateway_settings(
 def _parse_table_list(
     name: str, data: object, table: Mapping[str, SettingParser], needed: str
 ) -> list[dict[str, Any]]:
-    """The rows of a TOML array of tables; the first column of the table and `needed` must be there."""
+    """Return the rows of a TOML array of tables; the table's first key and `needed` are required."""
     if data is None:
         return []
     if not isinstance(data, list) or len(data) > _MOST_FILES:
-        raise ConfigError(f"[[{name}]] stands at most {_MOST_FILES} times", code="config.bad-setting")
+        raise ConfigError(f"[[{name}]] must be at most {_MOST_FILES} tables", code="config.bad-setting")
     found = []
     for index, row in enumerate(data):
         where = f"{name}[{index}]."
@@ -294,10 +287,10 @@ def _require_consistent(settings: GatewaySettings) -> GatewaySettings:
     here = all(map(read.is_loopback, settings.own_hosts))
     if settings.is_https and settings.keys is None and not here:
         raise ConfigError(
-            "keys is missing: the gateway signs what it hands on",
+            "keys is missing: the gateway signs the results that it forwards",
             code="config.missing-setting",
-            hint="make a key: onym ai keys new DIR, and set keys = DIR",
+            hint="Create a key with onym ai keys new DIR, and set keys = DIR.",
         )
     if settings.key is not None and settings.certificate is None:
-        raise ConfigError("key is given without certificate", code="config.bad-setting")
+        raise ConfigError("key is set without certificate", code="config.bad-setting")
     return settings

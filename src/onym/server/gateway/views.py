@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from onym.server.gateway.settings import GatewaySettings
     from onym.uri.ai import AIURI
 
-#: events and characters that a page shows; the whole is there to be downloaded
+#: events and characters that a page shows; the download has all of them
 _MOST_EVENTS: Final = 200
 _MAX_STREAM_TEXT: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamView:
-    """`text` is what the pieces make together, "" where they are no pieces of text.
+    """The events of a stream. `text` joins its chunks of text ("" if the events are not text).
 
-    `result` is the event of that name; `events` are (type, data) without the receipt, which a page shows
-    elsewhere, and `count` is how many there are.
+    `result` is the event of that name; `events` are (type, data) pairs without the receipt, and `count` is
+    their number.
     """
 
     text: str
@@ -52,7 +52,7 @@ class StreamView:
 
 
 def build_stream_view(body: bytes) -> StreamView | None:
-    """What a verified body of the type text/event-stream says. None for what is none."""
+    """Return the view of a verified text/event-stream body, or None if it cannot be parsed."""
     try:
         events = SSEDecoder().feed(body)
     except NetError:
@@ -73,7 +73,7 @@ def build_stream_view(body: bytes) -> StreamView | None:
 
 
 def format_json(text: str) -> str:
-    """JSON on lines; anything else as it is."""
+    """Return JSON indented, and other text unchanged."""
     try:
         return msgspec.json.format(text, indent=2)
     except msgspec.DecodeError:
@@ -86,7 +86,7 @@ def _join_text(events: Sequence[SSEEvent]) -> str:
 
 
 def _parse_text_piece(data: str) -> str | None:
-    """The text that one message brings: a JSON text, or the member `text` of an object. None for others."""
+    """Return the text of a message (a JSON string, or the member `text` of an object), or None."""
     try:
         found: Any = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):
@@ -97,7 +97,7 @@ def _parse_text_piece(data: str) -> str | None:
 
 
 def _limit_events(events: Sequence[SSEEvent]) -> tuple[tuple[str, str], ...]:
-    """The first events, as long as all of them together are not too long for a page."""
+    """Return the first events that fit on a page."""
     shown, left = [], _MAX_STREAM_TEXT
     for event in events:
         left -= len(event.data)
@@ -107,7 +107,7 @@ def _limit_events(events: Sequence[SSEEvent]) -> tuple[tuple[str, str], ...]:
     return tuple(shown)
 
 
-#: characters of a result that a page shows; the whole is there to be downloaded
+#: characters of a result that a page shows; the download has all of them
 _LONGEST_SHOWN: Final = 64 * 1024
 _TEXTS: Final = frozenset({"application/json", "application/problem+json", "application/aiip+json"})
 
@@ -116,31 +116,31 @@ _VERIFY: Final = (
     "onym ai verify receipt.jwt --body result --history history.json --uri '{uri}'"
 )
 
-#: what was verified -> (clause, sentence); the order is that of the client's checks
+#: check -> (clause, sentence), in the order of the client's checks
 _CHECKS: Final = {
-    "form": ("3.8 step 1", "It is small and of three parts, in strict base64url"),
+    "form": ("3.8 step 1", "It has three parts in strict base64url, within the size limit"),
     "header": (
         "3.8 steps 2, 3",
-        "Its header names a receipt, an allowed algorithm and a key, and nothing else",
+        "Its header contains only the receipt type, an allowed algorithm and a key ID",
     ),
-    "key": ("3.8 step 4", "The key is one that the authority publishes on its own origin"),
-    "signature": ("3.8 step 5", "The signature holds"),
-    "issuer": ("3.8 step 6", "It was issued by the authority's anchor"),
+    "key": ("3.8 step 4", "The authority publishes the key on its own origin"),
+    "signature": ("3.8 step 5", "The signature is valid"),
+    "issuer": ("3.8 step 6", "The authority's anchor issued it"),
     "resource": ("3.8 step 6", "It is for this resource"),
-    "audience": ("3.8 step 6", "It is made out to this gateway"),
-    "nonce": ("3.8 step 6", "It answers the number that this gateway made up for the request"),
-    "request": ("3.8 step 6", "It is for this very request: method, target, body and their types"),
-    "time": ("3.8 step 6", "It was signed at this moment"),
-    "replay": ("3.8 step 6", "It was not seen before"),
-    "status": ("3.8 step 7", "The status is the one that was signed"),
-    "content type": ("3.8 step 7", "The content type is the one that was signed"),
-    "content": ("3.8 step 7", "Every octet of the content is as it was signed"),
+    "audience": ("3.8 step 6", "Its audience is this gateway"),
+    "nonce": ("3.8 step 6", "It contains the nonce of this gateway's request"),
+    "request": ("3.8 step 6", "It is for this request: same method, target, body and types"),
+    "time": ("3.8 step 6", "It was signed just now"),
+    "replay": ("3.8 step 6", "It was not used before"),
+    "status": ("3.8 step 7", "The status matches the signed status"),
+    "content type": ("3.8 step 7", "The content type matches the signed type"),
+    "content": ("3.8 step 7", "The content matches the signed digest"),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeView:
-    """The front page: an ai URI can be typed. `fault` says what was wrong with the last one."""
+    """The start page with the field for an ai URI. `fault` is the error of the last one."""
 
     template: ClassVar[str] = "home.html"
     name: str
@@ -163,7 +163,7 @@ class CheckView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofView:
-    """A receipt, and how it was verified. `rows` are (name, value)."""
+    """A receipt and its verification. `rows` are (name, value) pairs."""
 
     rows: tuple[tuple[str, str], ...]
     checks: tuple[CheckView, ...]
@@ -172,7 +172,7 @@ class ProofView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorityView:
-    """Who answers for a resource. `sources` are (source, rank, verdict, why)."""
+    """The authority of a resource. `sources` are (source, rank, verdict, reason)."""
 
     authority: str
     anchor: str
@@ -184,7 +184,7 @@ class AuthorityView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlView:
-    """A control of the form, with the name that it has in the page and what was typed."""
+    """A control of the form, with its ID on the page and its value."""
 
     id: str
     field: FormField
@@ -194,7 +194,7 @@ class ControlView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceView:
-    """The page of an ai URI. `closed` says why it cannot be invoked here; "" where it can."""
+    """The page of an ai URI. `closed` is the reason why it cannot be invoked here, or ""."""
 
     template: ClassVar[str] = "resource.html"
     name: str
@@ -217,8 +217,9 @@ class ResourceView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultView:
-    """The page of a result. `text` is its content where it can be shown as text, `stream` what its events
-    say, `links` what can be kept, `commands` what verifies it elsewhere.
+    """The page of a result. `text` is its content as text, `stream` the view of its events.
+
+    `links` are downloads, `commands` verify the result offline.
     """
 
     template: ClassVar[str] = "result.html"
@@ -242,7 +243,7 @@ class ResultView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemView:
-    """An error, for people."""
+    """The page of an error."""
 
     template: ClassVar[str] = "error.html"
     name: str
@@ -262,12 +263,12 @@ View: TypeAlias = HomeView | ResourceView | ResultView | ProblemView
 
 
 def build_gateway_url(settings: GatewaySettings, uri: AIURI) -> str:
-    """The HTTPS address under which the gateway serves this canonical URI."""
+    """Return the gateway's URL of a canonical URI."""
     return settings.base_url + to_path(settings.prefix, uri)
 
 
 def build_problem_view(settings: GatewaySettings, visit: RequestContext, refusal: Refusal) -> ProblemView:
-    """The page of a refusal."""
+    """Return the page of a refusal."""
     canonical = refusal.canonical or ""
     return ProblemView(
         name=settings.name,
@@ -299,17 +300,17 @@ def _format_time(seconds: float) -> str:
 
 
 def build_proof_view(result: Result) -> ProofView:
-    """The receipt of a verified result."""
+    """Return the view of a verified result's receipt."""
     receipt = result.receipt
     bound = (
-        ("Content", f"{receipt.digest}, {receipt.length} octets")
+        ("Content", f"{receipt.digest}, {receipt.length} bytes")
         if receipt.stream is None
         else ("Events", f"{receipt.stream.count}, chain {receipt.stream.digest}")
     )
     rows = (
         ("Issued by", receipt.issuer),
         ("For the resource", receipt.subject),
-        ("Made out to", receipt.audience),
+        ("Audience", receipt.audience),
         ("Signed at", _format_time(receipt.issued)),
         ("Status", str(receipt.status)),
         bound,
@@ -325,7 +326,7 @@ def build_proof_view(result: Result) -> ProofView:
 
 
 def build_authority_view(resolution: Resolution) -> AuthorityView:
-    """Who speaks for the resource, and how that was found out."""
+    """Return the view of a resource's authority and its discovery."""
     document = resolution.document
     asks = document.requirements
     words = [
@@ -351,7 +352,7 @@ def _format_source(source: Source) -> tuple[str, str, str, str]:
 def build_control_views(
     fields: tuple[FormField, ...], typed: dict[str, str] | None = None
 ) -> tuple[ControlView, ...]:
-    """The controls of a form, filled with what was typed before, or with the schema's defaults."""
+    """Return the controls of a form, with the typed values or the schema's defaults."""
     return tuple(
         ControlView(
             id=f"in{index}",
@@ -375,11 +376,11 @@ def build_resource_view(
     typed: dict[str, str] | None = None,
     fault: AIIPError | None = None,
 ) -> ResourceView:
-    """The page of a resource that was described. `closed` is what stands against invoking it."""
+    """Return the page of a described resource. `closed` is the error that prevents invoking it."""
     uri = resolution.uri
     shut = closed or find_denial(uri, description)
     if shut is None and "POST" not in description.methods:
-        words, code = "it cannot be invoked: it only describes itself", ""
+        words, code = "this resource only describes itself and cannot be invoked", ""
     else:
         words, code = ("", "") if shut is None else (shut.message, shut.code.removeprefix("aiip."))
     return ResourceView(
@@ -405,15 +406,15 @@ def build_resource_view(
 
 
 def build_result_view(settings: GatewaySettings, name: str, kept: StoredResult) -> ResultView:
-    """The page of a result that was asked for with a form."""
+    """Return the page of the result of a form."""
     result = kept.result
     uri = result.resolution.uri
     text = _decode_text(result)
     here = f"/results/{name}"
     links = (
-        (f"{here}/body", "The content, octet by octet"),
+        (f"{here}/body", "The content, byte for byte"),
         (f"{here}/receipt", "The authority's receipt"),
-        (f"{here}/gateway-receipt", "This gateway's own receipt"),
+        (f"{here}/gateway-receipt", "This gateway's receipt"),
     )
     return ResultView(
         name=settings.name,
@@ -447,7 +448,7 @@ def _decode_text(result: Result) -> str | None:
 
 
 def _format_json_body(body: bytes) -> str:
-    """JSON on lines, as long as it is not too long for that; anything else as it is."""
+    """Return short JSON indented, and other content unchanged."""
     if len(body) <= _LONGEST_SHOWN:
         try:
             return msgspec.json.format(body, indent=2).decode("utf-8", "replace")
@@ -456,7 +457,7 @@ def _format_json_body(body: bytes) -> str:
     return body.decode("utf-8", "replace")
 
 
-#: what is served under /static/: name -> (file, media type)
+#: files of /static/: name -> (file, media type)
 STATIC_FILES: Final = {
     "onym.css": (Path(__file__).parent.parent / "static" / "onym.css", "text/css"),
     "icon.svg": (Path(__file__).parent.parent / "static" / "icon.svg", "image/svg+xml"),
@@ -465,7 +466,7 @@ STATIC_FILES: Final = {
 
 @cache
 def get_template_environment() -> Environment:
-    """The one Jinja environment of these pages."""
+    """Return the Jinja environment of these pages."""
     found = make_template_environment("onym.server.gateway")
     found.filters["sentence"] = _format_sentence
     found.globals["asset"] = build_asset_url
@@ -474,17 +475,17 @@ def get_template_environment() -> Environment:
 
 @cache
 def build_asset_url(name: str) -> str:
-    """The address of a static file; it changes with its content."""
+    """Return the URL of a static file; it changes with the content."""
     return f"/static/{name}?v={hashlib.sha256(STATIC_FILES[name][0].read_bytes()).hexdigest()[:12]}"
 
 
 def _format_sentence(text: str) -> str:
-    """A message, as errors word it, with a capital letter and a full stop."""
+    """Return an error message as a sentence."""
     end = "" if text.endswith((".", "!", "?")) else "."
     return text[:1].upper() + text[1:] + end if text else ""
 
 
 def render_view(view: View) -> str:
-    """The whole HTML document."""
+    """Return the whole HTML document."""
     members: dict[str, Any] = {field.name: getattr(view, field.name) for field in fields(view)}
     return get_template_environment().get_template(view.template).render(members)

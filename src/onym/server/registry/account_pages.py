@@ -26,7 +26,7 @@ from onym.server.services import AccountView, ProblemView, SignInView, get_servi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorPage(PageContext):
-    """What went wrong, where, by which clause, and how to go on."""
+    """An error: what happened, the field, the clause and the next step."""
 
     template: ClassVar[str] = "error.html"
     status: int
@@ -42,7 +42,7 @@ class ErrorPage(PageContext):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRow:
-    """One API token; the token itself is shown once, when it is made."""
+    """One API token; the token itself is shown only once."""
 
     id: str
     label: str
@@ -76,7 +76,7 @@ class AccountPage(PageContext):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginPage(PageContext):
-    """Signing in: with a local account, or with an OpenID provider."""
+    """The sign-in page: local accounts and OpenID providers."""
 
     template: ClassVar[str] = "login.html"
     action: str
@@ -111,7 +111,7 @@ class AuditLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPage(PageContext):
-    """Who did what, for the IANA role."""
+    """The audit log, for the IANA role."""
 
     template: ClassVar[str] = "audit.html"
     lines: tuple[AuditLine, ...]
@@ -128,7 +128,7 @@ async def audit_page(request: Request) -> Response:
         visitor, registry=held[0] if held else next(iter(REGISTRIES)), roles=(Role.IANA,)
     )
     if not is_administrator(account):
-        # it tells of every registry, and of who signed in from where
+        # the log contains events of all registries, and sign-ins with addresses
         raise AccessError(
             "this needs the role iana in every registry", code="registry.wrong-role", field="role"
         )
@@ -142,7 +142,7 @@ async def audit_page(request: Request) -> Response:
         lines=tuple(
             AuditLine(
                 at=format_time(record.at),
-                account="nobody" if record.account is None else names.get(record.account, record.account),
+                account="anonymous" if record.account is None else names.get(record.account, record.account),
                 action=record.action,
                 subject=record.subject or "",
                 outcome=record.outcome,
@@ -156,7 +156,7 @@ async def audit_page(request: Request) -> Response:
 
 
 class RegistryPages:
-    """Draws them with the registry's templates; `onym.server.services.Pages` says what each is given."""
+    """Renders `onym.server.services.Pages` with the registry's templates."""
 
     def render_problem(self, request: Request, view: ProblemView) -> str:
         """The page of an error."""

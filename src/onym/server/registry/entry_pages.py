@@ -1,4 +1,4 @@
-"""Pages about entries: home, lists, search, one entry, comparison, changes, the audit log and help."""
+"""Pages about entries: home, lists, search, one entry, comparison and changes."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ async def home_page(request: HTTPRequest) -> Response:
 
 
 async def _find_event_link(request: HTTPRequest, event: Event) -> Link:
-    """What an event is about: its request's page, else the entry's, as long as there is one."""
+    """Return the link of an event: its request, else its entry, else the registry."""
     if event.request is not None:
         found = await get_store(request).request(event.request)
         name = event.name or ("" if found is None else found.name)
@@ -194,7 +194,7 @@ def _parse_query(request: HTTPRequest) -> str:
 
 
 def parse_status_filter(request: HTTPRequest, row: Registry) -> Status | None:
-    """The status to filter by. Raises UnknownEntryError for none of this registry."""
+    """Return the status filter. Raises UnknownEntryError for a status of another registry."""
     said = request.query_params.get("status", "")
     found = next((status for status in row.statuses if status == said), None)
     if said and found is None:
@@ -265,7 +265,7 @@ async def list_page(request: HTTPRequest) -> Response:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryHits:
-    """What a search found in one registry; `more` is the list filtered by the same words."""
+    """The hits in one registry; `more` is the URL of the filtered list."""
 
     registry: str
     title: str
@@ -309,7 +309,7 @@ async def search_page(request: HTTPRequest) -> Response:
 
 
 def build_crumbs(row: Registry, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-    """From the root down to a registry."""
+    """Return the breadcrumbs of a registry."""
     return ((urls.HOME_URL, "Home"), (urls.entries_url(row.id), row.title), *more)
 
 
@@ -411,7 +411,7 @@ class ComparePage(PageContext):
 
 
 async def compare_page(request: HTTPRequest) -> Response:
-    """Two versions of an entry; the last two where none are named."""
+    """GET: two versions of an entry, by default the last two."""
     entry = await find_entry(request)
     row = REGISTRIES[entry.registry]
     versions = index_versions(await load_entry_changes(request, entry.registry, entry.name))
@@ -422,7 +422,7 @@ async def compare_page(request: HTTPRequest) -> Response:
     after = numbers[-1] if after is None else after
     if not versions or before not in versions or after not in versions:
         raise UnknownEntryError(
-            "this entry has no such version",
+            f"{entry.name} has no version {before if before not in versions else after}",
             code="registry.unknown-version",
             field="before",
             hint=f"one of {', '.join(map(str, numbers))}",
@@ -452,20 +452,20 @@ async def download_entry(request: HTTPRequest) -> Response:
     return make_file_response(request, (entry,), entry.registry, request.path_params["form"], entry.name)
 
 
-#: columns that an update may bring, by registry: (field id, label)
+#: registry -> the columns that an update may change
 _UPDATES: Final = {
     "uri-schemes": ("description", "applications", "contact", "change_controller", "references", "reference"),
     "llm-parameters": ("type", "description", "contact", "change_controller", "reference"),
     "ai-namespaces": ("anchor", "keys", "description", "contact", "change_controller"),
 }
 _PREFIX: Final = "field."
-#: who may undo what removed an entry
+#: roles that may undo the removal of an entry
 _OVERRIDES: Final = frozenset({Role.IANA, Role.IESG})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePage(PageContext):
-    """All changes of an entry that the visitor may ask for, one form each."""
+    """The changes of an entry that the visitor may request, with their forms."""
 
     template: ClassVar[str] = "change.html"
     registry: str
@@ -481,7 +481,7 @@ class ChangePage(PageContext):
 
 
 async def change_page(request: HTTPRequest) -> Response:
-    """GET: every change that the visitor may ask for."""
+    """GET: the changes that the visitor may request."""
     row, name, entry = await find_entry_or_none(request)
     last = await get_store(request).list_changes_of_name(row.id, name, limit=1)
     if entry is None:
@@ -508,7 +508,7 @@ async def change_page(request: HTTPRequest) -> Response:
 def _list_direct_actions(
     request: HTTPRequest, entry: Entry, last: tuple[EntryChange, ...]
 ) -> tuple[ActionView, ...]:
-    """What takes effect at once; the last override is undone by whoever may override."""
+    """Return the changes that take effect at once."""
     kinds = list_visitor_events(request, None, entry)
     href = urls.entry_events_url(entry.registry, entry.name)
     found = build_actions(kinds, href=href, version=entry.version, about=entry)
@@ -520,7 +520,7 @@ def _list_direct_actions(
 
 
 def _show_removed_entry(request: HTTPRequest, row: Registry, last: tuple[EntryChange, ...]) -> Response:
-    """Of a name that is registered no longer: when it was removed, and how that is undone."""
+    """Return the page of a removed name: the removal, and the form that undoes it."""
     change, visitor = last[0] if last else None, get_visitor(request)
     if change is None or change.before is None or not is_removal(change):
         raise make_unknown_entry_error(row)
@@ -546,7 +546,7 @@ def _show_removed_entry(request: HTTPRequest, row: Registry, last: tuple[EntryCh
 
 
 def _add_update_fields(view: ActionView, entry: Entry) -> ActionView:
-    """An update asks for the fields themselves."""
+    """Add the entry's fields to the form of an update."""
     from dataclasses import replace
 
     if view.kind != "update":
@@ -576,7 +576,7 @@ async def post_entry_event(request: HTTPRequest) -> Response:
     applied = await apply_event(
         request, kind, row.id, name=name, data=parse_event_data(kind, form), expected=expected
     )
-    if applied.decision.entry is None:  # it is gone, and its page with it
+    if applied.decision.entry is None:  # the entry and its page are gone
         return redirect_to(urls.entries_url(row.id, q=name), str(kind))
     return redirect_to(urls.entry_url(row.id, name), str(kind))
 
@@ -585,18 +585,18 @@ def _parse_version(form: PageForm) -> int:
     found = parse_number(form.get_text("version"), "version")
     if found is None:
         raise UsageError(
-            "the form names no version", code="http.precondition-required", hint="load the page again"
+            "the form has no version", code="http.precondition-required", hint="Reload the page."
         )
     return found
 
 
 async def open_change(request: HTTPRequest) -> Response:
-    """POST: a change that opens a request; it is a draft, to be submitted on its own page."""
+    """POST: open a draft request for a change."""
     entry = await find_entry(request)
     form = await read_form(request)
     require_access(get_visitor(request))
     data = _build_change_data(entry, form)
-    # the form came filled with what the entry had then
+    # the version of the entry from which the form was filled
     expected = parse_number(form.get_text("version"), "version")
     applied = await apply_event(
         request, EventKind.OPEN, entry.registry, name=entry.name, data=data, expected=expected
@@ -605,7 +605,7 @@ async def open_change(request: HTTPRequest) -> Response:
 
 
 def _build_change_data(entry: Entry, form: PageForm) -> dict[str, Any]:
-    """What the request brings: the fields that differ from the entry's, which keeps its others."""
+    """Return the request's data, with only the fields that differ from the entry's."""
     kind = form.get_text("kind")
     given = {
         name.removeprefix(_PREFIX): values[0].strip()
@@ -619,10 +619,10 @@ def _build_change_data(entry: Entry, form: PageForm) -> dict[str, Any]:
         data["status"] = form.get_text("status")
     if kind in ("note-separate-use", "reassign"):
         if not grounds:
-            raise RegistryError("say why", code="registry.missing-data", field="grounds")
+            raise RegistryError("the reason is missing", code="registry.missing-data", field="grounds")
         data["template"] = grounds
     if kind == "note-separate-use":
-        data["fields"]["description"] = grounds  # what the entry's note will say
+        data["fields"]["description"] = grounds  # the text of the entry's note
     return data
 
 

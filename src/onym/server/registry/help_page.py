@@ -45,7 +45,7 @@ class PolicyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileHelp:
-    """One procedure: its policies, fields and picture."""
+    """One procedure: its policies, fields and state diagram."""
 
     id: str
     title: str
@@ -67,7 +67,7 @@ class HelpPage(PageContext):
 
 
 async def help_page(request: HTTPRequest) -> Response:
-    """The procedure."""
+    """GET: the procedures."""
     profiles = tuple(_build_profile_help(profile) for profile in PROFILES.values())
     context = HelpPage(
         page=build_page_frame(request, "How it works", (urls.HOME_URL, "Home")),
@@ -100,9 +100,9 @@ def _build_profile_help(profile: Profile) -> ProfileHelp:
             )
         )
     timeout = (
-        f"An answer of the expert is expected within {profile.expert_time.days} days."
+        f"The expert should answer within {profile.expert_time.days} days."
         if profile.expert_timeout is None
-        else f"After {profile.expert_timeout.days} days of silence it is registered provisionally."
+        else f"After {profile.expert_timeout.days} days without an answer it is registered provisionally."
     )
     fields = tuple(
         Cell(
@@ -137,7 +137,7 @@ class DiagramBox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagramArrow:
-    """A transition: an SVG path, and the number that the list below explains."""
+    """A transition: an SVG path, and its number in the list below the diagram."""
 
     path: str
     number: int
@@ -152,9 +152,9 @@ class DiagramArrow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagram:
-    """A state machine as boxes and arrows, drawn by the template. Lengths in user units of the SVG.
+    """A state machine as boxes and arrows. Lengths are SVG user units.
 
-    `aside` says in words what is not drawn.
+    `aside` describes the transitions that are not drawn.
     """
 
     width: int
@@ -204,7 +204,7 @@ _PLACES: Final[Mapping[RequestState, tuple[int, int]]] = MappingProxyType(
 )
 
 
-#: how far aside of the straight way an arrow passes, to its left
+#: distance of an arrow from the straight line, to its left
 _BENDS: Final[Mapping[tuple[RequestState, RequestState], int]] = MappingProxyType(
     {
         (RequestState.SUBMITTED, RequestState.APPROVED): 62,
@@ -241,7 +241,7 @@ _FINAL: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One step that the engine allows."""
+    """One transition that the engine allows."""
 
     source: RequestState
     target: RequestState
@@ -270,7 +270,7 @@ def _iter_starts(row: Registry, profile: Profile) -> Iterator[tuple[Request, Ent
 
 @cache
 def find_transitions(profile_id: str) -> tuple[Transition, ...]:
-    """Every (state, event) that the engine lets somebody take, and where it leads; each once."""
+    """Return every transition that the engine allows, once for each source, target and event."""
     row = next(registry for registry in REGISTRIES.values() if profile_id in registry.profiles)
     profile = PROFILES[profile_id]
     found: dict[tuple[RequestState, RequestState, EventKind], Transition] = {}
@@ -326,7 +326,7 @@ def _get_state_label(state: RequestState) -> str:
 
 @cache
 def build_diagram(profile_id: str) -> Diagram:
-    """The picture of a profile's state machine. Arrows between the same two states are drawn as one."""
+    """Return the diagram of a profile. Transitions between the same two states share an arrow."""
     steps = find_transitions(profile_id)
     pairs: dict[tuple[RequestState, RequestState], list[Transition]] = {}
     for step in steps:
@@ -374,15 +374,15 @@ def _build_arrow(
 
 
 def _describe_withdrawals(steps: tuple[Transition, ...]) -> str:
-    """In words, what would be an arrow from nearly everywhere."""
+    """Return a sentence about withdrawals, which would need arrows from most states."""
     gone = dict.fromkeys(
         _get_state_label(step.source) for step in steps if step.target is RequestState.WITHDRAWN
     )
-    return f"The registrant may withdraw a request while it stands at: {', '.join(gone)}." if gone else ""
+    return f"The registrant can withdraw a request in these states: {', '.join(gone)}." if gone else ""
 
 
 def _draw_curve(start: tuple[int, int], end: tuple[int, int], bend: int) -> tuple[str, int, int]:
-    """A path from box to box whose middle lies `bend` to the left, and the place of its number."""
+    """Return a path between two boxes, bent to the left by `bend`, and the position of its number."""
     width, height = _BOX
     sx, sy = start[0] + width / 2, start[1] + height / 2
     ex, ey = end[0] + width / 2, end[1] + height / 2
@@ -400,7 +400,7 @@ def _draw_curve(start: tuple[int, int], end: tuple[int, int], bend: int) -> tupl
 
 
 def _find_border_point(x: float, y: float, toward_x: float, toward_y: float) -> tuple[float, float]:
-    """Where the line from a box's middle leaves the box."""
+    """Return the point where a line from a box's centre leaves the box."""
     dx, dy = toward_x - x, toward_y - y
     scale = min(
         (_BOX[0] / 2 + 2) / abs(dx) if dx else float("inf"),

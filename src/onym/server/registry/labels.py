@@ -73,7 +73,7 @@ STATE_LABELS: Final[Mapping[RequestState, str]] = MappingProxyType(
 NEXT_STEPS: Final[Mapping[RequestState, str]] = MappingProxyType(
     {
         RequestState.DRAFT: "The registrant finishes the draft, then announces or submits it.",
-        RequestState.LIST_REVIEW: "The mailing list comments. The registrant then revises the draft or submits it.",
+        RequestState.LIST_REVIEW: "The mailing list comments. The registrant then revises or submits it.",
         RequestState.SUBMITTED: "IANA checks that it is complete, then registers it or sends it to review.",
         RequestState.EXPERT_REVIEW: "The expert approves or rejects it, or asks for more review.",
         RequestState.MORE_REVIEW: "The registrant answers the expert's questions. Then the review continues.",

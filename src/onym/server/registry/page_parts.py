@@ -1,6 +1,6 @@
-"""Builders for the parts of pages: rows, cells, history lines, reports, request steps, versions and diagrams.
+"""The parts of pages and their builders: rows, cells, history lines, reports, request steps and versions.
 
-Pure functions from records of the store to parts of a page.
+The builders are pure functions of the store's records.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A link: where to, its text, and whether it is the page in hand."""
+    """A link. `current` is true for the current page."""
 
     href: str
     text: str
@@ -55,13 +55,13 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFrame:
-    """What stands around every page. It is no part of the page's JSON twin."""
+    """The frame of every page: navigation, the visitor and the assets."""
 
     title: str
     nav: tuple[Link, ...]
     desk: tuple[Link, ...]
     crumbs: tuple[Link, ...]
-    #: the name of whoever is signed in, "" for nobody
+    #: the name of the signed-in visitor, or ""
     who: str
     account: str
     login: str
@@ -73,13 +73,13 @@ class PageFrame:
     openapi: str
     help: str
     search: str
-    #: what the last form did, in a sentence; "" for nothing
+    #: the result of the last form as a sentence, or ""
     done: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageContext:
-    """One page. `template` draws it; every field but `page` is in its JSON twin."""
+    """The data of one page, which its `template` renders."""
 
     template: ClassVar[str]
     page: PageFrame
@@ -87,7 +87,7 @@ class PageContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusView:
-    """A status: its id, its words, and a sign so that colour is never the only bearer of it."""
+    """A status: its ID, its label, and a sign, so that the status does not depend on colour."""
 
     id: str
     label: str
@@ -96,7 +96,7 @@ class StatusView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A column's or field's value under its heading; `parts` is the value cut at the links found in it."""
+    """The value of a column or field. `parts` is the value split at its links."""
 
     id: str
     heading: str
@@ -128,7 +128,7 @@ class NoteView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryLine:
-    """One accepted event: what, who, when, by which rule and clause."""
+    """One accepted event: kind, actor, time, rule and clause."""
 
     number: int
     at: str
@@ -179,7 +179,7 @@ class FindingView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportView:
-    """The checker's report, counted. `fault` says why there is none ("" where there is)."""
+    """The checker's report with counts. `fault` is the reason if there is no report, else ""."""
 
     profile: str
     profile_title: str
@@ -194,7 +194,7 @@ class ReportView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step of a request's way. `mark` is done, current, left, skipped or stopped."""
+    """One step of a request. `mark` is done, current, left, skipped or stopped."""
 
     id: str
     label: str
@@ -205,7 +205,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One value that a choice offers."""
+    """One option of a choice."""
 
     value: str
     label: str
@@ -228,7 +228,7 @@ class FormField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionField:
-    """What an action asks for: `kind` is text, long, choice, date or list."""
+    """A field of an action; `kind` is text, long, choice, date or list."""
 
     id: str
     label: str
@@ -241,7 +241,7 @@ class ActionField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionView:
-    """One step that the visitor may take now, as the engine allows it."""
+    """One action that the engine allows the visitor now."""
 
     kind: str
     label: str
@@ -255,7 +255,7 @@ class ActionView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionOption:
-    """One version of an entry that may be compared."""
+    """One version of an entry for a comparison."""
 
     number: int
     label: str
@@ -263,7 +263,7 @@ class VersionOption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A stretch of text: `kind` is same, gone or new."""
+    """A piece of text; `kind` is same, gone or new."""
 
     kind: str
     text: str
@@ -284,7 +284,7 @@ class Comparison:
 EVENTS_SHOWN: Final = 50
 #: links shown in one value
 _MOST_LINKS: Final = 40
-#: an RFC, or a web address without what a sentence or bracket puts behind it
+#: an RFC, or a URL without the punctuation after it
 _LINK: Final = re.compile(
     r"\bRFC ?(?P<rfc>[1-9][0-9]{0,4})\b"
     r"|https?://[A-Za-z0-9._~:/?#@!$&'()*+,;=%-]{0,499}[A-Za-z0-9_~/#@$&*+=%-]"
@@ -292,13 +292,13 @@ _LINK: Final = re.compile(
 
 
 def build_status_view(status: Status) -> StatusView:
-    """The status, to be shown."""
+    """Return the view of a status."""
     label, sign = STATUS_LABELS[status]
     return StatusView(id=str(status), label=label, sign=sign)
 
 
 def split_links(text: str) -> tuple[Link, ...]:
-    """A text cut at the RFCs and web addresses that it names; a part without `href` is plain text."""
+    """Split a text at its RFC numbers and URLs; a part without `href` is plain text."""
     found, at = [], 0
     for match, _ in zip(_LINK.finditer(text), range(_MOST_LINKS), strict=False):
         if match.start() > at:
@@ -313,7 +313,7 @@ def split_links(text: str) -> tuple[Link, ...]:
 
 
 def get_column_value(entry: Entry, column: str) -> str:
-    """What an entry has in a column."""
+    """Return an entry's value in a column."""
     own = {
         "name": entry.spelling or entry.name,
         "status": build_status_view(entry.status).label,
@@ -327,7 +327,7 @@ def _build_cell(identifier: str, heading: str, text: str) -> Cell:
 
 
 def build_entry_row(entry: Entry) -> EntryRow:
-    """One row of a table, in the registry's columns."""
+    """Return a table row with the registry's columns."""
     row = REGISTRIES[entry.registry]
     return EntryRow(
         registry=entry.registry,
@@ -343,7 +343,7 @@ def build_entry_row(entry: Entry) -> EntryRow:
 
 
 def _list_field_labels(row: Registry) -> dict[str, str]:
-    """Headings of every field that this registry may hold: its columns, then its templates' fields."""
+    """Return the headings of a registry's fields: its columns, then its templates' fields."""
     found = {column.id: column.heading for column in row.columns}
     for name in row.profiles:
         profile = PROFILES[name]
@@ -353,14 +353,14 @@ def _list_field_labels(row: Registry) -> dict[str, str]:
 
 
 def build_field_cells(registry: str, values: Mapping[str, str]) -> tuple[Cell, ...]:
-    """The fields that say something, in the registry's order, unknown ones last."""
+    """Return the fields that have a value, in the registry's order, unknown fields last."""
     labels = _list_field_labels(REGISTRIES[registry])
     order = [*labels, *sorted(set(values) - set(labels))]
     return tuple(_build_cell(key, labels.get(key, key), values[key]) for key in order if values.get(key))
 
 
 def build_entry_cells(entry: Entry) -> tuple[Cell, ...]:
-    """An entry's fields for its page; the name and the status stand above them."""
+    """Return an entry's fields without name, status and expiry, which the page shows elsewhere."""
     return tuple(
         cell
         for cell in build_field_cells(entry.registry, entry.fields)
@@ -369,14 +369,14 @@ def build_entry_cells(entry: Entry) -> tuple[Cell, ...]:
 
 
 def describe_missing_registrant(entry: Entry) -> str:
-    """Of an entry that has no registrant: who can change it all the same; "" of any other."""
+    """Return who can change an entry without a registrant; "" if it has one."""
     if entry.registrant is not None or entry.status is Status.PENDING_REVIEW:
         return ""
     if entry.registry == "ai-namespaces":
-        return "nobody; IANA can record one"
+        return "none; IANA can record one"
     if entry.status is Status.PROVISIONAL:
-        return "nobody; the IESG can reassign it"
-    return "nobody. Who controls it is the IESG's to say; changes of what an RFC defines need its approval."
+        return "none; the IESG can reassign the entry"
+    return "none. The IESG decides who controls the entry; changes of an RFC's definition need its approval."
 
 
 def build_note_view(note: Note, names: Mapping[str, str]) -> NoteView:
@@ -385,7 +385,7 @@ def build_note_view(note: Note, names: Mapping[str, str]) -> NoteView:
 
 
 def build_request_row(request: Request, at: datetime) -> RequestRow:
-    """One request in a list; `at` is now."""
+    """Return a row of a request list; `at` is the current time."""
     return RequestRow(
         id=request.id,
         href=urls.request_url(request.id),
@@ -411,7 +411,7 @@ def _get_reason(record: LogRecord) -> str:
 def paginate_records(
     records: Sequence[LogRecord], before: int | None
 ) -> tuple[Sequence[LogRecord], int | None]:
-    """The last records before a number, as many as one page shows, and before which the part before is."""
+    """Return the last page of records before a number, and the number before which the previous page is."""
     end = len(records)
     if before is not None:
         end = sum(record.number < before for record in records)
@@ -422,7 +422,7 @@ def paginate_records(
 def build_history_lines(
     records: Iterable[LogRecord], names: Mapping[str, str] = EMPTY, *, links: bool = True
 ) -> tuple[HistoryLine, ...]:
-    """Events as lines, in the order given; `names` are accounts' names by id."""
+    """Return events as lines, in the same order; `names` are account names by ID."""
     return tuple(
         HistoryLine(
             number=record.number,
@@ -443,7 +443,7 @@ def build_history_lines(
 
 
 def build_report_view(report: Report | None, *, fault: str = "", profile: str = "") -> ReportView:
-    """The checker's report; `fault` says why there is none."""
+    """Return the view of a report; `fault` is the reason if there is none."""
     findings = () if report is None else report.findings
     used = profile if report is None else report.profile
     counts = {level: sum(finding.level is level for finding in findings) for level in Level}
@@ -475,7 +475,7 @@ def build_report_view(report: Report | None, *, fault: str = "", profile: str = 
 
 
 def build_choices(pairs: Iterable[tuple[str, str]], chosen: str) -> tuple[Choice, ...]:
-    """Choices of (value, label), the chosen one marked."""
+    """Return choices from (value, label) pairs, with the chosen one marked."""
     return tuple(Choice(value=value, label=label, chosen=value == chosen) for value, label in pairs)
 
 
@@ -528,7 +528,7 @@ _ENDED: Final = (RequestState.REJECTED, RequestState.WITHDRAWN)
 
 
 def _plan_steps(request: Request, profile: Profile) -> set[str]:
-    """The steps that a request of this kind takes where nothing unusual happens."""
+    """Return the usual steps of a request of this kind."""
     policy = profile.policies.get(request.status)
     found = {"draft", "iana", "end"}
     if request.status in profile.list_review:
@@ -546,7 +546,7 @@ def _is_for_iesg(request: Request) -> bool:
 
 
 def build_steps(request: Request, records: Iterable[LogRecord]) -> tuple[Step, ...]:
-    """The steps in their order; notes say when each began."""
+    """Return the steps in order; their notes are the start times."""
     profile = PROFILES[request.profile]
     began: dict[str, str] = {}
     for record in records:
@@ -564,7 +564,7 @@ def build_steps(request: Request, records: Iterable[LogRecord]) -> tuple[Step, .
 
 
 def _find_last_step(began: Mapping[str, str]) -> str:
-    """Where an ended request stopped."""
+    """Return the last step of an ended request."""
     return [name for name in _STEP_LABELS if name in began][-1] if began else "draft"
 
 
@@ -585,26 +585,26 @@ def _build_step(request: Request, name: str, distance: int, seen: bool, began: M
     )
 
 
-#: words of one field that are aligned; a longer field is shown whole, before and after
+#: words of a field that are compared; longer fields are shown completely, before and after
 _MOST_WORDS: Final = 2_000
 #: pairs of equal words that are looked at for one page: aligning takes time with their number, and more than
 #: that where words come again and again; beyond it a field is shown whole too
 _MOST_PAIRS: Final = 60_000
 _WORD: Final = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")
 
-#: versions offered in a choice; older ones are compared by their address
+#: versions in the choice; older ones can be compared by URL
 _MOST_OPTIONS: Final = 200
 
 Version: TypeAlias = "tuple[Entry, EntryChange]"
 
 
 def index_versions(changes: Iterable[EntryChange]) -> dict[int, Version]:
-    """Every version of a name's entries with the change that made it, by number, in the order given."""
+    """Return the versions of a name's entries by number, with their changes, in the same order."""
     return {change.after.version: (change.after, change) for change in changes if change.after is not None}
 
 
 def build_version_options(versions: Mapping[int, Version]) -> tuple[VersionOption, ...]:
-    """The versions as a choice, newest first."""
+    """Return the versions as options, newest first."""
     return tuple(
         VersionOption(
             number=number, label=f"{number}: {format_date(change.at.date())}, {EVENT_LABELS[change.event]}"
@@ -614,12 +614,12 @@ def build_version_options(versions: Mapping[int, Version]) -> tuple[VersionOptio
 
 
 def _list_values(entry: Entry) -> dict[str, tuple[str, str]]:
-    """Field id -> (heading, text) of all that a version says."""
+    """Return the fields of a version: ID -> (heading, text)."""
     found = {"status": ("Status", build_status_view(entry.status).label)}
     for cell in build_field_cells(entry.registry, entry.fields):
         found[cell.id] = (cell.heading, cell.value)
     found["registrant"] = ("Registrant", entry.registrant or "")
-    found["expires"] = ("Holds until", format_date(entry.expires))
+    found["expires"] = ("Valid until", format_date(entry.expires))
     found["notes_attached"] = (
         "Notes attached",
         "\n".join(f"{note.kind}: {note.text}" for note in entry.notes),
@@ -628,7 +628,7 @@ def _list_values(entry: Entry) -> dict[str, tuple[str, str]]:
 
 
 def compare_versions(before: Entry, after: Entry) -> tuple[Comparison, ...]:
-    """Both versions, field by field, in the registry's order; fields that both leave out are left out."""
+    """Compare two versions field by field, in the registry's order, without fields that both leave out."""
     old, new = _list_values(before), _list_values(after)
     order = [column.id for column in REGISTRIES[after.registry].columns]
     names = sorted({*old, *new}, key=lambda name: (order.index(name) if name in order else len(order), name))
@@ -645,12 +645,12 @@ def compare_versions(before: Entry, after: Entry) -> tuple[Comparison, ...]:
 
 
 def split_differences(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    """Both texts, cut where they differ, word by word."""
+    """Split two texts at their differences, word by word."""
     return _align_words(before, after, _MOST_PAIRS)[:2]
 
 
 def _align_words(before: str, after: str, most: int) -> tuple[tuple[Piece, ...], tuple[Piece, ...], int]:
-    """The same where no more than `most` pairs of equal words must be looked at; and how many there were."""
+    """Split two texts, if they have at most `most` pairs of equal words; return the number of pairs too."""
     if before == after:
         same = _join_pieces([("same", before)])
         return same, same, 0

@@ -85,18 +85,18 @@ if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
 
 _PREFIX: Final = "field."
-#: fields that are a line; all others are a box
+#: fields with a one-line input; other fields have a text area
 _ONE_LINE_FIELDS: Final = frozenset({"name", "status", "type", "expires", "anchor"})
-#: fields that a choice of its own asks for
+#: fields that have a separate choice
 _ASIDE: Final = frozenset({"status"})
-#: other kinds leave the entry's status as it is
+#: kinds of request that set a status
 _ASKS_STATUS: Final = frozenset({RequestKind.NEW, RequestKind.STATUS_CHANGE})
 _STEPS: Final = {"revise": EventKind.REVISE, "resubmit": EventKind.RESUBMIT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitPage(PageContext):
-    """The form of a registration: paste a template or a draft, or fill the fields; checked as you type."""
+    """The registration form: a pasted template or draft, or fields, checked while you type."""
 
     template: ClassVar[str] = "submit.html"
     registries: tuple[Choice, ...]
@@ -134,15 +134,15 @@ async def edit_page(request: HTTPRequest) -> Response:
     step = await find_revision_step(request, about)
     if not step:
         raise UsageError(
-            f"{about.id} cannot be revised by you now",
+            f"you cannot revise {about.id} now",
             code="registry.not-allowed",
-            hint="see its status page for what may be done",
+            hint="The request's page shows the possible actions.",
         )
     return _make_form_response(request, _make_input_from_request(about), None, about=about, step=step)
 
 
 async def find_revision_step(request: HTTPRequest, about: Request) -> str:
-    """revise or resubmit, whichever the engine allows; "" for neither."""
+    """Return "revise" or "resubmit", as the engine allows, or ""."""
     entry = await get_store(request).entry(about.registry, about.name)
     allowed = list_visitor_events(request, about, entry)
     return next((name for name, kind in _STEPS.items() if kind in allowed), "")
@@ -202,7 +202,7 @@ async def _build_check_report(request: HTTPRequest, given: SubmissionInput) -> R
 
 
 async def save_form(request: HTTPRequest) -> Response:
-    """POST: open a draft request, or revise one. What cannot be read comes back with its faults."""
+    """POST: open a draft request or revise it. An invalid form is shown again with its errors."""
     form = await read_form(request)
     require_access(get_visitor(request))
     about = (
@@ -250,11 +250,11 @@ async def _open_request(request: HTTPRequest, submission: ParsedSubmission) -> s
 
 def _make_missing_name_error(profile: Profile) -> RegistryError:
     return RegistryError(
-        "the name is missing",
+        "the registration has no name",
         code="registry.missing-data",
         field="name",
         clause=profile.template_clause,
-        hint="fill the first field of the template",
+        hint="Fill in the first field of the template.",
     )
 
 
@@ -299,16 +299,16 @@ def _build_profile_choices(offered: tuple[str, ...], given: SubmissionInput, abo
     names = [about.profile] if about else list(offered)
     pairs = [(name, PROFILES[name].title) for name in names]
     if len(pairs) > 1:
-        pairs.insert(0, ("", "As the template's labels say"))
+        pairs.insert(0, ("", "From the template"))
     return build_choices(pairs, given.profile)
 
 
 def _build_status_choices(profile: Profile, given: SubmissionInput, about: Request | None) -> Any:
     if about is not None and about.kind not in _ASKS_STATUS:
         own = str(about.status) if about.status in profile.policies else ""
-        return build_choices([(own, f"As it is: {STATUS_LABELS[about.status][0]}")], own)
+        return build_choices([(own, f"Unchanged: {STATUS_LABELS[about.status][0]}")], own)
     pairs = [(str(status), STATUS_LABELS[Status(status)][0]) for status in profile.policies]
-    return build_choices([("", "As the template says"), *pairs], given.status)
+    return build_choices([("", "From the template"), *pairs], given.status)
 
 
 def _build_form_fields(profile: Profile, given: Mapping[str, str], report: ReportView | None) -> Any:
@@ -322,7 +322,7 @@ def _build_form_fields(profile: Profile, given: Mapping[str, str], report: Repor
             value=given.get(field.id, ""),
             required=field.required,
             clause=field.guideline,
-            help="" if field in profile.fields else "Belongs in the specification; may be given here.",
+            help="" if field in profile.fields else "Usually in the specification; optional here.",
             long=field.id not in _ONE_LINE_FIELDS,
             problems=problems,
         )
@@ -341,12 +341,15 @@ _MOST_LINES: Final = 5_000
 _QUEUE: Final = 200
 #: role -> title, what is done there
 _QUEUES: Final = {
-    Role.EXPERT: ("Review queue", "Requests that wait for a Designated Expert, the most urgent first."),
-    Role.IANA: ("IANA queue", "Submitted requests: is every required field there, and every citation right?"),
-    Role.IESG: ("IESG queue", "Requests that the IESG approves or declines."),
+    Role.EXPERT: ("Review queue", "Requests that wait for a Designated Expert, most urgent first."),
+    Role.IANA: (
+        "IANA queue",
+        "Submitted requests. Check that all required fields are filled and all citations are correct.",
+    ),
+    Role.IESG: ("IESG queue", "Requests that wait for a decision of the IESG."),
 }
 _REVIEWERS: Final = (Role.EXPERT, Role.IANA, Role.IESG)
-#: steps that change the text have a form of their own
+#: events that change the text have a separate form
 _BY_FORM: Final = frozenset({EventKind.REVISE, EventKind.RESUBMIT})
 
 
@@ -401,7 +404,9 @@ async def requests_page(request: HTTPRequest) -> Response:
 
 def _require_known_value(said: str, known: Iterable[str], field: str) -> str:
     if said and said not in known:
-        raise UnknownEntryError(f"no such {field}", code=f"registry.unknown-{field}", field=field)
+        raise UnknownEntryError(
+            f"{said!r} is not a known {field}", code=f"registry.unknown-{field}", field=field
+        )
     return said
 
 
@@ -527,14 +532,14 @@ async def request_page(request: HTTPRequest) -> Response:
 
 
 async def post_request_event(request: HTTPRequest) -> Response:
-    """POST: one step of a request, from a form that names the version it saw."""
+    """POST: one event of a request, from a form with the version that it shows."""
     about = await find_request(request)
     form = await read_form(request)
     kind = parse_event_kind(form.get_text("kind"))
     expected = parse_number(form.get_text("version"), "version")
     if expected is None:
         raise UsageError(
-            "the form names no version", code="http.precondition-required", hint="load the page again"
+            "the form has no version", code="http.precondition-required", hint="Reload the page."
         )
     await apply_event(
         request,
@@ -553,12 +558,12 @@ def parse_event_kind(said: str) -> EventKind:
     try:
         return EventKind(said)
     except ValueError:
-        raise RegistryError("no such event", code="registry.bad-data", field="kind") from None
+        raise RegistryError(f"{said!r} is not an event", code="registry.bad-data", field="kind") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewPage(PageContext):
-    """Template and report side by side, and the decisions that the engine allows."""
+    """Template and report side by side, and the allowed decisions."""
 
     template: ClassVar[str] = "review.html"
     id: str
@@ -583,7 +588,7 @@ class ReviewPage(PageContext):
 
 
 async def review_page(request: HTTPRequest) -> Response:
-    """Template and report side by side, for whoever decides."""
+    """GET: template and report side by side, for reviewers."""
     about = await find_request(request)
     require_access(get_visitor(request), registry=about.registry, roles=_REVIEWERS)
     entry = await get_store(request).entry(about.registry, about.name)
@@ -635,7 +640,7 @@ async def review_page(request: HTTPRequest) -> Response:
 
 
 def _find_queue_link(request: HTTPRequest, about: Request) -> tuple[str, str]:
-    """The queue that the visitor has come from: that of a role held in this registry."""
+    """Return the queue of the visitor's role in this registry."""
     held = get_visitor(request).list_roles(about.registry)
     role = about.holder if about.holder in held and about.holder in _QUEUES else None
     role = role or next(role for role in _REVIEWERS if role in held)
@@ -644,7 +649,7 @@ def _find_queue_link(request: HTTPRequest, about: Request) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePage(PageContext):
-    """What waits for one role, the most urgent first."""
+    """The requests that wait for one role, most urgent first."""
 
     template: ClassVar[str] = "queue.html"
     role: str
@@ -656,7 +661,7 @@ class QueuePage(PageContext):
 
 
 async def queue_page(request: HTTPRequest) -> Response:
-    """What waits for a role, in every registry where the visitor holds it."""
+    """GET: the requests that wait for a role, in the registries where the visitor has it."""
     role = next((queue_role for queue_role in _QUEUES if queue_role == request.path_params["role"]), None)
     if role is None:
         raise UnknownEntryError("no such queue", code="registry.unknown-queue", field="role")

@@ -1,1 +1,1 @@
-"""The JSON API: what it takes and gives, and its operations."""
+"""The JSON API: data types, handlers and the OpenAPI document."""

@@ -91,9 +91,9 @@ if TYPE_CHECKING:
 
 JSON: Final = "application/json"
 _Body = TypeVar("_Body")
-#: NUL and its kind have no place in a registry, and PostgreSQL takes no NUL; form feeds part drafts' pages
+#: control characters except tab, line feed, form feed and carriage return
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
-#: lists and objects inside one another
+#: nested lists and objects
 _DEEPEST: Final = 12
 
 
@@ -105,7 +105,7 @@ def make_api_response(
     tag: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """`value` as JSON; `tag` is its ETag where a version gives one, else the body's own."""
+    """Return a value as JSON. `tag` is the ETag of its version; the default is a hash of the body."""
     negotiate_media_type(request, (JSON,))
     body = encode_json(value)
     return make_bytes_response(request, body, tag or make_entity_tag(body), status=status, headers=headers)
@@ -114,7 +114,7 @@ def make_api_response(
 def make_bytes_response(
     request: Request, body: bytes, tag: str, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Octets that are JSON; 304 where the client has them."""
+    """Return encoded JSON, or 304 if the client has it."""
     given = {"etag": tag, "cache-control": "no-cache", **(headers or {})}
     if status == 200 and request.method in ("GET", "HEAD") and is_fresh(request, tag):
         return Response(status_code=304, headers=given)
@@ -122,25 +122,25 @@ def make_bytes_response(
 
 
 def require_known_parameters(request: Request, *names: str) -> None:
-    """Refuse what the query says twice, and what nothing reads. Raises RegistryError."""
+    """Raise RegistryError for unknown, repeated and empty query parameters."""
     for name in ("limit", "after"):
         if request.query_params.get(name) == "":
-            raise RegistryError("this parameter is empty", code="http.bad-limit", field=name)
+            raise RegistryError("the parameter is empty", code="http.bad-limit", field=name)
     for name in request.query_params:
         if name not in names or len(request.query_params.getlist(name)) > 1:
             raise RegistryError(
-                "this parameter is not known here, or came twice",
+                f"the parameter {name[:64]!r} is unknown or repeated",
                 code="http.bad-form",
                 field=name[:64],
-                hint=f"known: {', '.join(names)}" if names else "this address takes none",
+                hint=f"The parameters are {', '.join(names)}." if names else "This URL has no parameters.",
             )
 
 
 async def decode_body(request: Request, kind: type[_Body]) -> _Body:
-    """The JSON body, whole and strict.
+    """Return the decoded JSON body.
 
-    Raises HTTPException 415 and RegistryError: http.bad-form (400) for what the schema does not allow,
-    registry.bad-data (422) for free data that it cannot judge.
+    Raises HTTPException 415 and RegistryError: http.bad-form (400) if the body breaks the schema,
+    registry.bad-data (422) for invalid data in free fields.
     """
     negotiate_media_type(request, (JSON,))
     if request.headers.get("content-type", "").split(";")[0].strip().lower() != JSON:
@@ -150,7 +150,7 @@ async def decode_body(request: Request, kind: type[_Body]) -> _Body:
         found = msgspec.json.decode(body, type=kind, strict=True)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RegistryError(
-            f"the body is not what this takes: {error}"[:300], code="http.bad-form", field="body"
+            f"the body is invalid: {error}"[:300], code="http.bad-form", field="body"
         ) from None
     _require_clean_text(msgspec.to_builtins(found), 0)
     return found
@@ -158,10 +158,12 @@ async def decode_body(request: Request, kind: type[_Body]) -> _Body:
 
 def _require_clean_text(value: Any, depth: int) -> None:
     if depth > _DEEPEST:
-        raise RegistryError("the body nests too deep", code="registry.bad-data", field="body")
+        raise RegistryError(
+            f"the body is nested more than {_DEEPEST} levels deep", code="registry.bad-data", field="body"
+        )
     if isinstance(value, str) and _CONTROL.search(value):
         raise RegistryError(
-            "a text in the body holds control characters", code="registry.bad-data", field="body"
+            "a text in the body contains control characters", code="registry.bad-data", field="body"
         )
     if isinstance(value, dict):
         for key, item in value.items():
@@ -172,7 +174,7 @@ def _require_clean_text(value: Any, depth: int) -> None:
             _require_clean_text(item, depth + 1)
 
 
-#: records in one part of a history
+#: records on one page of a history
 _RECORDS: Final = 200
 
 
@@ -196,7 +198,7 @@ async def get_registry(request: HTTPRequest) -> Response:
 
 
 async def list_entries(request: HTTPRequest) -> Response:
-    """GET: entries by name, filtered, in parts."""
+    """GET: entries by name, filtered, in pages."""
     require_known_parameters(request, "q", "status", "after", "limit")
     row, query = find_registry(request), request.query_params
     status = parse_status_filter(request, row)
@@ -214,13 +216,13 @@ async def list_entries(request: HTTPRequest) -> Response:
     return make_api_response(request, found, headers=_make_link_header(following))
 
 
-#: characters of records from which on a part may have been cut short; well below what the store reads at once
+#: characters of records from which a page may be incomplete; well below the store's limit
 _LONG: Final = 2_000_000
 _ANY: Final = frozenset({"*/*", JSON})
 
 
 async def get_entry(request: HTTPRequest) -> Response:
-    """GET: one entry, from what is kept where it still holds."""
+    """GET: one entry, from the cache if it is current."""
     if request.scope["query_string"]:
         require_known_parameters(request)
     if request.headers.get("accept", "*/*") not in _ANY:
@@ -237,7 +239,7 @@ async def get_entry(request: HTTPRequest) -> Response:
 
 
 async def get_entry_history(request: HTTPRequest) -> Response:
-    """GET: the events of a name, those of an entry that is gone too, in parts."""
+    """GET: the events of a name, also of a removed entry, in pages."""
     require_known_parameters(request, "after", "limit")
     row = find_registry(request)
     key = row.normalize_name(request.path_params["name"])
@@ -245,14 +247,14 @@ async def get_entry_history(request: HTTPRequest) -> Response:
     records = await get_store(request).history(row.id, key, after=after, limit=size)
     shown = await filter_visible_records(request, records)
     if not shown and not after:
-        await find_entry(request)  # a name that never was is unknown
+        await find_entry(request)  # raises for a name that never existed
     return await _make_records_response(
         request, records, size, "registries", row.id, "entries", key, "history", shown=shown
     )
 
 
 def _parse_page(request: HTTPRequest) -> tuple[int, int]:
-    """Beyond which record, and how many."""
+    """Return the record number to start after, and the page size."""
     query = request.query_params
     return parse_number(query.get("after"), "after") or 0, parse_page_size(query.get("limit"), _RECORDS)
 
@@ -264,14 +266,14 @@ async def _make_records_response(
     *path: str,
     shown: tuple[LogRecord, ...] | None = None,
 ) -> Response:
-    """Records, and where those after them are. Those of drafts are withheld from whom they are not for."""
+    """Return a page of records with a link to the next page. Records of hidden drafts are redacted."""
     if shown is None:
         hidden = await find_hidden_ids(request, records)
         shown = tuple(
             redact_record(record) if record.event.request in hidden else record for record in records
         )
     following = None
-    # long records come in smaller parts than were asked for
+    # long records make smaller pages than requested
     if len(records) == size or sum(map(_measure_record, records)) > _LONG:
         following = urls.api_url(*path, after=records[-1].number, limit=request.query_params.get("limit"))
     found = History(records=tuple(map(to_history_record, shown)), next=following)
@@ -308,7 +310,7 @@ async def list_entry_versions(request: HTTPRequest) -> Response:
 
 
 async def list_entry_actions(request: HTTPRequest) -> Response:
-    """GET: what the caller may do about an entry now."""
+    """GET: the events that the caller may use on an entry now."""
     require_known_parameters(request)
     found = await find_entry(request)
     return _make_actions_response(request, found.version, list_visitor_events(request, None, found))
@@ -320,7 +322,7 @@ def _make_actions_response(request: HTTPRequest, version: int, kinds: tuple[Even
 
 
 async def export_registry(request: HTTPRequest) -> Response:
-    """GET: a registry as a file; csv-2015 holds one status."""
+    """GET: a registry as a file; csv-2015 contains one status."""
     require_known_parameters(request, "status")
     row = find_registry(request)
     form = request.path_params["format"]
@@ -361,7 +363,7 @@ async def list_requests(request: HTTPRequest) -> Response:
         registry_of(registry)
     name = query.get("name")
     if name is not None and not clean_query(name, "name", MAX_NAME):
-        raise RegistryError("this parameter is empty", code="http.bad-form", field="name")
+        raise RegistryError("the parameter is empty", code="http.bad-form", field="name")
     page = await get_store(request).requests(
         registry=registry,
         state=state,
@@ -387,7 +389,7 @@ def _parse_enum(kind: Any, said: str | None, field: str) -> Any:
         return kind(said)
     except ValueError:
         raise UnknownEntryError(
-            f"no such {field}",
+            f"{said!r} is not a known {field}",
             code=f"registry.unknown-{field}",
             field=field,
             hint=f"one of {', '.join(kind)}",
@@ -402,7 +404,7 @@ async def get_request(request: HTTPRequest) -> Response:
 
 
 async def get_request_history(request: HTTPRequest) -> Response:
-    """GET: a request's events, in parts."""
+    """GET: a request's events, in pages."""
     require_known_parameters(request, "after", "limit")
     found = await find_request(request)
     after, size = _parse_page(request)
@@ -411,7 +413,7 @@ async def get_request_history(request: HTTPRequest) -> Response:
 
 
 async def list_request_actions(request: HTTPRequest) -> Response:
-    """GET: what the caller may do about a request now."""
+    """GET: the events that the caller may use on a request now."""
     require_known_parameters(request)
     found = await find_request(request)
     about = await get_store(request).entry(found.registry, found.name)
@@ -419,7 +421,7 @@ async def list_request_actions(request: HTTPRequest) -> Response:
 
 
 async def get_log(request: HTTPRequest) -> Response:
-    """GET: the log, beyond a number; whoever follows it asks again from `next`."""
+    """GET: the log after a number; followers continue at `next`."""
     require_known_parameters(request, "after", "limit")
     after, size = _parse_page(request)
     records = await get_store(request).log(after=after, limit=size)
@@ -427,7 +429,7 @@ async def get_log(request: HTTPRequest) -> Response:
 
 
 async def get_health(request: HTTPRequest) -> Response:
-    """GET: does the service answer, and its store?"""
+    """GET: the state of the service and its store."""
     require_known_parameters(request)
     head = await get_store(request).head()
     body = Health(status="ok", number=head.number, digest=head.digest)
@@ -437,7 +439,7 @@ async def get_health(request: HTTPRequest) -> Response:
 async def change_entry(request: HTTPRequest) -> Response:
     """POST: a change of an entry; If-Match names its version.
 
-    An override may be about a name that is registered no longer: If-None-Match: * says that it knows.
+    An override of a removed name needs If-None-Match: * instead.
     """
     require_known_parameters(request)
     require_access(get_visitor(request))
@@ -451,7 +453,7 @@ async def change_entry(request: HTTPRequest) -> Response:
 
 
 async def change_request(request: HTTPRequest) -> Response:
-    """POST: a step of a request; If-Match names its version."""
+    """POST: an event of a request; If-Match names its version."""
     require_known_parameters(request)
     require_access(get_visitor(request))
     found = await find_request(request)
@@ -470,7 +472,7 @@ async def change_request(request: HTTPRequest) -> Response:
 
 
 def _make_applied_response(request: HTTPRequest, applied: Applied) -> Response:
-    """The log record, and where what it changed is found."""
+    """Return the log record, and the URL of the changed request."""
     decision = applied.decision
     headers: dict[str, str] = {}
     changed: Any = decision.request or decision.entry
@@ -516,7 +518,8 @@ async def check_template(request: HTTPRequest) -> Response:
     row = registry_of(body.registry)
     if body.profile is not None and body.profile not in row.profiles:
         raise UnknownEntryError(
-            "no such profile in this registry", code="registry.unknown-profile", field="profile",
+            f"{body.profile!r} is not a profile of {row.id}",
+            code="registry.unknown-profile", field="profile",
             hint=f"one of {', '.join(row.profiles)}",
         )  # fmt: skip
     given = SubmissionInput(

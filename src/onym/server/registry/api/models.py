@@ -1,4 +1,4 @@
-"""Data types of the JSON API: bodies as strict msgspec structs, answers as frozen dataclasses."""
+"""Data types of the JSON API: request bodies as msgspec structs, responses as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onym.server.registry import urls
 #: no control characters but tab, line feed, form feed and carriage return
 _CLEAN: Final = r"^[^\u0000-\u0008\u000b\u000e-\u001f\u007f-\u009f]*$"
 
-#: one line that says something
+#: one line with at least one visible character
 _LINE: Final = r"^[^\u0000-\u001f\u007f-\u009f]*[!-~][^\u0000-\u001f\u007f-\u009f]*$"
 
 #: characters of a name
@@ -85,7 +85,7 @@ class DraftData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryData:
-    """One entry. `version` is what `If-Match` refers to; `page` is its stable page for people."""
+    """One entry. `If-Match` refers to its `version`; `page` is the URL of its page."""
 
     registry: str
     name: str
@@ -107,7 +107,7 @@ class EntryData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryList:
-    """Some entries by name; `next` is the address of the part after, None at the end."""
+    """A page of entries by name; `next` is the URL of the next page, or None."""
 
     entries: tuple[EntryData, ...]
     next: str | None
@@ -115,7 +115,7 @@ class EntryList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchHits:
-    """What a search found, best first."""
+    """Search results, best first."""
 
     query: str
     entries: tuple[EntryData, ...]
@@ -123,7 +123,7 @@ class SearchHits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRecord:
-    """One accepted event, as it stands in the log. `digest` is over `previous` and the rest."""
+    """One log record. `digest` is a hash of `previous` and the other members."""
 
     number: int
     at: datetime
@@ -142,7 +142,7 @@ class HistoryRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Events, oldest first; `next` is the address of those after, None where there are none yet."""
+    """A page of events, oldest first; `next` is the URL of the next page, or None."""
 
     records: tuple[HistoryRecord, ...]
     next: str | None
@@ -150,7 +150,7 @@ class History:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionData:
-    """One version of an entry, and the number of the event that made it."""
+    """One version of an entry, and the number of its log record."""
 
     version: int
     number: int
@@ -168,7 +168,7 @@ class VersionList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestData:
-    """One registration request. `version` is what `If-Match` refers to."""
+    """One registration request. `If-Match` refers to its `version`."""
 
     id: str
     registry: str
@@ -197,7 +197,7 @@ class RequestData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestList:
-    """Some requests, newest first."""
+    """A page of requests, newest first."""
 
     requests: tuple[RequestData, ...]
     next: str | None
@@ -205,7 +205,7 @@ class RequestList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionList:
-    """The events that the caller may ask for now, about a request or an entry of that version."""
+    """The events that the caller may use now on this version of a request or entry."""
 
     version: int
     events: tuple[str, ...]
@@ -229,7 +229,7 @@ class FindingData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """What the checker says. `ok` is true where there is no error; warnings and hints leave it true."""
+    """The checker's report. `ok` is true if there are no errors; there may be warnings and hints."""
 
     ok: bool
     profile: str
@@ -240,7 +240,7 @@ class CheckReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The service answers, and its store does: number and digest of the log's last record."""
+    """The service and its store are available: number and digest of the last log record."""
 
     status: str
     number: int
@@ -249,7 +249,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountData:
-    """Who the caller is, and what it may do here: roles by registry, cut to what its token's scopes let."""
+    """The caller's account, its roles by registry (limited by the token's scopes) and scopes."""
 
     id: str
     login: str
@@ -274,21 +274,21 @@ class TokenData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenList:
-    """All tokens of the account, the revoked too."""
+    """All tokens of the account, including revoked ones."""
 
     tokens: tuple[TokenData, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenMade(TokenData):
-    """A new token; `token` is its secret, which is never told again."""
+    """A new token; `token` is the secret, which is shown only once."""
 
     token: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Problem details (RFC 9457). `code` is stable; `hint` says how to go on."""
+    """Problem details (RFC 9457). `code` is stable; `hint` is the next step."""
 
     type: str
     title: str
@@ -299,7 +299,7 @@ class Problem:
 
 
 class CheckBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A template, draft or RFC text to be checked; or its fields; or both, and then the fields count."""
+    """A template, draft or RFC text to check, or fields. Fields override the template's values."""
 
     registry: Word = "uri-schemes"
     profile: Word | None = None
@@ -309,7 +309,7 @@ class CheckBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
 
 
 class OpenBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A request to be opened as a draft. `name` may be left out where the template says it."""
+    """A request to open as a draft. `name` is optional if the template contains it."""
 
     registry: Word
     kind: RequestKind = RequestKind.NEW
@@ -322,14 +322,14 @@ class OpenBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
 
 
 class EventBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A step. What `data` holds depends on the event."""
+    """An event. The members of `data` depend on the event."""
 
     event: EventKind
     data: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class TokenBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A token to be made. `days` is its life, the longest that the service allows where left out."""
+    """A token to create. `days` is its lifetime; the default is the longest allowed."""
 
     label: Annotated[str, Meta(min_length=1, max_length=MAX_LABEL, pattern=_LINE)]
     scopes: Annotated[list[Scope], Meta(min_length=1)]
@@ -337,7 +337,7 @@ class TokenBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
 
 
 def to_registry_data(row: Registry) -> RegistryData:
-    """A registry, as the API gives it."""
+    """Return a registry as API data."""
     return RegistryData(
         id=row.id,
         title=row.title,
@@ -361,7 +361,7 @@ def _to_draft_data(about: Entry | Request) -> DraftData | None:
 
 
 def to_entry_data(entry: Entry) -> EntryData:
-    """An entry, as the API gives it."""
+    """Return an entry as API data."""
     return EntryData(
         registry=entry.registry,
         name=entry.name,
@@ -383,7 +383,7 @@ def to_entry_data(entry: Entry) -> EntryData:
 
 
 def to_request_data(about: Request) -> RequestData:
-    """A request, as the API gives it."""
+    """Return a request as API data."""
     return RequestData(
         id=about.id,
         registry=about.registry,
@@ -412,7 +412,7 @@ def to_request_data(about: Request) -> RequestData:
 
 
 def to_history_record(record: LogRecord) -> HistoryRecord:
-    """A log record, as the API gives it."""
+    """Return a log record as API data."""
     event = record.event
     return HistoryRecord(
         number=record.number,

@@ -1,4 +1,4 @@
-"""The operations of the JSON API as data; the routes and the OpenAPI 3.1 document are made from them."""
+"""The operations of the JSON API as data, from which routes and the OpenAPI 3.1 document are built."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter: where it stands, its JSON schema, what it means, and one that works."""
+    """One parameter: its location, JSON schema, meaning and a working example."""
 
     name: str
     place: str
@@ -43,7 +43,7 @@ class Parameter:
 class Operation:
     """One operation. `parameters` are keys of `PARAMETERS`; `faults` statuses beside `COMMON`.
 
-    `handler` None: the address is routed elsewhere (accounts and tokens), and described here.
+    `handler` is None if another module routes the URL (accounts and tokens).
     """
 
     id: str
@@ -55,15 +55,15 @@ class Operation:
     body: type[Any] | None = None
     #: a body that works
     example: Mapping[str, Any] | None = None
-    #: status -> what it holds; the type of a JSON answer, or media types of a file
+    #: status -> the type of a JSON response, or the media types of a file
     answers: Mapping[int, Any]
     faults: tuple[int, ...] = ()
-    #: may be read without an account?
+    #: usable without an account?
     public: bool = True
     scope: str = ""
     etag: bool = True
     next: bool = False
-    #: status -> what may be asked for next, as OpenAPI's links
+    #: status -> OpenAPI links to later operations
     links: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -71,7 +71,7 @@ def _build_text(longest: int, **more: Any) -> dict[str, Any]:
     return {"type": "string", "maxLength": longest, **more}
 
 
-#: key -> a value that works with the shipped facts and the first request
+#: key -> an example that works with the built-in data and the first request
 EXAMPLES: Final[Mapping[str, str | int]] = MappingProxyType(
     {
         "registry": "uri-schemes",
@@ -106,22 +106,22 @@ PARAMETERS: Final[Mapping[str, Parameter]] = MappingProxyType(
             ("token", "id", "path", _build_text(100, minLength=1, pattern="^[a-z0-9-]+$"),
              "An API token's ID."),
             ("format", "format", "path", {"type": "string", "enum": list(MEDIA_TYPES)}, "A file format."),
-            ("q", "q", "query", _build_text(200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), "What to look for."),
+            ("q", "q", "query", _build_text(200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), "The search text."),
             ("status", "status", "query", {"type": "string", "enum": [str(word) for word in Status]},
-             "Entries of this status alone; each registry has its own."),
+             "Only entries of this status. Statuses depend on the registry."),
             ("state", "state", "query", {"type": "string", "enum": [str(state) for state in RequestState]},
-             "Requests in this state alone."),
+             "Only requests in this state."),
             ("holder", "holder", "query", {"type": "string", "enum": [str(role) for role in Role]},
-             "Requests that wait for this role."),
-            ("in", "registry", "query", _REGISTRY, "This registry alone."),
+             "Only requests that wait for this role."),
+            ("in", "registry", "query", _REGISTRY, "Only this registry."),
             ("about", "name", "query", _build_text(100, minLength=1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$"),
-             "Requests about this name."),
+             "Only requests about this name."),
             ("after", "after", "query", _build_text(512, pattern="^[A-Za-z0-9_-]+$"),
-             "The cursor of a part, as `next` has it."),
+             "The cursor of a page, from `next`."),
             ("since", "after", "query", {"type": "integer", "minimum": 0, "maximum": 999_999_999},
-             "Records beyond this number."),
+             "Only records after this number."),
             ("limit", "limit", "query", {"type": "integer", "minimum": 1, "maximum": 200},
-             "Items in one part."),
+             "Items on one page."),
         )
     }
 )  # fmt: skip
@@ -146,7 +146,7 @@ def _make_read(
 ) -> Operation:
     faults = {404} if "{" in path else set()
     faults |= {400} if parameters else set()
-    # what is looked up by a name in the query may be unknown, and a text may be refused
+    # a name in the query may be unknown, and a text may be rejected
     faults |= {404, 422} & set(more.pop("faults", ()))
     return Operation(
         id=identifier, method="GET", path=path, handler=handler, summary=summary, parameters=parameters,
@@ -154,26 +154,26 @@ def _make_read(
     )  # fmt: skip
 
 
-#: every operation, the most asked for first
+#: every operation, the most frequent first
 OPERATIONS: Final[tuple[Operation, ...]] = (
     _make_read("getEntry", _ENTRY, handlers.get_entry, m.EntryData, "One entry.", "registry", "name"),
     _make_read("listEntries", "/registries/{registry}/entries", handlers.list_entries, m.EntryList,
-         "Entries by name, filtered, in parts.", "registry", "q", "status", *_LIST, faults=(422,), next=True),
+         "Entries by name, filtered, in pages.", "registry", "q", "status", *_LIST, faults=(422,), next=True),
     _make_read("searchEntries", "/search", handlers.search_entries, m.SearchHits,
          "Entries of one or all registries, best first.", "q", "in", "limit", faults=(404, 422)),
     _make_read("listRegistries", "/registries", handlers.list_registries, m.RegistryList, "All registries."),
     _make_read("getRegistry", "/registries/{registry}", handlers.get_registry, m.RegistryData,
          "One registry.", "registry"),
     _make_read("getEntryHistory", _ENTRY + "/history", handlers.get_entry_history, m.History,
-         "The events of a name, those of an entry that is gone too, in parts.",
+         "The events of a name, also of a removed entry, in pages.",
          "registry", "name", "since", "limit", next=True),
     _make_read("listEntryVersions", _ENTRY + "/versions", handlers.list_entry_versions, m.VersionList,
          "Every version of an entry.", "registry", "name"),
     _make_read("listEntryActions", _ENTRY + "/actions", handlers.list_entry_actions, m.ActionList,
-         "The events that the caller may ask for now.", "registry", "name"),
+         "The events that the caller may use now.", "registry", "name"),
     Operation(
         id="changeEntry", method="POST", path=_ENTRY + "/events", handler=handlers.change_entry,
-        summary="Change an entry at once. If-Match names the version that was read; an override of a removed "
+        summary="Change an entry at once. If-Match names the version that you read; an override of a removed "
         "name sends If-None-Match: *",
         parameters=("registry", "name"), body=m.EventBody,
         example={"event": "attach-security-note", "data": {"text": "Never resolve it as root."}},
@@ -182,7 +182,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     ),
     _make_read("exportRegistry", "/registries/{registry}/export/{format}", handlers.export_registry,
          tuple(dict.fromkeys(media for media, _ in MEDIA_TYPES.values())),
-         "A registry as a file; csv-2015 holds one status, permanent where none is named.",
+         "A registry as a file; csv-2015 contains one status, by default permanent.",
          "registry", "format", "status"),
     _make_read("listRequests", "/requests", handlers.list_requests, m.RequestList, "Requests, newest first.",
          "in", "state", "holder", "about", *_LIST, faults=(404, 422), next=True),
@@ -195,12 +195,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     ),
     _make_read("getRequest", "/requests/{id}", handlers.get_request, m.RequestData, "One request.", "id"),
     _make_read("getRequestHistory", "/requests/{id}/history", handlers.get_request_history, m.History,
-         "Its events, in parts.", "id", "since", "limit", next=True),
+         "The request's events, in pages.", "id", "since", "limit", next=True),
     _make_read("listRequestActions", "/requests/{id}/actions", handlers.list_request_actions, m.ActionList,
-         "The events that the caller may ask for now.", "id"),
+         "The events that the caller may use now.", "id"),
     Operation(
         id="changeRequest", method="POST", path="/requests/{id}/events", handler=handlers.change_request,
-        summary="Take a step. If-Match names the version that was read.", parameters=("id",),
+        summary="Apply an event to a request. If-Match names the version that you read.", parameters=("id",),
         body=m.EventBody, example={"event": "submit"},
         answers={200: m.HistoryRecord}, faults=(400, 404, *_WRITE), public=False,
         scope=" or ".join(sorted(_EVENTS)),
@@ -215,7 +215,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
          "limit", next=True),
     Operation(
         id="getAccount", method="GET", path="/account", handler=None,
-        summary="Who the caller is, and what it may do.", answers={200: m.AccountData}, public=False,
+        summary="The caller's account, roles and scopes.", answers={200: m.AccountData}, public=False,
         etag=False,
     ),
     Operation(
@@ -225,21 +225,21 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     ),
     Operation(
         id="makeToken", method="POST", path="/account/tokens", handler=None,
-        summary="Make an API token that may do no more, and lives no longer, than the caller's own.",
+        summary="Create an API token, with at most the scopes and the lifetime of the caller's token.",
         body=m.TokenBody, example={"label": "nightly copy", "scopes": ["read"], "days": 30},
         answers={201: m.TokenMade},
         faults=(403, 422), public=False, etag=False,
     ),
     Operation(
         id="revokeToken", method="DELETE", path="/account/tokens/{id}", handler=None,
-        summary="Revoke an API token, at once and for good.", parameters=("token",), answers={204: None},
+        summary="Revoke an API token permanently.", parameters=("token",), answers={204: None},
         faults=(403, 404), public=False, etag=False,
     ),
     _make_read("getHealth", "/health", handlers.get_health, m.Health,
          "The state of the service and its store."),
 )  # fmt: skip
 
-#: what every operation may answer beside its own
+#: statuses that every operation may return
 COMMON: Final = (400, 401, 405, 406, 413, 414, 421, 429, 503)
 #: events, for the description of `EventBody`
 EVENTS: Final = tuple(str(event) for event in EventKind)
@@ -260,7 +260,7 @@ def _list_types() -> list[Any]:
 
 @cache
 def build_openapi_document() -> dict[str, Any]:
-    """The whole document, as plain data."""
+    """Return the document as plain data."""
     types = _list_types()
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     references = dict(zip(types, schemas, strict=True))
@@ -303,15 +303,15 @@ def _build_operation(operation: Operation, references: dict[Any, Any]) -> dict[s
     if operation.scope:
         found["description"] = f"Needs the scope {operation.scope}."
     if operation.method == "GET":
-        found["responses"]["304"] = {"description": "The client has it."}
+        found["responses"]["304"] = {"description": "Not modified."}
     if 428 in operation.faults:
         found["parameters"].append(
             {
                 "name": "If-Match",
                 "in": "header",
-                # an override may be about a name that has no entry any more
+                # an override may be about a removed entry
                 "required": operation.id != "changeEntry",
-                "description": "The ETag of what was read.",
+                "description": "The ETag of the version that you read.",
                 "schema": {"type": "string", "pattern": _VERSION_TAG},
                 "example": '"1-json"',
             }
@@ -322,7 +322,7 @@ def _build_operation(operation: Operation, references: dict[Any, Any]) -> dict[s
                 "name": "If-None-Match",
                 "in": "header",
                 "required": False,
-                "description": "For an override of a name that was removed, in place of If-Match.",
+                "description": "For an override of a removed name, instead of If-Match.",
                 "schema": {"const": "*"},
             }
         )
@@ -367,11 +367,11 @@ def _build_answer(operation: Operation, kind: Any, references: dict[Any, Any]) -
     if operation.etag:
         headers["ETag"] = {"schema": {"type": "string"}, "description": "For If-None-Match, or If-Match."}
     if operation.next:
-        headers["Link"] = {"schema": {"type": "string"}, "description": "rel=next, where more follows."}
+        headers["Link"] = {"schema": {"type": "string"}, "description": "rel=next, if there is another page."}
     return {"description": operation.summary, "content": content, "headers": headers}
 
 
-#: what some faults say in a header: how to sign in, what may be asked, when to come again
+#: status -> the header that its response always has
 _FAULT_HEADERS: Final = {401: "WWW-Authenticate", 405: "Allow", 429: "Retry-After"}
 
 
