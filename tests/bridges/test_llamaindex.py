@@ -77,7 +77,7 @@ def test_tools_are_called_and_answered(fake, model):
     )
     assert fake.requests[1].json["tool_choice"] == "required"
     assert model.get_tool_calls_from_response(answer, error_on_no_tool_call=False) == []
-    with pytest.raises(ValueError, match="no tool"):
+    with pytest.raises(ValueError, match="did not call a tool"):
         model.get_tool_calls_from_response(answer)
 
 

@@ -137,7 +137,7 @@ def _behind(first: list[Any], receive: Any) -> Any:
 
 @pytest.mark.parametrize("name", ["erase", "burn"])
 def test_a_tool_that_says_it_changes_things_is_no_reading_resource(server: MCPServer, name: str) -> None:
-    with pytest.raises(UsageError, match="changes things"):
+    with pytest.raises(UsageError, match="changes data"):
         run(mcp_tool(server, name))
     assert run(mcp_tool(server, name, effects="write"))
 
@@ -530,7 +530,7 @@ def test_two_resources_of_one_name_need_names() -> None:
     source.known |= {f"ai://{host}.example/x": Description(uri=f"ai://{host}.example/x") for host in "ab"}
     assert run(mcp_server(source, {"a": "ai://a.example/x", "b": "ai://b.example/x"}))
     for name in ("", "a b", "a/b", "ü", "x" * 129):
-        with pytest.raises(UsageError, match="no name of a tool"):
+        with pytest.raises(UsageError, match="not a valid tool name"):
             run(mcp_server(source, {name: "ai://a.example/x"}))
     with pytest.raises(UsageError, match="more than"):
         run(mcp_server(source, [f"ai://a.example/{number}" for number in range(200)]))

@@ -178,13 +178,13 @@ def test_a_port_that_is_taken_is_told_once(
         (["nothing_there:app"], "no module nothing_there"),
         (["served:other"], "is not an Endpoint"),
         (["served:none"], "is not an Endpoint"),
-        (["served:app"], "no key to sign with"),
-        (["served:app", "--keys", "empty"], "no key to sign with"),
+        (["served:app"], "config.no-keys"),
+        (["served:app", "--keys", "empty"], "config.no-keys"),
         (["served:app", "--tls-key", "k.pem"], "--tls-cert"),
         (["torn:app"], "torn cannot be imported: SyntaxError at line 1 of"),
         (["falls:app"], "falls cannot be imported: RuntimeError at line 2 of"),
-        (["onward:app"], "begins with a slash"),
-        (["address:app"], "an authority is a name"),
+        (["onward:app"], "'x/y'"),
+        (["address:app"], "'https://factory.test'"),
     ],
 )
 def test_what_cannot_be_served_is_told(

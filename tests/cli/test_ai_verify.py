@@ -56,7 +56,7 @@ def test_a_receipt_that_holds_is_told_in_full(run: Run, files: Files) -> None:
     assert rows["about"] == "ai://bank.example/payments"
     assert rows["issued"] == "2025-10-09T08:53:20+00:00"
     assert rows["status"] == "200 application/json"
-    assert rows["content"] == f"30 octets, {content_digest(BODY)}"
+    assert rows["content"] == f"30 bytes, {content_digest(BODY)}"
     assert rows["checked"].endswith("claims, time of the key, issuer, resource, content")
     assert rows["not"] == "audience, nonce, request, replay"
 
