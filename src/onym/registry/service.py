@@ -433,7 +433,7 @@ def render_entries(
     updated: date,
     status: Status | None = None,
 ) -> str:
-    """The entries in one of IANA's formats or as JSON. A csv-2015 file has one status: permanent by default."""
+    """The entries in a format of IANA or as JSON. A csv-2015 file has one status: permanent by default."""
     from onym.registry.iana import write_entries  # late: writers of few requests
 
     if format == "csv-2015":
@@ -470,7 +470,7 @@ def render_feed(
 def render_namespaces(
     entries: Iterable[Entry], *, registry: str, issued: datetime, key: SigningKey | None = None
 ) -> str:
-    """The namespaces file for resolvers, valid for 30 days, signed (JWS) if there is a key. Raises UsageError."""
+    """The namespaces file for resolvers, valid for 30 days, signed if there is a key. Raises UsageError."""
     from onym.registry.iana import write_namespaces  # late: see render_entries
 
     if registry != "ai-namespaces":

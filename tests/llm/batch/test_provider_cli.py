@@ -61,7 +61,7 @@ def test_the_command_to_go_on_names_the_batch_api_and_the_pace(server, tmp_path)
     server.refuse["look"] = [401]
     ran = onym(*args(server, tmp_path))
     assert ran.exit_code == 7
-    (line,) = [line for line in ran.stderr.splitlines() if "to go on:" in line and "onym batch" in line]
+    (line,) = [line for line in ran.stderr.splitlines() if "onym batch" in line]
     assert "--provider-batch --poll 0.0" in line
     assert "--engine" not in line
     assert KEY not in ran.stderr
@@ -70,7 +70,7 @@ def test_the_command_to_go_on_names_the_batch_api_and_the_pace(server, tmp_path)
 def test_rows_that_a_cancellation_leaves_are_told(server, tmp_path):
     ran = onym(*args(server, tmp_path, "--cancel"))
     assert ran.exit_code == 1
-    assert "5 rows are left; to go on: onym batch" in ran.stderr
+    assert "5 rows remain; to resume, run: onym batch" in ran.stderr
 
 
 def test_another_engine_is_told_that_the_rows_are_at_the_provider(server, tmp_path):

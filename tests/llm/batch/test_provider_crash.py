@@ -160,7 +160,7 @@ def test_ctrl_c_leaves_the_batch_at_the_provider_and_says_how_to_go_on(tmp_path:
         out, complaint = process.communicate(timeout=600)
         assert (process.returncode, out) == (130, b"")
         said = complaint.decode()
-        assert "goes on there; to go on: onym batch" in said
+        assert "continue; to resume, run: onym batch" in said
         assert "--provider-batch" in said
         assert "Traceback" not in said
         assert KEY not in said
