@@ -93,7 +93,7 @@ def test_a_scheme_goes_from_its_draft_to_publication(
     clerk.go("/queue/iana")
     assert request in clerk.text
     clerk.go(f"/requests/{request}")
-    clerk.press("Complete: go on")
+    clerk.press("Complete: continue")
     assert "the Designated Expert" in clerk.text
     clerk.picture(f"{shots}-3-status")
     entry = f"{service.url}/r/uri-schemes/{name}"
@@ -140,7 +140,7 @@ def test_a_timer_registers_what_nobody_rejects_and_only_under_the_old_procedure(
     ann.press("Submit to IANA")
     clerk = meet("iana")
     clerk.go(f"/requests/{request}")
-    clerk.press("Complete: go on")
+    clerk.press("Complete: continue")
     _later(service, days=15)
     ann.go(f"/requests/{request}")
     assert "overdue" in ann.text
@@ -148,7 +148,7 @@ def test_a_timer_registers_what_nobody_rejects_and_only_under_the_old_procedure(
     from onym.registry.records import IANA_CLOCK
 
     async def tick(store):  # type: ignore[no-untyped-def]
-        for event in await store.due(service.clock()):
+        for event in await store.list_due_events(service.clock()):
             await store.apply(event, IANA_CLOCK, service.clock())
 
     service.ask(tick)
@@ -197,7 +197,7 @@ def test_a_parameter_and_a_namespace_are_registered(meet: Meet, service: Service
         request = ann.save()
         ann.press("Submit to IANA")
         clerk.go(f"/requests/{request}")
-        clerk.press("Complete: go on")
+        clerk.press("Complete: continue")
         expert.go(f"/requests/{request}/review")
         expert.press("Approve", reason="well described")
         status, found = fetch(f"{service.url}/api/v1/registries/{registry}/entries/{fields['name']}")
