@@ -18,7 +18,6 @@ __all__ = ["CONNECTIONS", "reads"]
 
 CONNECTIONS = 64
 ONYM = "onym, an entry (/api/v1)"
-PAGE = "onym, the data of an entry's page"
 PEER = "Starlette, a route with the same octets in a dictionary"
 FASTAPI = "FastAPI, a route that returns the same data"
 
@@ -60,14 +59,11 @@ def reads(rounds: int, count: int, folder: Path) -> list[dict[str, Any]]:
             PEER: (peers["starlette"], asked),
             ONYM: (onym, asked),
             FASTAPI: (peers["fastapi"], asked),
-            PAGE: (onym, [request(f"/r/uri-schemes/{name}") for name in names]),
         }
         found: dict[str, list[Round]] = {name: [] for name in ways}
         for turn in range(rounds + 1):
             for name, (asked_one, questions) in ways.items():
-                # a page's data come from the database each time: fewer of them take as long
-                some = count // 8 if name == PAGE else count
-                done = Round(asked_one, questions, reads=some, connections=CONNECTIONS).run()
+                done = Round(asked_one, questions, reads=count, connections=CONNECTIONS).run()
                 # the first round is for warming up
                 if turn:
                     found[name].append(done)

@@ -96,7 +96,7 @@ def test_a_scheme_goes_from_its_draft_to_publication(
     clerk.press("Complete: continue")
     assert "the Designated Expert" in clerk.text
     clerk.picture(f"{shots}-3-status")
-    entry = f"{service.url}/r/uri-schemes/{name}"
+    entry = f"{service.url}/api/v1/registries/uri-schemes/entries/{name}"
     if profile == "rfc7595":
         assert fetch(entry)[0] == 200
         clerk.go(f"/r/uri-schemes/{name}")
