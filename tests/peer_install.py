@@ -19,7 +19,7 @@ from typing import NamedTuple
 import platformdirs
 
 from model_support import unavailable, uv
-from onym.common.locks import lock_file
+from onym.common.files import lock_file
 
 __all__ = ["Node", "environment", "install", "installed", "node", "npm_package"]
 

@@ -18,8 +18,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.testclient import TestClient
 
 from onym.accounts.passwords import hash_password
-from onym.accounts.records import ALL_REALMS, Account, ApiToken
-from onym.accounts.tokens import hash_secret, make_token
+from onym.accounts.records import ALL_REALMS, Account, ApiToken, hash_secret, make_token
 from onym.errors import OnymError, RefusalError, StoreError
 from onym.registry.accounts import TOKEN_PREFIX, parse_scopes
 from onym.registry.records import Role
@@ -33,7 +32,7 @@ from onym.server.security.conditional_requests import (
     require_match,
 )
 from onym.server.security.middleware import set_audit_action
-from onym.server.security.visitor import get_visitor, make_actor, require_access
+from onym.server.security.sessions import get_visitor, make_actor, require_access
 from onym.server.settings import RateLimit, RateLimits, Settings
 from onym.uri.secret import Secret
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onym.accounts.tables import METADATA
+from onym.accounts.store import METADATA
 from registry_support import Postgres, postgres
 
 __all__ = ["postgres"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onym.accounts.records import make_id
-from onym.accounts.tokens import hash_secret, is_session_id, is_token, make_session_id, make_token
+from onym.accounts.records import hash_secret, is_session_id, is_token, make_id, make_session_id, make_token
 
 TOKEN_PREFIX = "onym_reg_"
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from onym.common.locks import lock_file, try_lock, unlock, wait_for_lock
+from onym.common.files import lock_file, try_lock, unlock, wait_for_lock
 
 _TAKE = """
 import sys
 from pathlib import Path
-from onym.common.locks import lock_file
+from onym.common.files import lock_file
 with lock_file(Path(sys.argv[1]), on_wait=lambda: print("waits", flush=True)):
     print("has it", flush=True)
 """

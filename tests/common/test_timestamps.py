@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.common.timestamps import format_timestamp, parse_timestamp
+from onym.common.text import format_timestamp, parse_timestamp
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 5, tzinfo=UTC)
 TIMES = st.datetimes(timezones=st.just(UTC))

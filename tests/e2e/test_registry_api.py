@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from e2e.walk import seed
-from onym.accounts import records, tokens
+from onym.accounts import records
 from onym.registry import accounts
 from onym.registry.records import Actor, Event, EventKind, Role
 from onym.server.registry.api.openapi import EXAMPLES, OPERATIONS
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.xdist_group("registry-api")
 BEGIN = datetime(2026, 3, 2, 9, tzinfo=UTC)
 #: a fuzzer asks more often than anybody may
 FREE = RateLimit(burst=1_000_000, per_minute=1_000_000.0)
-TOKEN = tokens.make_token(accounts.TOKEN_PREFIX)
+TOKEN = records.make_token(accounts.TOKEN_PREFIX)
 
 #: The checks are all on. Two are told what they do not know:
 #: - positive_data_acceptance: what follows the schema may still be refused: 412 for a version that is not in
@@ -88,13 +88,13 @@ async def _seed(store: Any) -> None:
     )
     await store.apply(event, registrant, BEGIN)
     await store.tokens.create(_token("token-all", TOKEN))
-    await store.tokens.create(_token(str(EXAMPLES["token"]), tokens.make_token(accounts.TOKEN_PREFIX)))
+    await store.tokens.create(_token(str(EXAMPLES["token"]), records.make_token(accounts.TOKEN_PREFIX)))
 
 
 def _token(identifier: str, secret: Any) -> records.ApiToken:
     return records.ApiToken(
         id=identifier,
-        digest=tokens.hash_secret(secret),
+        digest=records.hash_secret(secret),
         account="user-all",
         label="schemathesis",
         scopes=frozenset(accounts.Scope),

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onym.accounts import passwords, records, tokens
+from onym.accounts import passwords, records
 from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import Actor, Entry, Role, Status
 from onym.registry.registries import REGISTRIES
@@ -105,9 +105,9 @@ async def seed(store: Any) -> None:
 
 def _session(service: Service, login: str) -> str:
     """A session of theirs, as signing in makes one: that way is walked where a session has run out."""
-    secret, at = tokens.make_session_id(), service.clock()
+    secret, at = records.make_session_id(), service.clock()
     session = records.Session(
-        digest=tokens.hash_secret(secret),
+        digest=records.hash_secret(secret),
         account=f"user-{login}",
         created=at,
         expires=at + timedelta(hours=12),

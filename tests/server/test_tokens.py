@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from onym.accounts.tokens import is_token
+from onym.accounts.records import is_token
 from onym.registry.accounts import TOKEN_PREFIX
 from onym.server.security.tokens import MAX_TOKENS
 from server_support import World, world

@@ -15,7 +15,7 @@ import onym.server
 from onym.accounts.oidc import OIDCFetcher
 from onym.errors import MalformedResponseError
 from onym.server.security.clients import CSRFKey
-from onym.server.security.visitor import Visitor, get_visitor
+from onym.server.security.sessions import Visitor, get_visitor
 from onym.server.services import AccountView, PlainPages, ProblemView
 from onym.server.settings import Issuer, Smtp
 from onym.uri.secret import Secret

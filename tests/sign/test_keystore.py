@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from onym.common import private_files
+from onym.common import files
 from onym.errors import CredentialError, ProvenanceError, SignatureError
 from onym.sign.keys import MAX_AUTHORITY_KEYS, MAX_HISTORY, read_authority_keys
 from onym.sign.keystore import MAX_AGE, KeyRecord, KeyStore
@@ -164,7 +164,7 @@ def test_a_private_key_that_is_lost_is_named_with_the_two_ways_on(tmp_path: Path
 )
 def test_a_state_that_onym_did_not_write_is_refused(tmp_path: Path, text: str) -> None:
     store, _ = made(tmp_path)
-    private_files.write_private_file(store.path / "keys.json", text.encode())
+    files.write_private_file(store.path / "keys.json", text.encode())
     assert error_of(store.records).code == "credential.unreadable"
 
 
@@ -185,22 +185,20 @@ def test_a_state_with_a_changed_row_is_refused(tmp_path: Path, change: dict[str,
     store, _ = made(tmp_path)
     state = json.loads((store.path / "keys.json").read_text(encoding="utf-8"))
     state["keys"][0].update(change)
-    private_files.write_private_file(store.path / "keys.json", json.dumps(state).encode())
+    files.write_private_file(store.path / "keys.json", json.dumps(state).encode())
     assert error_of(store.records).code == "credential.unreadable"
 
 
 def test_a_state_or_key_that_is_too_long_is_refused(tmp_path: Path) -> None:
     store, kid = made(tmp_path)
-    private_files.write_private_file(store.path / f"{kid}.jwk", b" " * 20_000)
+    files.write_private_file(store.path / f"{kid}.jwk", b" " * 20_000)
     assert error_of(KeyStore(store.path).signer, NOW).code == "credential.unreadable"
 
 
 def test_a_private_key_that_is_another_one_is_refused(tmp_path: Path) -> None:
     store, kid = made(tmp_path)
     other, other_kid = made(tmp_path / "other")
-    private_files.write_private_file(
-        store.path / f"{kid}.jwk", (other.path / f"{other_kid}.jwk").read_bytes()
-    )
+    files.write_private_file(store.path / f"{kid}.jwk", (other.path / f"{other_kid}.jwk").read_bytes())
     assert error_of(KeyStore(store.path).signer, NOW).code == "credential.wrong-key"
 
 
@@ -347,7 +345,7 @@ def test_after_all_keys_are_over_a_new_one_can_be_made(tmp_path: Path) -> None:
     records = tuple(each.with_revocation(NOW) for each in store.records())
     from onym.sign.keystore import encode_records
 
-    private_files.write_private_file(store.path / "keys.json", encode_records(records))
+    files.write_private_file(store.path / "keys.json", encode_records(records))
     assert error_of(store.signer, NOW).code == "credential.no-key"
     assert store.new(at=NOW) == store.signer(NOW).kid
 
@@ -357,7 +355,7 @@ def test_a_store_has_no_more_keys_than_a_history(tmp_path: Path) -> None:
     from onym.sign.keystore import encode_records
 
     many = store.records() * MAX_HISTORY
-    private_files.write_private_file(store.path / "keys.json", encode_records(many))
+    files.write_private_file(store.path / "keys.json", encode_records(many))
     assert error_of(store.rotate, NOW).code == "credential.too-many"
 
 
@@ -411,7 +409,7 @@ def test_a_rotation_waits_for_the_lock(tmp_path: Path) -> None:
         store.rotate(NOW)
         done.set()
 
-    with private_files.lock_private_file(store.path / ".lock"):
+    with files.lock_private_file(store.path / ".lock"):
         thread = threading.Thread(target=rotate)
         thread.start()
         begun.wait(300)
@@ -437,14 +435,11 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_part(
 
 def test_what_cannot_be_made_locked_or_removed_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    assert (
-        error_of(private_files.make_private_folder, tmp_path / "file" / "keys").code
-        == "credential.unreadable"
-    )
-    with pytest.raises(CredentialError), private_files.lock_private_file(tmp_path / "none" / ".lock"):
+    assert error_of(files.make_private_folder, tmp_path / "file" / "keys").code == "credential.unreadable"
+    with pytest.raises(CredentialError), files.lock_private_file(tmp_path / "none" / ".lock"):
         pass
     (tmp_path / "folder").mkdir()
-    assert error_of(private_files.remove_private_file, tmp_path / "folder").code == "credential.unreadable"
+    assert error_of(files.remove_private_file, tmp_path / "folder").code == "credential.unreadable"
 
 
 class Rotations(RuleBasedStateMachine):

@@ -1,17 +1,21 @@
-"""Accounts, sessions, API tokens and audit records: their values and the rules for what people enter.
+"""Accounts, sessions, API tokens and audit records, their secrets, and rules for what people enter.
 
 Roles are plain strings that each application defines. A role belongs to a realm, which is a part of the
 application (a registry has one realm for each of its registries), or to all realms.
+
+A session ID or token has 32 random bytes, so the database stores only a plain SHA-256 digest of it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from secrets import token_hex
+from secrets import token_bytes, token_hex
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -181,3 +185,36 @@ def validate_label(text: str) -> str:
             hint="Describe what the token is for.",
         )
     return label
+
+
+_SECRET_BYTES: Final = 32
+_RANDOM: Final = re.compile(r"[A-Za-z0-9_-]{43}\Z")
+
+
+def make_session_id() -> Secret:
+    """Return a session ID: 32 random bytes in base64url."""
+    return Secret(_make_random_text())
+
+
+def is_session_id(text: str) -> bool:
+    """Report whether the text has the form of a session ID."""
+    return _RANDOM.match(text) is not None
+
+
+def make_token(prefix: str) -> Secret:
+    """Return an API token, to be shown once. `prefix` lets scanners of published code find leaked tokens."""
+    return Secret(prefix + _make_random_text())
+
+
+def is_token(text: str, prefix: str) -> bool:
+    """Report whether the text has the form of an API token with this prefix."""
+    return text.startswith(prefix) and is_session_id(text.removeprefix(prefix))
+
+
+def hash_secret(secret: Secret) -> str:
+    """Return SHA-256 in lower-case hex: what the database stores of a session ID or token."""
+    return hashlib.sha256(secret.reveal().encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _make_random_text() -> str:
+    return urlsafe_b64encode(token_bytes(_SECRET_BYTES)).rstrip(b"=").decode("ascii")

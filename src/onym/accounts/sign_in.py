@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from onym.accounts.records import Account, Issuer, make_id, validate_email, validate_name
-from onym.accounts.tokens import make_session_id
+from onym.accounts.records import Account, Issuer, make_id, make_session_id, validate_email, validate_name
 from onym.common.strict_json import decode_base64url, encode_base64url
 from onym.errors import AccessError, RegistryError
 from onym.uri.secret import Secret

@@ -1,21 +1,35 @@
-"""Files that are read within a limit, and written completely or not at all.
+"""Files and locks between processes: limited reads, whole writes, and secrets that only their owner can read.
 
 A write goes to a new file in the same folder, which takes the name when its content is on the disk. Readers
-see the old content or the new content. Every function raises OSError.
+see the old content or the new content. The system releases a lock at the latest when its process ends.
+
+Functions of private files raise CredentialError, all others OSError.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import IO, Final
 
-from onym.common.platform import BINARY, CLOSE_ON_EXEC, NO_FOLLOW, NO_WAIT, sync_file, sync_folder
+from onym.common.platform import (
+    BINARY,
+    CLOSE_ON_EXEC,
+    NO_FOLLOW,
+    NO_WAIT,
+    get_user_id,
+    is_open_to_others,
+    is_owned_by_user,
+    sync_file,
+    sync_folder,
+)
+from onym.errors import CredentialError
 
 _READ: Final = os.O_RDONLY | NO_WAIT | CLOSE_ON_EXEC | BINARY
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW | CLOSE_ON_EXEC | BINARY
@@ -115,3 +129,128 @@ def _get_mode(path: Path) -> int | None:
     with suppress(FileNotFoundError):
         return stat.S_IMODE(path.stat().st_mode)
     return None
+
+
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | NO_FOLLOW | CLOSE_ON_EXEC | BINARY
+#: seconds between two attempts
+_POLL: Final = 0.005
+
+
+@contextmanager
+def lock_file(path: Path, *, mode: int = 0o600, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Lock `path`, a file that exists only to be locked; it is created, and never removed.
+
+    `on_wait` is called once if another process has the lock.
+    """
+    descriptor = os.open(path, _FLAGS, mode)
+    try:
+        if on_wait is None or not try_lock(descriptor):
+            if on_wait is not None:
+                on_wait()
+            wait_for_lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file until it is closed; False if another process has the lock."""
+    from filelock import lock_descriptor  # late: see above
+
+    return lock_descriptor(descriptor, blocking=False)
+
+
+def wait_for_lock(descriptor: int) -> None:
+    """Lock an open file until it is closed or unlocked, and wait while another process has the lock."""
+    from filelock import lock_descriptor  # late: see above
+
+    lock_descriptor(descriptor, poll_interval=_POLL)
+
+
+def unlock(descriptor: int) -> None:
+    """Release the lock of an open file."""
+    from filelock import unlock_descriptor  # late: see above
+
+    unlock_descriptor(descriptor)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Create a folder for its owner only, if it does not exist."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _make_file_error(folder, "created", error) from None
+    require_private_folder(folder)
+
+
+def require_private_folder(folder: Path) -> None:
+    """Raise CredentialError for a folder that does not exist or that other users may enter."""
+    try:
+        state = folder.stat()
+    except OSError as error:
+        raise _make_file_error(folder, "read", error) from None
+    if not stat.S_ISDIR(state.st_mode):
+        raise CredentialError(f"{folder} is not a folder", code="credential.unreadable")
+    _require_owner_only(folder, state, "700")
+
+
+def read_private_file(file: Path, limit: int) -> bytes:
+    """The content of a file of at most `limit` bytes that only its owner may use.
+
+    A symbolic link is not followed, because it could lead out of a folder that was checked.
+    """
+
+    def check(state: os.stat_result) -> None:
+        _require_owner_only(file, state, "600")
+
+    try:
+        return read_file(file, limit, follow_links=False, check=check)
+    except OSError as error:
+        raise _make_file_error(file, "read", error) from None
+
+
+def write_private_file(file: Path, content: bytes) -> None:
+    """Replace a file as a whole by one that only its owner may read."""
+    try:
+        write_file(file, content, mode=0o600)
+    except OSError as error:
+        raise _make_file_error(file, "written", error) from None
+
+
+def remove_private_file(file: Path) -> None:
+    """Remove the file, if it exists."""
+    try:
+        remove_file(file)
+    except OSError as error:
+        raise _make_file_error(file, "removed", error) from None
+
+
+@contextmanager
+def lock_private_file(file: Path) -> Iterator[None]:
+    """Lock `file` until the block ends."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(lock_file(file))
+        except OSError as error:
+            raise _make_file_error(file, "locked", error) from None
+        yield
+
+
+def _require_owner_only(path: Path, state: os.stat_result, mode: str) -> None:
+    if not is_owned_by_user(state):
+        raise CredentialError(
+            f"{path} belongs to another user",
+            code="credential.owner",
+            hint=f"run as its owner, or: chown {get_user_id()} {shlex.quote(str(path))}",
+        )
+    if is_open_to_others(state):
+        raise CredentialError(
+            f"other users may use {path} (mode {stat.S_IMODE(state.st_mode):04o})",
+            code="credential.permissions",
+            hint=f"chmod {mode} {shlex.quote(str(path))}",
+        )
+
+
+def _make_file_error(path: Path, action: str, error: OSError) -> CredentialError:
+    code = "credential.missing" if error.errno == errno.ENOENT else "credential.unreadable"
+    return CredentialError(f"{path} cannot be {action}: {error.strerror}", code=code)

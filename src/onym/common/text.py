@@ -1,7 +1,8 @@
-"""Text from outside, made safe to print: nothing in it moves a cursor, rings or reorders a line."""
+"""Text for people and databases: nothing unprintable reaches a terminal, and timestamps sort as time does."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TypeGuard
 
 
@@ -38,3 +39,21 @@ def shorten_text(text: str, limit: int) -> str:
 def _escape(character: str) -> str:
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def format_timestamp(value: datetime) -> str:
+    """Return `2026-01-02T03:04:05.000006Z`. Raises ValueError for a time without an offset."""
+    if value.utcoffset() is None:
+        raise ValueError("a time needs an offset from UTC")
+    return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def parse_timestamp(text: str) -> datetime:
+    """Return the time, in UTC. Raises ValueError for text that is not ISO 8601 with an offset."""
+    try:
+        value = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("not a time of ISO 8601") from None
+    if value.utcoffset() is None:
+        raise ValueError("a time needs an offset from UTC")
+    return value.astimezone(UTC)

@@ -24,7 +24,7 @@ from typing import TypeAlias
 
 import platformdirs
 
-from onym.common.locks import lock_file
+from onym.common.files import lock_file
 from onym.errors import MissingWeightsError, UnsupportedError, WeightsError
 
 #: bytes so far (None: unknown), bytes in total, the current step

@@ -19,7 +19,7 @@ from enum import StrEnum
 from types import MappingProxyType, UnionType
 from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from onym.common.timestamps import format_timestamp, parse_timestamp
+from onym.common.text import format_timestamp, parse_timestamp
 from onym.errors import StoreError
 from onym.registry.records import Actor, DraftReference, Entry, Event, LogRecord, Note, Request
 

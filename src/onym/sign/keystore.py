@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from onym._lazy import require_extra
-from onym.common.private_files import (
+from onym.common.files import (
     lock_private_file,
     make_private_folder,
     read_private_file,

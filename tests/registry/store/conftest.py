@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onym.accounts.tables import METADATA as ACCOUNT_TABLES
+from onym.accounts.store import METADATA as ACCOUNT_TABLES
 from onym.registry.store import REVISION, Store
 from onym.registry.store.schema import METADATA
 from registry.store.store_support import in_store

@@ -300,7 +300,7 @@ def test_a_race_lost_each_time_is_stale(store_url: str, monkeypatch: pytest.Monk
         row = {"id": "x"}
         from sqlalchemy import insert
 
-        from onym.accounts.tables import accounts
+        from onym.accounts.store import accounts
 
         monkeypatch.setattr(sql, "is_lost_race", lost)
         with pytest.raises(StaleError, match=f"{sql.TRIES} times"):

@@ -14,7 +14,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError, OperationalError
 
-from onym.accounts.tables import METADATA as ACCOUNT_TABLES
+from onym.accounts.store import METADATA as ACCOUNT_TABLES
 from onym.errors import RefusalError, StoreError
 from onym.registry.records import EventKind
 from onym.registry.store import REVISION, Store, queries, schema

@@ -19,7 +19,7 @@ from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.records import EventKind, RequestState, Role, Status
 from onym.registry.store import MAX_LIMIT, Store, queries
 from onym.registry.store.queries import CANDIDATES
-from onym.store.pages import decode_cursor, encode_cursor
+from onym.store.sql import decode_cursor, encode_cursor
 from postgres_support import Postgres
 from registry.store.store_support import (
     AT,

@@ -29,8 +29,8 @@ from onym.cli.commands.ai.receipts import verify_command as verify
 from onym.cli.commands.ai.serve import audit_command as audit
 from onym.errors import ConfigError
 from onym.net.sse import SSEDecoder
+from onym.server.gateway.dependencies import ResultStore
 from onym.server.gateway.responses import StartedStream, make_stream_response
-from onym.server.gateway.result_store import ResultStore
 from onym.server.gateway.views import build_control_views, get_template_environment
 from onym.sign.keystore import KeyStore
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from onym.common.locks import unlock, wait_for_lock
+from onym.common.files import unlock, wait_for_lock
 from onym.common.platform import (
     BINARY,
     CLOSE_ON_EXEC,

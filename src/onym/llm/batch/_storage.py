@@ -23,8 +23,7 @@ from typing import IO, Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from onym.common.files import replace_file
-from onym.common.locks import try_lock
+from onym.common.files import replace_file, try_lock
 from onym.common.platform import BINARY, CLOSE_ON_EXEC, NO_FOLLOW, sync_file, sync_folder
 from onym.errors import UsageError
 from onym.llm.batch._rows import decode_head, get_label

@@ -19,7 +19,7 @@ from onym.registry.store.rows import (
     Verified,
 )
 from onym.registry.store.schema import REVISION
-from onym.store.pages import MAX_LIMIT, Page
+from onym.store.sql import MAX_LIMIT, Page
 
 __all__ = [
     "LEASE",

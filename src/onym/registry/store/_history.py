@@ -21,7 +21,7 @@ from onym.registry.records import Decision, Entry, Event, EventKind, LogRecord, 
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store.rows import MOST_TEXT, EntryChange, decode_record
 from onym.registry.store.schema import entries, entry_changes, log
-from onym.store.pages import is_storable, require_limit
+from onym.store.sql import is_storable, require_limit
 
 _FETCH_SIZE: Final = 20
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}\Z")

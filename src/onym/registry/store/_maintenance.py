@@ -24,7 +24,7 @@ from sqlalchemy import Table, delete, func, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from onym.accounts.tables import account_roles, accounts, audit, subjects, tokens
+from onym.accounts.store import account_roles, accounts, audit, subjects, tokens
 from onym.errors import RegistryError, StoreError
 from onym.registry.codec import decode_time, encode_time, from_data, to_data
 from onym.registry.hash_chain import GENESIS, canonicalize_json, verify_link

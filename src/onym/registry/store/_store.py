@@ -37,8 +37,7 @@ from onym.registry.store.rows import (
     Verified,
 )
 from onym.registry.store.schema import migrate_schema, open_database, require_schema
-from onym.store.pages import Page, require_limit
-from onym.store.sql import Database
+from onym.store.sql import Database, Page, require_limit
 from onym.uri.secret import Secret
 
 

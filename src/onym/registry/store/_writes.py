@@ -45,8 +45,7 @@ from onym.registry.store.rows import (
     make_text_row,
 )
 from onym.registry.store.schema import entries, entry_changes, entry_text, log, outbox, requests, sequences
-from onym.store.pages import is_storable, require_limit
-from onym.store.sql import Database
+from onym.store.sql import Database, is_storable, require_limit
 
 #: characters of one event's JSON
 MAX_EVENT: Final = 4_000_000

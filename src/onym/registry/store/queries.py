@@ -22,8 +22,7 @@ from onym.registry.records import Entry, LogRecord, Request, RequestState, Role,
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store.rows import MOST_TEXT, decode_record, fold_text
 from onym.registry.store.schema import entries, entry_text, log, requests
-from onym.store.pages import Page, decode_cursor, encode_cursor, is_storable, require_limit
-from onym.store.sql import Database
+from onym.store.sql import Database, Page, decode_cursor, encode_cursor, is_storable, require_limit
 
 #: characters of a query; more are not read
 MAX_QUERY: Final = 200

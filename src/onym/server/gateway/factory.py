@@ -18,9 +18,8 @@ from onym.ai.gateway.audit import AuditLog
 from onym.ai.telemetry import resolve_telemetry
 from onym.errors import ConfigError, OnymError
 from onym.server.gateway.app import Gateway, GatewayRoutes
-from onym.server.gateway.dependencies import Dependencies, make_limiter
+from onym.server.gateway.dependencies import Dependencies, ResultStore, make_limiter
 from onym.server.gateway.handlers import ExchangeHandler, PageHandler, UpstreamRelay
-from onym.server.gateway.result_store import ResultStore
 from onym.server.security.clients import TokenBuckets
 
 if TYPE_CHECKING:

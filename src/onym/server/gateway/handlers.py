@@ -44,8 +44,7 @@ from onym.uri.ai import AIURI, from_target
 if TYPE_CHECKING:
     from onym.ai.gateway.forms import FormField
     from onym.ai.records import Resolution, Result
-    from onym.server.gateway.dependencies import Dependencies, RequestContext
-    from onym.server.gateway.result_store import StoredResult
+    from onym.server.gateway.dependencies import Dependencies, RequestContext, StoredResult
 
 #: seconds that a description is cached, and the size of the cache
 _DESCRIPTION_SECONDS: Final = 60.0

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from onym.ai.gateway.forwarding import Refusal
     from onym.ai.records import Description, Resolution, Result, Source
     from onym.errors import AIIPError
-    from onym.server.gateway.dependencies import RequestContext
-    from onym.server.gateway.result_store import StoredResult
+    from onym.server.gateway.dependencies import RequestContext, StoredResult
     from onym.server.gateway.settings import GatewaySettings
     from onym.uri.ai import AIURI
 

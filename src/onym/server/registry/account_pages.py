@@ -20,7 +20,7 @@ from onym.server.registry.page_parts import Cell, Choice, Link, PageContext
 from onym.server.registry.responses import build_page_frame, make_page_response, render_page
 from onym.server.registry.urls import make_route
 from onym.server.security.conditional_requests import parse_cursor, parse_page_size
-from onym.server.security.visitor import get_visitor, require_access
+from onym.server.security.sessions import get_visitor, require_access
 from onym.server.services import AccountView, ProblemView, SignInView, get_services
 
 

@@ -34,7 +34,7 @@ from onym.registry.service import (
 )
 from onym.server.registry.dependencies import get_store
 from onym.server.security.clients import make_address_key
-from onym.server.security.visitor import get_visitor
+from onym.server.security.sessions import get_visitor
 from onym.server.services import get_services
 
 if TYPE_CHECKING:

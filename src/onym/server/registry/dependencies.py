@@ -32,8 +32,8 @@ from onym.registry.service import apply_step
 from onym.server.registry import urls
 from onym.server.registry.actions import EVENT_SCOPES
 from onym.server.security.middleware import set_audit_action
-from onym.server.security.visitor import Visitor, get_visitor, require_access
-from onym.server.security.visitor import make_actor as actor_of
+from onym.server.security.sessions import Visitor, get_visitor, require_access
+from onym.server.security.sessions import make_actor as actor_of
 from onym.server.services import get_services
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ from onym.server.registry.responses import (
 )
 from onym.server.registry.urls import make_route
 from onym.server.security.conditional_requests import parse_cursor, parse_page_size
-from onym.server.security.visitor import get_visitor, require_access
+from onym.server.security.sessions import get_visitor, require_access
 from onym.server.services import get_services
 
 if TYPE_CHECKING:

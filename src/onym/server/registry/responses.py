@@ -29,7 +29,7 @@ from onym.server.registry.dependencies import find_registry, get_current_time, g
 from onym.server.registry.labels import DONE_MESSAGES
 from onym.server.registry.page_parts import Link, PageContext, PageFrame
 from onym.server.security.conditional_requests import is_fresh, make_entity_tag
-from onym.server.security.visitor import get_visitor
+from onym.server.security.sessions import get_visitor
 from onym.server.services import get_services, make_template_environment
 
 if TYPE_CHECKING:

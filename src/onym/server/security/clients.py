@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
-from onym.accounts.tokens import make_session_id
+from onym.accounts.records import make_session_id
 from onym.net.hosts import Address, Network, get_client_network, parse_address
 from onym.uri.secret import Secret
 

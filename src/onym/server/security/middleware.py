@@ -19,7 +19,7 @@ from onym.errors import AccessError, OnymError, RegistryError
 from onym.net.hosts import parse_network
 from onym.server.problems import make_problem_response
 from onym.server.security.clients import BucketKind, get_client_address, make_address_key
-from onym.server.security.visitor import Visitor, get_visitor
+from onym.server.security.sessions import Visitor, get_visitor
 from onym.server.services import Services, get_request_state, get_services
 
 if TYPE_CHECKING:

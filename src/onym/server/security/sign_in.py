@@ -27,8 +27,7 @@ from onym.server.security.middleware import (
     make_too_many_response,
     set_audit_action,
 )
-from onym.server.security.sessions import end_session, set_cookie, start_session
-from onym.server.security.visitor import get_visitor, require_access
+from onym.server.security.sessions import end_session, get_visitor, require_access, set_cookie, start_session
 from onym.server.services import SignInView, get_request_state, get_services
 from onym.uri.secret import Secret
 

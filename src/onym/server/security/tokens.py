@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from onym.accounts.records import ApiToken, make_id, validate_label
-from onym.accounts.tokens import hash_secret, make_token
+from onym.accounts.records import ApiToken, hash_secret, make_id, make_token, validate_label
 from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.accounts import TOKEN_PREFIX, Scope, parse_scopes
 from onym.server.security.middleware import set_audit_action
+from onym.server.security.sessions import Visitor, get_visitor, require_access
 from onym.server.security.sign_in import read_form
-from onym.server.security.visitor import Visitor, get_visitor, require_access
 from onym.server.services import AccountView, get_services
 from onym.uri.secret import Secret
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from onym.accounts import passwords, records, tokens
+from onym.accounts import passwords, records
 from onym.cli._input import pass_session
 from onym.cli._output import Session, is_terminal
 from onym.cli.commands.registry._common import (
@@ -117,10 +117,10 @@ async def _revoke_token(store: Store, account: Account, identifier: str) -> None
 
 
 def _make_token(account: Account, label: str, scopes: Sequence[str], days: int) -> tuple[Secret, Any]:
-    fresh = tokens.make_token(accounts.TOKEN_PREFIX)
+    fresh = records.make_token(accounts.TOKEN_PREFIX)
     made = records.ApiToken(
         id=records.make_id("token"),
-        digest=tokens.hash_secret(fresh),
+        digest=records.hash_secret(fresh),
         account=account.id,
         label=label[: records.MAX_LABEL],
         scopes=accounts.parse_scopes(scopes),

@@ -80,7 +80,7 @@ from onym.server.security.conditional_requests import (
     require_absent,
     require_match,
 )
-from onym.server.security.visitor import get_visitor, require_access
+from onym.server.security.sessions import get_visitor, require_access
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from onym.accounts.tables import METADATA as ACCOUNT_TABLES
+from onym.accounts.store import METADATA as ACCOUNT_TABLES
 from onym.registry.store.schema import METADATA as REGISTRY_TABLES
 
 revision = "0001"
