@@ -11,5 +11,5 @@ app = Endpoint("bank.localhost:8443", keys="keys", authorization=auth)
 
 @app.resource("/account/balance", scopes=["balance:read"])
 def balance(call: Call) -> dict[str, int | str]:
-    """The balance of whoever the token is for."""
-    return {"owner": call.caller.subject or "nobody", "cents": 1250}
+    """The balance of the account that the token names."""
+    return {"owner": call.caller.subject or "anonymous", "cents": 1250}

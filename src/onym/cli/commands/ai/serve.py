@@ -368,7 +368,7 @@ def gateway_command(session: Session, /, config: str | None, local: bool, **give
                 "receipts of this gateway are signed with a temporary key; use --keys for a permanent one"
             )
         if settings.audit is None:
-            session.print_note("there is no audit log; use --audit FILE to write one")
+            session.print_note("no audit log is written; --audit FILE writes one")
 
     run_app(
         app,
