@@ -156,7 +156,7 @@ def test_a_token_does_not_sign_its_account_out(site: World) -> None:
 def test_strangers_do_not_fill_the_audit_log_with_answers_of_no_provider(tmp_path: Path) -> None:
     issuer = Issuer(id="one", issuer="https://idp.example", client_id="c", client_secret=Secret("s"))
     rates = RateLimits(reads=_MANY, writes=_MANY, logins=RateLimit(burst=3, per_minute=1))
-    with world(tmp_path, settings(issuers=(issuer,), rates=rates)) as found:
+    with world(tmp_path, settings(oidc=(issuer,), rates=rates)) as found:
         for _ in range(20):
             found.client.get("/login/oidc/one/callback?code=x&state=y")
         assert len(found.audit()) == 3

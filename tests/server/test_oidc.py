@@ -55,7 +55,7 @@ LOCAL = "http://127.0.0.1:8000"
 @contextmanager
 def site_with(folder: Path, issuer: Issuer, **changes: Any) -> Iterator[World]:
     changes = {"base_url": LOCAL, **changes} if issuer.id == "real" else changes
-    with world(folder, settings(issuers=(issuer,), **changes), clock=_now) as found:
+    with world(folder, settings(oidc=(issuer,), **changes), clock=_now) as found:
         yield found
 
 
@@ -431,7 +431,7 @@ def test_beginning_is_limited(tmp_path: Path, liar: Liar) -> None:
 
 
 def test_a_flow_that_took_too_long_is_over(tmp_path: Path, liar: Liar) -> None:
-    with world(tmp_path, settings(issuers=(liar.settings(),))) as site:
+    with world(tmp_path, settings(oidc=(liar.settings(),))) as site:
         url = begin(site, "liar")
         query = dict(parse_qsl(urlsplit(url).query))
         site.clock.advance(minutes=11)

@@ -71,7 +71,7 @@ def create_app(
         rates=TokenBuckets(settings.rates, monotonic),
         providers={
             issuer.id: OIDCProvider(issuer, f"{settings.base_url}/login/oidc/{issuer.id}/callback", monotonic)
-            for issuer in settings.issuers
+            for issuer in settings.oidc
         },
     )
     app = Starlette(

@@ -4,31 +4,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from msgspec import Meta
 
 from onym.ai.replay import MAX_REPLAY_IDS
+from onym.common.settings import load_settings
 from onym.errors import ConfigError
-from onym.net.hosts import parse_address
-from onym.server import settings_parser as read
+from onym.net.hosts import is_loopback
 from onym.server.settings_parser import (
+    HostField,
+    IPAddress,
+    Line,
+    ListenPort,
+    NetworkBlock,
+    OriginURL,
+    Port,
     RateLimit,
-    SettingParser,
-    load_settings_file,
-    parse_rate_limit,
-    parse_settings_table,
-    require_settings,
+    SecretLine,
+    get_host_and_port,
 )
 from onym.uri.generic import URI
-from onym.uri.secret import Secret
 
+#: prefix of the variables; `ONYM_GATEWAY_CONFIG` names the file
+PREFIX: Final = "ONYM_GATEWAY_"
+_MOST_FILES: Final = 16
 _MEGABYTE: Final = 1024 * 1024
-#: wildcard addresses, which no client can open
-_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 _READS: Final = RateLimit(burst=300, per_minute=600)
 _WRITES: Final = RateLimit(burst=60, per_minute=120)
+#: wildcard addresses, which no client can open
+_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
+
+_BodyLimit: TypeAlias = Annotated[int, Meta(ge=1024, le=256 * _MEGABYTE)]
+_Exchanges: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,18 +48,18 @@ class Namespaces:
     `state` is a file with the newest issue time, so that older files are rejected.
     """
 
-    file: str
-    keys: str
-    state: str | None = None
+    file: Line
+    keys: Line
+    state: Line | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """The anchor of `ai:/path` URIs below a path: an https origin, and the thumbprints of its keys."""
 
-    path: str
-    anchor: str
-    keys: tuple[str, ...] = ()
+    path: Line
+    anchor: OriginURL
+    keys: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,33 +89,33 @@ class GatewaySettings:
     `nameserver_port`; default: the system's). Times are in seconds, sizes in bytes.
     """
 
-    base_url: str = ""
-    host: str = "127.0.0.1"
-    port: int = 8480
-    certificate: str | None = None
-    key: str | None = None
+    base_url: OriginURL = ""
+    host: Line = "127.0.0.1"
+    port: ListenPort = 8480
+    certificate: Line | None = None
+    key: Line | None = None
     behind_proxy: bool = False
-    allowed_hosts: tuple[str, ...] = ()
-    trusted_proxies: tuple[str, ...] = ()
-    keys: str | None = None
-    audit: str | None = None
-    audit_key: Secret | None = None
-    pins: str | None = None
-    replays: str | None = None
-    replay_limit: int = MAX_REPLAY_IDS
+    allowed_hosts: tuple[HostField, ...] = ()
+    trusted_proxies: tuple[NetworkBlock, ...] = ()
+    keys: Line | None = None
+    audit: Line | None = None
+    audit_key: SecretLine | None = None
+    pins: Line | None = None
+    replays: Line | None = None
+    replay_limit: Annotated[int, Meta(ge=1000, le=100_000_000)] = MAX_REPLAY_IDS
     network: Literal["public", "local"] = "public"
     dns: bool = True
-    nameservers: tuple[str, ...] = ()
-    nameserver_port: int = 53
-    ports: tuple[int, ...] = ()
-    networks: tuple[str, ...] = ()
-    ca_files: tuple[str, ...] = ()
-    body_limit: int = _MEGABYTE
-    answer_limit: int = 8 * _MEGABYTE
-    timeout: int = 30
-    concurrency: int = 200
-    client_concurrency: int = 20
-    authority_concurrency: int = 50
+    nameservers: tuple[IPAddress, ...] = ()
+    nameserver_port: Port = 53
+    ports: tuple[Port, ...] = ()
+    networks: tuple[NetworkBlock, ...] = ()
+    ca_files: tuple[Line, ...] = ()
+    body_limit: _BodyLimit = _MEGABYTE
+    answer_limit: _BodyLimit = 8 * _MEGABYTE
+    timeout: Annotated[int, Meta(ge=1, le=600)] = 30
+    concurrency: _Exchanges = 200
+    client_concurrency: _Exchanges = 20
+    authority_concurrency: _Exchanges = 50
     rates: GatewayRates = GatewayRates()
     namespaces: tuple[Namespaces, ...] = ()
     contexts: tuple[Context, ...] = ()
@@ -115,7 +125,7 @@ class GatewaySettings:
         if not self.base_url:
             object.__setattr__(self, "base_url", _build_base_url(self))
         if not self.allowed_hosts:
-            object.__setattr__(self, "allowed_hosts", (read.get_host_and_port(self.base_url),))
+            object.__setattr__(self, "allowed_hosts", (get_host_and_port(self.base_url),))
 
     @property
     def is_https(self) -> bool:
@@ -125,7 +135,7 @@ class GatewaySettings:
     @property
     def name(self) -> str:
         """The gateway's name in Via and Proxy-Status: its host with its port."""
-        return read.get_host_and_port(self.base_url)
+        return get_host_and_port(self.base_url)
 
     @property
     def own_hosts(self) -> frozenset[str]:
@@ -144,7 +154,7 @@ def _build_base_url(settings: GatewaySettings) -> str:
     """Return the origin of the listening address. Raises ConfigError if it cannot be the public origin."""
     everywhere = settings.host in _EVERYWHERE
     # other computers reach plain HTTP through a proxy, which has another URL
-    others = settings.behind_proxy if everywhere else not read.is_loopback(settings.host)
+    others = settings.behind_proxy if everywhere else not is_loopback(settings.host)
     if others and settings.certificate is None:
         raise ConfigError(
             "base_url is missing: the gateway is reachable from other computers, and there is no certificate",
@@ -157,75 +167,6 @@ def _build_base_url(settings: GatewaySettings) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}{port}"
 
 
-#: prefix of the variables; `ONYM_GATEWAY_CONFIG` names the file
-PREFIX: Final = "ONYM_GATEWAY_"
-_MOST_FILES: Final = 16
-
-
-def _parse_ports(name: str, value: object) -> tuple[int, ...]:
-    given = value.split(",") if isinstance(value, str) else value
-    if not isinstance(given, list | tuple):
-        raise ConfigError(f"{name} must be a list of ports", code="config.bad-setting")
-    one = read.build_number_parser(1, 65535)
-    return tuple(one(name, item.strip() if isinstance(item, str) else item) for item in given)
-
-
-def _parse_texts(name: str, value: object) -> tuple[str, ...]:
-    given = value.split(",") if isinstance(value, str) else value
-    if not isinstance(given, list | tuple):
-        raise ConfigError(f"{name} must be a list of texts", code="config.bad-setting")
-    return tuple(read.parse_text(name, item.strip() if isinstance(item, str) else item) for item in given)
-
-
-def _parse_addresses(name: str, value: object) -> tuple[str, ...]:
-    found = _parse_texts(name, value)
-    if not all(map(parse_address, found)):
-        raise ConfigError(
-            f"{name} must be a list of IP addresses, such as 127.0.0.1", code="config.bad-setting"
-        )
-    return found
-
-
-#: setting -> its parser; its variable is PREFIX and the name in capitals
-_TOP: Final[Mapping[str, SettingParser]] = MappingProxyType(
-    {
-        "base_url": read.parse_origin,
-        "host": read.parse_text,
-        "port": read.build_number_parser(0, 65535),
-        "certificate": read.parse_text,
-        "key": read.parse_text,
-        "behind_proxy": read.parse_flag,
-        "allowed_hosts": read.parse_hosts,
-        "trusted_proxies": read.parse_networks,
-        "keys": read.parse_text,
-        "audit": read.parse_text,
-        "audit_key": read.parse_secret,
-        "pins": read.parse_text,
-        "replays": read.parse_text,
-        "replay_limit": read.build_number_parser(1000, 100_000_000),
-        "network": read.build_choice_parser("public", "local"),
-        "dns": read.parse_flag,
-        "nameservers": _parse_addresses,
-        "nameserver_port": read.build_number_parser(1, 65535),
-        "ports": _parse_ports,
-        "networks": read.parse_networks,
-        "ca_files": _parse_texts,
-        "body_limit": read.build_number_parser(1024, 256 * _MEGABYTE),
-        "answer_limit": read.build_number_parser(1024, 256 * _MEGABYTE),
-        "timeout": read.build_number_parser(1, 600),
-        "concurrency": read.build_number_parser(1, 10_000),
-        "client_concurrency": read.build_number_parser(1, 10_000),
-        "authority_concurrency": read.build_number_parser(1, 10_000),
-    }
-)
-_NAMESPACES: Final[Mapping[str, SettingParser]] = MappingProxyType(
-    {"file": read.parse_text, "keys": read.parse_text, "state": read.parse_text}
-)
-_CONTEXT: Final[Mapping[str, SettingParser]] = MappingProxyType(
-    {"path": read.parse_text, "anchor": read.parse_origin, "keys": _parse_texts}
-)
-
-
 def load_gateway_settings(
     path: str | Path | None = None, *, environ: Mapping[str, str] | None = None, **given: Any
 ) -> GatewaySettings:
@@ -235,56 +176,13 @@ def load_gateway_settings(
     key, the variable or the argument, and never shows a secret.
     """
     environ = os.environ if environ is None else environ
-    named = path or environ.get(PREFIX + "CONFIG")
-    data = {} if not named else load_settings_file(Path(named))
-    tables = {name: data.pop(name, None) for name in ("rates", "namespaces", "contexts")}
-    values: dict[str, Any] = parse_settings_table("", data, _TOP)
-    for name, reader in _TOP.items():
-        variable = PREFIX + name.upper()
-        if environ.get(variable):
-            values[name] = reader(variable, environ[variable])
-    values |= {
-        "rates": GatewayRates(
-            **parse_settings_table(
-                "rates.", tables["rates"] or {}, {"reads": parse_rate_limit, "writes": parse_rate_limit}
-            )
-        ),
-        "namespaces": tuple(
-            Namespaces(**row)
-            for row in _parse_table_list("namespaces", tables["namespaces"], _NAMESPACES, "keys")
-        ),
-        "contexts": tuple(
-            Context(**row) for row in _parse_table_list("contexts", tables["contexts"], _CONTEXT, "anchor")
-        ),
-    }
-    known = {field.name for field in fields(GatewaySettings) if field.init}
-    for name, value in given.items():
-        if name not in known:
-            raise ConfigError(f"{name!r} is not a setting", code="config.unknown-setting")
-        if value is not None:
-            values[name] = _TOP[name](name, value) if name in _TOP else value
-    return _require_consistent(GatewaySettings(**values))
+    settings = load_settings(GatewaySettings, path, prefix=PREFIX, environ=environ, arguments=given)
+    _require_consistent(settings)
+    return settings
 
 
-def _parse_table_list(
-    name: str, data: object, table: Mapping[str, SettingParser], needed: str
-) -> list[dict[str, Any]]:
-    """Return the rows of a TOML array of tables; the table's first key and `needed` are required."""
-    if data is None:
-        return []
-    if not isinstance(data, list) or len(data) > _MOST_FILES:
-        raise ConfigError(f"[[{name}]] must be at most {_MOST_FILES} tables", code="config.bad-setting")
-    found = []
-    for index, row in enumerate(data):
-        where = f"{name}[{index}]."
-        values = parse_settings_table(where, row, table)
-        require_settings(where, values, next(iter(table)), needed)
-        found.append(values)
-    return found
-
-
-def _require_consistent(settings: GatewaySettings) -> GatewaySettings:
-    here = all(map(read.is_loopback, settings.own_hosts))
+def _require_consistent(settings: GatewaySettings) -> None:
+    here = all(map(is_loopback, settings.own_hosts))
     if settings.is_https and settings.keys is None and not here:
         raise ConfigError(
             "keys is missing: the gateway signs the results that it forwards",
@@ -293,4 +191,6 @@ def _require_consistent(settings: GatewaySettings) -> GatewaySettings:
         )
     if settings.key is not None and settings.certificate is None:
         raise ConfigError("key is set without certificate", code="config.bad-setting")
-    return settings
+    for name in ("namespaces", "contexts"):
+        if len(getattr(settings, name)) > _MOST_FILES:
+            raise ConfigError(f"[[{name}]] must be at most {_MOST_FILES} tables", code="config.bad-setting")

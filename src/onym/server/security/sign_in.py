@@ -180,7 +180,9 @@ def _make_form_response(
     view = SignInView(
         csrf_token=get_visitor(request).csrf_token,
         next=target,
-        providers=tuple((issuer.title, f"/login/oidc/{issuer.id}") for issuer in parts.settings.issuers),
+        providers=tuple(
+            (issuer.title or issuer.id, f"/login/oidc/{issuer.id}") for issuer in parts.settings.oidc
+        ),
         login=login,
         error=error,
     )
