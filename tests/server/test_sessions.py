@@ -183,7 +183,8 @@ def test_a_token_does_not_change_the_password(site: World) -> None:
 
 def test_local_accounts_can_be_switched_off(tmp_path: Path) -> None:
     with world(tmp_path, settings(local_accounts=False)) as site:
-        assert site.sign_in().status_code == 401
+        data = {"csrf_token": site.client.get("/who").json()["csrf"], "login": "alice", "password": PASSWORD}
+        assert site.client.post("/login", data=data).status_code == 401
 
 
 def test_an_outdated_hash_is_replaced_at_sign_in(site: World) -> None:
@@ -270,4 +271,5 @@ def test_signing_in_leads_nowhere_but_into_this_service(site: World, target: str
 
 def test_the_login_page_shows_no_hostile_target(site: World) -> None:
     page = site.client.get('/login?next=/"><script>', headers=HTML)
-    assert "<script" not in page.text
+    assert 'name="next" value="/&#34;&gt;&lt;script&gt;"' in page.text
+    assert "><script>" not in page.text

@@ -12,11 +12,10 @@ from starlette.requests import Request
 from starlette.websockets import WebSocketDisconnect
 
 import onym.server
-from onym.accounts.oidc import OIDCFetcher
+from onym.accounts.oidc import OIDCProvider
 from onym.errors import MalformedResponseError
 from onym.server.security.clients import CSRFKey
 from onym.server.security.sessions import Visitor, get_visitor
-from onym.server.services import AccountView, PlainPages, ProblemView
 from onym.server.settings import Issuer, Smtp
 from onym.uri.secret import Secret
 from server_support import ALICE, START, World, settings, world
@@ -94,22 +93,11 @@ def test_names_are_loaded_late() -> None:
         _ = onym.server.nothing
 
 
-# the plain pages and other small things
+# other small things
 
 
 def request() -> Request:
     return Request({"type": "http", "headers": [], "path": "/"})
-
-
-def test_plain_pages_escape_and_say_what_they_must() -> None:
-    from onym.errors import RegistryError
-
-    view = AccountView(csrf_token="t", account=ALICE, tokens=(), error=RegistryError("<b>no</b>"))
-    page = PlainPages().render_account(request(), view)
-    assert "&lt;b&gt;no&lt;/b&gt;" in page
-    assert "sign-out-everywhere" in page
-    problem = ProblemView(status=400, title="<t>", detail="d", code="c", request_id="r", sign_in="/login")
-    assert "&lt;t&gt;" in PlainPages().render_problem(request(), problem)
 
 
 def test_without_the_middlewares_nobody_is_there() -> None:
@@ -144,13 +132,17 @@ def test_a_form_key_is_made_when_it_is_needed() -> None:
     ],
 )
 def test_an_endpoint_that_is_no_address_is_refused(url: str) -> None:
-    fetcher = OIDCFetcher(Issuer(id="x", issuer="https://x.example", client_id="c"))
+    provider = OIDCProvider(
+        Issuer(id="x", issuer="https://x.example", client_id="c"), "https://r.example/callback", float
+    )
     with pytest.raises(MalformedResponseError):
-        fetcher._parse_url(url)
+        provider._parse_url(url)
 
 
 def test_an_endpoint_keeps_its_port_and_query() -> None:
-    fetcher = OIDCFetcher(Issuer(id="x", issuer="https://x.example", client_id="c"))
-    origin, target = fetcher._parse_url("https://x.example:8443?a=b")
+    provider = OIDCProvider(
+        Issuer(id="x", issuer="https://x.example", client_id="c"), "https://r.example/callback", float
+    )
+    origin, target = provider._parse_url("https://x.example:8443?a=b")
     assert (str(origin), target) == ("https://x.example:8443", "/?a=b")
     assert START.tzinfo is UTC

@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import urlencode
 
 from onym.accounts.records import Issuer
@@ -32,68 +32,7 @@ if TYPE_CHECKING:
 _TIMEOUT: Final = 10.0
 _LIMITS: Final = NetLimits(body=512 * 1024, error_body=16 * 1024, connect=5.0)
 _PORTS: Final = {"https": 443, "http": 80}
-
-
-class OIDCFetcher:
-    """Sends requests to one provider under its policy and certificate authorities; follows no redirect."""
-
-    def __init__(self, issuer: Issuer) -> None:
-        tls = TLSConfig(ca_files=() if issuer.ca_file is None else (issuer.ca_file,))
-        policy = Policy.preset("local" if issuer.network == "local" else "trusted")
-        self._transport = AsyncTransport(NetConfig(policy=policy, limits=_LIMITS, tls=tls))
-        self._id = issuer.id
-
-    async def get(self, url: str, *, bearer: Secret | None = None) -> Reply:
-        """Send a GET request."""
-        return await self._send_request(
-            "GET", url, () if bearer is None else (("Authorization", bearer),), b""
-        )
-
-    async def post(self, url: str, form: bytes, headers: tuple[tuple[str, str | Secret], ...]) -> Reply:
-        """Send a form with POST."""
-        kind = ("Content-Type", "application/x-www-form-urlencoded")
-        return await self._send_request("POST", url, (kind, *headers), form)
-
-    def parse_object(self, reply: Reply, what: str) -> dict[str, Any]:
-        """Return the JSON object of a 200 reply. Raises MalformedResponseError."""
-        if reply.status != 200:
-            raise self._make_error(f"the request for the {what} failed with status {reply.status}")
-        try:
-            return parse_json_object(reply.body)
-        except ValueError as error:
-            raise self._make_error(f"the {what} {error}") from None
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._transport.close()
-
-    async def _send_request(
-        self, method: str, url: str, headers: tuple[tuple[str, str | Secret], ...], body: bytes
-    ) -> Reply:
-        origin, target = self._parse_url(url)
-        request = HTTPRequest(
-            method=method,
-            origin=origin,
-            target=target,
-            headers=(("Accept", "application/json"), *headers),
-            body=body,
-        )
-        return await self._transport.send(Send(request, timeout=_TIMEOUT))
-
-    def _parse_url(self, url: str) -> tuple[Origin, str]:
-        try:
-            uri = URI.parse(url).normalize()
-        except URIError:
-            raise self._make_error("an endpoint of the discovery document is not a URL") from None
-        scheme: Literal["https", "http"] = "https" if uri.scheme == "https" else "http"
-        host = (uri.host or "").removeprefix("[").removesuffix("]")
-        if uri.scheme not in _PORTS or not host or uri.userinfo or uri.fragment is not None:
-            raise self._make_error("an endpoint of the discovery document is not an http or https URL")
-        query = "" if uri.query is None else f"?{uri.query}"
-        return Origin(scheme, host, int(uri.port or _PORTS[scheme])), (uri.path or "/") + query
-
-    def _make_error(self, message: str) -> MalformedResponseError:
-        return MalformedResponseError(message, endpoint=f"OpenID provider {self._id}")
+_Headers: TypeAlias = tuple[tuple[str, str | Secret], ...]
 
 
 #: seconds until metadata and keys are fetched again
@@ -126,13 +65,18 @@ class Person:
 
 
 class OIDCProvider:
-    """One provider. `monotonic` returns seconds, for the age of cached metadata and keys."""
+    """One provider, reached under its own policy and certificate authorities. Redirects are not followed.
+
+    `monotonic` returns seconds, for the age of cached metadata and keys.
+    """
 
     def __init__(self, issuer: Issuer, redirect: str, monotonic: Callable[[], float]) -> None:
         self.issuer = issuer
         self._redirect = redirect
         self._clock = monotonic
-        self._fetch = OIDCFetcher(issuer)
+        tls = TLSConfig(ca_files=() if issuer.ca_file is None else (issuer.ca_file,))
+        policy = Policy.preset("local" if issuer.network == "local" else "trusted")
+        self._transport = AsyncTransport(NetConfig(policy=policy, limits=_LIMITS, tls=tls))
         self._lock = asyncio.Lock()
         self._metadata: tuple[float, ProviderMetadata] | None = None
         self._keys: tuple[float, KeySet] | None = None
@@ -142,7 +86,7 @@ class OIDCProvider:
         async with self._lock:
             if self._metadata is None or self._clock() - self._metadata[0] > _METADATA_SECONDS:
                 url = self.issuer.issuer.rstrip("/") + "/.well-known/openid-configuration"
-                found = self._fetch.parse_object(await self._fetch.get(url), "discovery document")
+                found = self._parse_object(await self._send_request("GET", url), "discovery document")
                 self._metadata = (self._clock(), self._parse_metadata(found))
             return self._metadata[1]
 
@@ -176,7 +120,7 @@ class OIDCProvider:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._fetch.close()
+        await self._transport.close()
 
     def _parse_metadata(self, found: Mapping[str, Any]) -> ProviderMetadata:
         # Discovery 4.3: the document must name exactly the issuer that was requested
@@ -213,21 +157,22 @@ class OIDCProvider:
             "code_verifier": verifier,
         }
         secret = self.issuer.client_secret
-        headers: tuple[tuple[str, str | Secret], ...] = ()
+        headers: _Headers = ()
         if secret is not None and known.basic:
             headers = (("Authorization", _encode_basic_auth(self.issuer.client_id, secret)),)
         else:
             form["client_id"] = self.issuer.client_id
             if secret is not None:
                 form["client_secret"] = secret.reveal()
-        reply = await self._fetch.post(known.token, urlencode(form).encode("ascii"), headers)
+        headers += (("Content-Type", "application/x-www-form-urlencoded"),)
+        reply = await self._send_request("POST", known.token, headers, urlencode(form).encode("ascii"))
         if reply.status in {400, 401, 403}:
             raise AccessError(
                 "the provider rejected this sign-in",
                 code="accounts.sign-in-failed",
                 hint="Sign in again. If it fails again, ask the operator to check the client ID and secret.",
             )
-        return self._fetch.parse_object(reply, "token response")
+        return self._parse_object(reply, "token response")
 
     async def _verify_id_token(self, token: str, *, nonce: str, at: datetime, access: str) -> IDToken:
         from onym.sign.id_tokens import verify_id_token  # late: cryptography is heavy
@@ -258,7 +203,7 @@ class OIDCProvider:
         async with self._lock:
             age = _METADATA_SECONDS + 1 if self._keys is None else self._clock() - self._keys[0]
             if self._keys is None or age > (_RELOAD if reload else _METADATA_SECONDS):
-                reply = await self._fetch.get(known.keys)
+                reply = await self._send_request("GET", known.keys)
                 if reply.status != 200:
                     raise self._make_error(f"the request for the keys failed with status {reply.status}")
                 self._keys = (self._clock(), read_keys(reply.body))
@@ -269,11 +214,37 @@ class OIDCProvider:
         endpoint = (await self.get_metadata()).userinfo
         if endpoint is None or token.text("name"):
             return {}
-        found = await self._fetch.get(endpoint, bearer=Secret(f"Bearer {access}"))
-        claims = self._fetch.parse_object(found, "userinfo response")
+        reply = await self._send_request("GET", endpoint, (("Authorization", Secret(f"Bearer {access}")),))
+        claims = self._parse_object(reply, "userinfo response")
         if claims.get("sub") != token.subject:
             raise self._make_error("the userinfo response is about another person")
         return claims
+
+    async def _send_request(self, method: str, url: str, headers: _Headers = (), body: bytes = b"") -> Reply:
+        origin, target = self._parse_url(url)
+        headers = (("Accept", "application/json"), *headers)
+        request = HTTPRequest(method=method, origin=origin, target=target, headers=headers, body=body)
+        return await self._transport.send(Send(request, timeout=_TIMEOUT))
+
+    def _parse_url(self, url: str) -> tuple[Origin, str]:
+        try:
+            uri = URI.parse(url).normalize()
+        except URIError:
+            raise self._make_error("an endpoint of the discovery document is not a URL") from None
+        scheme: Literal["https", "http"] = "https" if uri.scheme == "https" else "http"
+        host = (uri.host or "").removeprefix("[").removesuffix("]")
+        if uri.scheme not in _PORTS or not host or uri.userinfo or uri.fragment is not None:
+            raise self._make_error("an endpoint of the discovery document is not an http or https URL")
+        query = "" if uri.query is None else f"?{uri.query}"
+        return Origin(scheme, host, int(uri.port or _PORTS[scheme])), (uri.path or "/") + query
+
+    def _parse_object(self, reply: Reply, what: str) -> dict[str, Any]:
+        if reply.status != 200:
+            raise self._make_error(f"the request for the {what} failed with status {reply.status}")
+        try:
+            return parse_json_object(reply.body)
+        except ValueError as error:
+            raise self._make_error(f"the {what} {error}") from None
 
     def _make_error(self, message: str) -> MalformedResponseError:
         return MalformedResponseError(message, endpoint=f"OpenID provider {self.issuer.id}")

@@ -8,6 +8,7 @@ they sort alike in every database.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
@@ -15,6 +16,7 @@ from typing import Any, Final
 from sqlalchemy import (
     Boolean,
     Column,
+    Executable,
     ForeignKey,
     MetaData,
     Row,
@@ -137,11 +139,19 @@ class AccountStore:
         await self._database.run_transaction(lambda connection: connection.run_sync(METADATA.create_all))
 
 
-class Accounts:
-    """The accounts of a database. If one is missing, lookups return None; changes raise UnknownEntryError."""
+class _Rows:
+    """Rows of one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def _run(self, statement: Executable) -> None:
+        """Run one statement in a transaction."""
+        await self._database.run_transaction(lambda connection: connection.execute(statement))
+
+
+class Accounts(_Rows):
+    """The accounts of a database. If one is missing, lookups return None; changes raise UnknownEntryError."""
 
     async def add(self, account: Account) -> Account:
         """Add an account. Raises RegistryError (accounts.login-taken, field "login")."""
@@ -149,9 +159,9 @@ class Accounts:
         return account
 
     async def add_linked(self, account: Account, issuer: str, subject: str) -> Account:
-        """The account that is linked to that subject; where none is, `account`, added and linked at once.
+        """Return the account that is linked to that subject. If there is none, add and link `account`.
 
-        Raises RegistryError as `add`.
+        Raises RegistryError as `add` does.
         """
 
         async def work(connection: AsyncConnection) -> Account:
@@ -219,7 +229,7 @@ class Accounts:
         await self._update_values(id, name=name)
 
     async def set_roles(self, id: str, realm: str, roles: Iterable[str]) -> None:  # noqa: A002
-        """The roles held in `realm` from now on, instead of those before."""
+        """Replace the account's roles in `realm`."""
         held = frozenset(roles)
 
         async def work(connection: AsyncConnection) -> None:
@@ -247,7 +257,7 @@ class Accounts:
     async def list(
         self, *, realm: str | None = None, role: str | None = None, after: str = "", limit: int = 1000
     ) -> tuple[Account, ...]:
-        """Accounts by login, beyond the login `after`; those that hold `role`, in `realm` or in all."""
+        """Return accounts with `role` in `realm`, by login, beyond the login `after`."""
         statement = select(accounts).where(accounts.c.login > after)
         if realm is not None or role is not None:
             held = select(account_roles.c.account)
@@ -289,13 +299,13 @@ async def _insert_account(connection: AsyncConnection, account: Account) -> None
 async def _update_account(connection: AsyncConnection, identifier: str, **values: object) -> None:
     done = await connection.execute(update(accounts).where(accounts.c.id == identifier).values(**values))
     if done.rowcount == 0:
-        raise make_unknown_account_error()
+        raise _make_unknown_account_error()
 
 
 async def _require_account(connection: AsyncConnection, identifier: str) -> None:
     found = await connection.execute(select(accounts.c.id).where(accounts.c.id == identifier))
     if found.scalar() is None:
-        raise make_unknown_account_error()
+        raise _make_unknown_account_error()
 
 
 async def _insert_roles(
@@ -321,66 +331,39 @@ async def _fetch_accounts(connection: AsyncConnection, rows: Iterable[Row[Any]])
 
 
 def _make_account_row(account: Account) -> dict[str, Any]:
+    row = {column.name: getattr(account, column.name) for column in accounts.c}
     password = account.password_hash
-    return {
-        "id": account.id,
-        "login": account.login,
-        "name": account.name,
-        "email": account.email,
-        "password_hash": None if password is None else password.reveal(),
-        "disabled": account.disabled,
-        "created": account.created,
-    }
+    return {**row, "password_hash": None if password is None else password.reveal()}
 
 
 def _decode_account(row: Row[Any], roles: Mapping[str, frozenset[str]]) -> Account:
-    return Account(
-        id=row.id,
-        login=row.login,
-        name=row.name,
-        email=row.email,
-        password_hash=None if row.password_hash is None else Secret(row.password_hash),
-        roles=MappingProxyType(dict(roles)),
-        disabled=row.disabled,
-        created=row.created,
-    )
+    password = None if row.password_hash is None else Secret(row.password_hash)
+    return Account(**{**row._mapping, "password_hash": password, "roles": MappingProxyType(dict(roles))})
 
 
-def make_unknown_account_error() -> UnknownEntryError:
-    """What is raised where an account is to be changed that is not there."""
-    return UnknownEntryError(
-        "there is no account with this ID", code="accounts.unknown-account", field="account"
-    )
+def _make_unknown_account_error() -> UnknownEntryError:
+    return UnknownEntryError("no account has this ID", code="accounts.unknown-account", field="account")
 
 
 def _make_taken_error(field: str, message: str) -> RegistryError:
     return RegistryError(message, code=f"accounts.{field}-taken", field=field, hint="Choose another one.")
 
 
-class Sessions:
+class Sessions(_Rows):
     """The sessions of a database."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
     async def create(self, session: Session, *, password: Secret | None = None) -> bool:
-        """A new session; sessions that are over by its `created` are swept out on the way.
+        """Add a session, and delete those that ended before it was `created`.
 
-        With `password`, a hash: False, and no session, where the account is closed or has another one by now.
+        Return False, without a session, if `password` (a hash) is given and the account is disabled or has
+        another hash now.
         """
 
         async def work(connection: AsyncConnection) -> bool:
             await connection.execute(delete(sessions).where(sessions.c.expires <= session.created))
             if password is not None and not await _has_password(connection, session.account, password):
                 return False
-            row = {
-                "digest": session.digest,
-                "account": session.account,
-                "created": session.created,
-                "expires": session.expires,
-                "seen": session.seen,
-            }
-            await _insert_owned_row(connection, sessions, row)
+            await _insert_owned_row(connection, sessions, asdict(session))
             return True
 
         return await self._database.run_transaction(work)
@@ -395,29 +378,23 @@ class Sessions:
     async def touch(self, digest: str, at: datetime) -> None:
         """Record the last use."""
         statement = update(sessions).where(sessions.c.digest == digest, sessions.c.seen < at).values(seen=at)
-        await self._database.run_transaction(lambda connection: connection.execute(statement))
+        await self._run(statement)
 
     async def drop(self, digest: str) -> None:
         """End the session, if there is one."""
-        statement = delete(sessions).where(sessions.c.digest == digest)
-        await self._database.run_transaction(lambda connection: connection.execute(statement))
+        await self._run(delete(sessions).where(sessions.c.digest == digest))
 
     async def drop_all(self, account: str) -> None:
         """End all sessions of the account."""
-        statement = delete(sessions).where(sessions.c.account == account)
-        await self._database.run_transaction(lambda connection: connection.execute(statement))
+        await self._run(delete(sessions).where(sessions.c.account == account))
 
 
-class Tokens:
+class Tokens(_Rows):
     """The API tokens of a database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def create(self, token: ApiToken) -> None:
         """Add a token."""
-        row = {name: getattr(token, name) for name in _TOKEN_COLUMNS if name != "scopes"}
-        row["scopes"] = " ".join(sorted(token.scopes))
+        row = {**asdict(token), "scopes": " ".join(sorted(token.scopes))}
         await self._database.run_transaction(lambda connection: _insert_owned_row(connection, tokens, row))
 
     async def find(self, digest: str, at: datetime) -> ApiToken | None:
@@ -430,8 +407,7 @@ class Tokens:
 
     async def touch(self, id: str, at: datetime) -> None:  # noqa: A002 - what the caller has
         """Record the last use."""
-        statement = update(tokens).where(tokens.c.id == id).values(last_used=at)
-        await self._database.run_transaction(lambda connection: connection.execute(statement))
+        await self._run(update(tokens).where(tokens.c.id == id).values(last_used=at))
 
     async def list(self, account: str) -> tuple[ApiToken, ...]:
         """Return all tokens of the account, including revoked ones, the oldest first."""
@@ -447,28 +423,23 @@ class Tokens:
                 await connection.execute(select(tokens.c.revoked).where(tokens.c.id == id))
             ).one_or_none()
             if found is None:
-                raise UnknownEntryError(
-                    "there is no token with this ID", code="accounts.unknown-token", field="token"
-                )
+                raise UnknownEntryError("no token has this ID", code="accounts.unknown-token", field="token")
             if found.revoked is None:
                 await connection.execute(update(tokens).where(tokens.c.id == id).values(revoked=at))
 
         await self._database.run_transaction(work)
 
 
-class AuditLog:
+class AuditLog(_Rows):
     """The audit log of a database: append-only, read from the newest record on."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def write(self, record: AuditRecord) -> None:
         """Append a record. Characters that databases cannot store become question marks."""
-        row: dict[str, Any] = {"at": record.at}
-        for name in ("account", "action", "subject", "outcome", "address"):
-            value = getattr(record, name)
-            row[name] = None if value is None else replace_unstorable(value)
-        await self._database.run_transaction(lambda connection: connection.execute(insert(audit), row))
+        row = {
+            name: replace_unstorable(value) if isinstance(value, str) else value
+            for name, value in asdict(record).items()
+        }
+        await self._run(insert(audit).values(row))
 
     async def page(
         self,
@@ -478,7 +449,7 @@ class AuditLog:
         after: str | None = None,
         limit: int = 50,
     ) -> Page[AuditRecord]:
-        """Lines, the newest first; those of that account, of that action."""
+        """Return a page of records, the newest first, optionally of one account or action."""
         filters = ("audit", account, action)
         statement = select(audit).order_by(audit.c.id.desc()).limit(require_limit(limit) + 1)
         for column, wanted in ((audit.c.account, account), (audit.c.action, action)):
@@ -493,12 +464,8 @@ class AuditLog:
         return Page(items=tuple(AuditRecord(**line) for line in lines), next=following)
 
 
-_TOKEN_COLUMNS = ("id", "digest", "account", "label", "scopes", "created", "expires", "revoked", "last_used")
-
-
 def _decode_token(row: Row[Any]) -> ApiToken:
-    values = {name: getattr(row, name) for name in _TOKEN_COLUMNS}
-    return ApiToken(**{**values, "scopes": frozenset(row.scopes.split())})
+    return ApiToken(**{**row._mapping, "scopes": frozenset(row.scopes.split())})
 
 
 async def _has_password(connection: AsyncConnection, account: str, password: Secret) -> bool:
@@ -513,4 +480,4 @@ async def _insert_owned_row(connection: AsyncConnection, table: Any, row: dict[s
         # the only other key is the account
         if is_duplicate(error):
             raise
-        raise make_unknown_account_error() from None
+        raise _make_unknown_account_error() from None

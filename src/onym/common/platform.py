@@ -45,8 +45,14 @@ def is_writable_by_others(state: os.stat_result) -> bool:
 
 def limit_process(*, memory: int, niceness: int) -> None:
     """Lower the priority of this process and limit its address space in bytes, as far as the system can."""
+    if sys.platform == "win32":
+        return
+    with suppress(OSError):
+        os.nice(niceness)
+    import resource  # late: only a process that limits itself needs it
+
     with suppress(OSError, ValueError):
-        _limit_process(memory, niceness)
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
 if sys.platform == "win32":  # pragma: no cover - the tests run on Unix
@@ -72,9 +78,6 @@ if sys.platform == "win32":  # pragma: no cover - the tests run on Unix
         """Release the lock of one byte. Raises OSError."""
         os.lseek(descriptor, offset, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
-
-    def _limit_process(memory: int, niceness: int) -> None:
-        """Do nothing: Windows limits jobs, not processes."""
 
 else:
     import fcntl
@@ -109,9 +112,3 @@ else:
     def unlock_byte(descriptor: int, offset: int) -> None:
         """Release the lock of one byte. Raises OSError."""
         fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, offset)
-
-    def _limit_process(memory: int, niceness: int) -> None:
-        import resource  # only a process that limits itself needs it
-
-        os.nice(niceness)
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))

@@ -1,4 +1,4 @@
-"""ASGI applications: the registry service. The only importer of Starlette, uvicorn and Jinja.
+"""ASGI applications: the registry service and the gateway. The only importer of Starlette, uvicorn and Jinja.
 
 `create_app(settings, store)` makes the application, `serve` runs it. Names are loaded when they are first
 used, so that importing this package costs nothing.
@@ -6,10 +6,9 @@ used, so that importing this package costs nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from onym._lazy import require_extra
+from onym._lazy import make_lazy_getattr, require_extra
 
 if TYPE_CHECKING:
     from onym.server.app import create_app, serve
@@ -20,16 +19,14 @@ __all__ = ["Settings", "create_app", "load_settings", "serve"]
 # everything here needs it, and the modules below import it without a word
 require_extra("starlette", "ai")
 
-_HOME_OF = {"Settings": "settings", "create_app": "app", "load_settings": "settings", "serve": "app"}
+_HOME = {
+    "Settings": "onym.server.settings",
+    "create_app": "onym.server.app",
+    "load_settings": "onym.server.settings",
+    "serve": "onym.server.app",
+}
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"onym.server.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = make_lazy_getattr(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -32,7 +32,7 @@ from onym.server.security.middleware import (
     RequestLimitsMiddleware,
 )
 from onym.server.security.sessions import AuthenticationMiddleware
-from onym.server.services import Pages, PlainPages, Services
+from onym.server.services import Services
 
 if TYPE_CHECKING:
     import socket
@@ -50,23 +50,19 @@ def create_app(
     clock: Callable[[], datetime] | None = None,
     monotonic: Callable[[], float] = time.monotonic,
     routes: Sequence[BaseRoute] | None = None,
-    pages: Pages | None = None,
 ) -> Starlette:
     """Create the registry's application on an open store, which the caller closes.
 
-    `routes` and `pages` default to the registry's. `clock` returns the time in UTC, `monotonic` seconds.
+    `routes` default to the registry's. `clock` returns the time in UTC, `monotonic` seconds.
     """
-    if routes is None:
-        from onym.server import registry  # late: the pages need templates and the checker
+    from onym.server import registry  # late: the pages need templates and the checker
 
-        routes = registry.list_routes()
-        pages = pages or registry.make_pages()
     parts = Services(
         settings=settings,
         store=store,
         clock=clock or _get_utc_now,
         monotonic=monotonic,
-        pages=pages or PlainPages(),
+        pages=registry.make_pages(),
         passwords=Passwords(),
         rates=TokenBuckets(settings.rates, monotonic),
         providers={
@@ -75,7 +71,7 @@ def create_app(
         },
     )
     app = Starlette(
-        routes=[*list_auth_routes(), *routes],
+        routes=[*list_auth_routes(), *(registry.list_routes() if routes is None else routes)],
         middleware=[
             Middleware(HeadersMiddleware, settings),
             Middleware(AuditMiddleware, parts),

@@ -230,33 +230,10 @@ class _Server(uvicorn.Server):
             self._ready(int(self.servers[0].sockets[0].getsockname()[1]))
 
 
-def run_app(
-    app: Any,
-    *,
-    host: str,
-    port: int,
-    certificate: str | Path | None = None,
-    key: str | Path | None = None,
-    ready: Callable[[int], object] | None = None,
-    stop: asyncio.Event | None = None,
-    proxies: Sequence[str] = (),
-    plain: bool = False,
-) -> None:
-    """Serve an ASGI app until SIGINT or SIGTERM, in a new loop; the arguments are those of `serve_app`."""
+def run_app(app: Any, **options: Any) -> None:
+    """Serve an ASGI app until SIGINT or SIGTERM, in a new loop; the options are those of `serve_app`."""
     with asyncio.Runner(loop_factory=get_loop_factory()) as runner:
-        runner.run(
-            serve_app(
-                app,
-                host=host,
-                port=port,
-                certificate=certificate,
-                key=key,
-                ready=ready,
-                stop=stop,
-                proxies=proxies,
-                plain=plain,
-            )
-        )
+        runner.run(serve_app(app, **options))
 
 
 async def serve_app(

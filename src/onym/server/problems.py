@@ -18,10 +18,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from onym import errors
-from onym.server.services import ProblemView, get_request_state, get_services
+from onym.server.services import HTTPMiddleware, ProblemView, get_request_state, get_services
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
 __all__ = [
     "PROBLEM_MEDIA_TYPE",
@@ -162,17 +162,11 @@ def make_problem_response(
     return Response(msgspec.json.encode(body), kind.status, extra_headers, media_type=PROBLEM_MEDIA_TYPE)
 
 
-class ErrorMiddleware:
+class ErrorMiddleware(HTTPMiddleware):
     """Turns every exception of a handler or middleware into a response."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
         started = False
 
         async def watch(message: Message) -> None:

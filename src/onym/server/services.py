@@ -1,20 +1,16 @@
-"""The services that handlers share: settings, store, clock, sign-in and page templates.
-
-`create_app` takes a `Pages`, which the registry's templates implement. `PlainPages` renders the same pages
-without style sheets or scripts.
-"""
+"""What handlers and middlewares share: settings, store, clock, sign-in, page templates and request state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from html import escape
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from starlette.requests import HTTPConnection, Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from onym.accounts.oidc import OIDCProvider
     from onym.accounts.passwords import Passwords
@@ -105,73 +101,6 @@ class Pages(Protocol):
         ...
 
 
-_DOCUMENT: Final = (
-    '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-    '<meta name="viewport" content="width=device-width"></head><body><main><h1>{title}</h1>{body}</main>'
-    "</body></html>"
-)
-_ENDS: Final = (("/logout", "Sign out"), ("/account/sign-out-everywhere", "Sign out everywhere"))
-
-
-class PlainPages:
-    """Pages without style sheets and scripts."""
-
-    def render_problem(self, request: Request, view: ProblemView) -> str:
-        """Return the error page."""
-        lines = [view.detail, view.hint, view.clause and f"Rule: {view.clause}"]
-        body = "".join(f"<p>{escape(line)}</p>" for line in lines if line)
-        body += f"<p><small>{escape(view.code)} · {escape(view.request_id)}</small></p>"
-        if view.sign_in:
-            body += f'<p><a href="{escape(view.sign_in)}">Sign in</a></p>'
-        return _render_document(view.title, body)
-
-    def render_sign_in(self, request: Request, view: SignInView) -> str:
-        """Return the sign-in page."""
-        fault = f'<p role="alert">{escape(view.error.message)}</p>' if view.error else ""
-        form = (
-            '<form method="post" action="/login">'
-            + _render_hidden_fields(csrf_token=view.csrf_token, next=view.next)
-            + f'<p><label>Login <input name="login" value="{escape(view.login)}" required '
-            'autocomplete="username"></label></p><p><label>Password <input name="password" type="password" '
-            'required autocomplete="current-password"></label></p><p><button>Sign in</button></p></form>'
-        )
-        links = "".join(
-            f'<p><a href="{escape(href)}">Sign in with {escape(title)}</a></p>'
-            for title, href in view.providers
-        )
-        return _render_document("Sign in", fault + form + links)
-
-    def render_account(self, request: Request, view: AccountView) -> str:
-        """Return the account page."""
-        parts = [f"<p>{escape(view.account.name)} ({escape(view.account.login)})</p>"]
-        if view.error is not None:
-            parts.append(f'<p role="alert">{escape(view.error.message)}</p>')
-        if view.new_token is not None:
-            parts.append(f"<p>Your new token, shown once: <code>{escape(view.new_token.reveal())}</code></p>")
-        hidden = _render_hidden_fields(csrf_token=view.csrf_token)
-        parts.extend(
-            f'<form method="post" action="/account/tokens/{escape(token.id)}/revoke">{hidden}<p>'
-            f"{escape(token.label)}: {escape(' '.join(sorted(token.scopes)))} <button>Revoke</button></p>"
-            "</form>"
-            for token in view.tokens
-        )
-        parts.extend(
-            f'<form method="post" action="{action}">{hidden}<button>{text}</button></form>'
-            for action, text in _ENDS
-        )
-        return _render_document("Account", "".join(parts))
-
-
-def _render_document(title: str, body: str) -> str:
-    return _DOCUMENT.format(title=escape(title), body=body)
-
-
-def _render_hidden_fields(**values: str) -> str:
-    return "".join(
-        f'<input type="hidden" name="{name}" value="{escape(value)}">' for name, value in values.items()
-    )
-
-
 _STATE_KEY: Final = "onym"
 
 
@@ -197,3 +126,23 @@ def get_services(request: HTTPConnection) -> Services:
 def get_request_state(scope: Any) -> dict[str, Any]:
     """Return the middlewares' data about this request: request_id, address, visitor, audit and code."""
     return cast("dict[str, Any]", scope.setdefault(_STATE_KEY, {}))
+
+
+class HTTPMiddleware:
+    """An ASGI middleware that sees HTTP requests only. WebSockets are rejected."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request or the lifespan."""
+        if scope["type"] == "http":
+            await self.serve(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await self._app(scope, receive, send)
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
+        raise NotImplementedError

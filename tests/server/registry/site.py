@@ -114,7 +114,7 @@ def _plain(name: str, status: str) -> Entry:
 @contextmanager
 def site(folder: Path, *, snapshot: bool = False, **options: Any) -> Iterator[Site]:
     """The site, seeded: an entry of each status, a request in each state."""
-    with world(folder, routes=room.list_routes(), pages=room.make_pages(), **options) as found:
+    with world(folder, routes=room.list_routes(), **options) as found:
         here = Site(found, {})
         for account in PEOPLE.values():
             found.do(found.store.accounts.add, account)

@@ -14,9 +14,7 @@ TEMPLATE = "Scheme name: abc\nStatus: provisional\nScheme syntax: any\nScheme se
 
 @pytest.mark.parametrize(("in_force", "other"), [("rfc7595", "rfc4395"), ("rfc4395", "rfc7595")])
 def test_the_operator_says_which_procedure_is_in_force(tmp_path: Path, in_force: str, other: str) -> None:
-    with world(
-        tmp_path, settings(profile=in_force), routes=room.list_routes(), pages=room.make_pages()
-    ) as here:
+    with world(tmp_path, settings(profile=in_force), routes=room.list_routes()) as here:
         form = here.client.get("/submit", headers={"accept": "text/html"}).text
         assert f'value="{in_force}"' in form
         assert f'value="{other}"' not in form

@@ -12,9 +12,9 @@ import hmac
 import logging
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from starlette.requests import ClientDisconnect
 
@@ -24,18 +24,16 @@ from onym.errors import AIIPError, ConfigError
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from types import TracebackType
 
     from starlette.types import Receive, Scope
 
+    from onym.ai.client import AsyncAIClient
     from onym.ai.gateway.audit import AuditLog
-    from onym.ai.records import Invocation, Resolution, Result
+    from onym.ai.records import Result
     from onym.ai.request_validation import Fields
-    from onym.net.sse import SSEEvent
     from onym.server.gateway.settings import GatewaySettings
     from onym.server.security.clients import CSRFKey, TokenBuckets
     from onym.sign.keys import Signer
-    from onym.uri.ai import AIURI
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,53 +108,12 @@ def _make_limit_error(group: str) -> AIIPError:
     )
 
 
-class EventStream(Protocol):
-    """The events of a response, provisional until `result` is available; see `onym.ai.AsyncAIStream`."""
-
-    @property
-    def result(self) -> Result:
-        """The verified result at the end. Raises ProvenanceError before."""
-        ...
-
-    def __aiter__(self) -> AsyncIterator[SSEEvent]: ...
-
-    async def __aenter__(self) -> Self: ...
-
-    async def close(self) -> None:
-        """Stop reading."""
-        ...
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class Upstream(Protocol):
-    """The client that calls the authorities and verifies their responses: `onym.ai.AsyncAIClient`."""
-
-    async def resolve(self, uri: AIURI) -> Resolution:
-        """Resolve the URI."""
-        ...
-
-    async def exchange(self, invocation: Invocation, resolution: Resolution) -> Result:
-        """Return the verified result of any status."""
-        ...
-
-    async def exchange_stream(self, invocation: Invocation, resolution: Resolution) -> EventStream:
-        """Return the verified result as a stream of events."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connections."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
     """The services of one gateway. `clock` returns the time in UTC, `jwks` a key set."""
 
     settings: GatewaySettings
-    upstream: Upstream
+    upstream: AsyncAIClient
     signer: Callable[[], Signer]
     jwks: Callable[[bool], bytes]
     journal: AuditLog | None

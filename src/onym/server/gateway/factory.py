@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from onym.net.connections import AddressResolver
     from onym.net.limits import TLSConfig
     from onym.net.records import RecordResolver
-    from onym.server.gateway.dependencies import Upstream
     from onym.server.gateway.settings import GatewaySettings
     from onym.sign.keys import Signer
 
@@ -62,7 +61,6 @@ def open_upstream(
     from onym.net.config import NetConfig
     from onym.net.limits import NetLimits, TLSConfig
     from onym.net.policy import Policy
-    from onym.net.transport import AsyncTransport
 
     policy = Policy.untrusted().replace(
         # tests on this computer use any free port
@@ -81,12 +79,11 @@ def open_upstream(
         tls=tls,
         records=_make_record_resolver(settings),
     )
-    transport = AsyncTransport(network)
     most = settings.replay_limit
     replays = MemoryReplays(most) if settings.replays is None else ReplayFile(settings.replays, most)
     client = AsyncAIClient(
         _build_resolver_settings(settings, clock),
-        transport=transport,
+        network=network,
         origin=settings.base_url,
         replays=replays,
         timeout=float(settings.timeout),
@@ -94,7 +91,7 @@ def open_upstream(
     )
 
     async def close() -> None:
-        await transport.close()
+        await client.close()
         if isinstance(replays, ReplayFile):
             replays.close()
 
@@ -172,7 +169,7 @@ def _load_namespaces(settings: GatewaySettings) -> list[Any]:
 def create_gateway(
     settings: GatewaySettings,
     *,
-    upstream: Upstream | None = None,
+    upstream: AsyncAIClient | None = None,
     resolver: AddressResolver | None = None,
     clock: Callable[[], datetime] | None = None,
     monotonic: Callable[[], float] = time.monotonic,

@@ -18,9 +18,10 @@ from onym.server.gateway.views import build_problem_view, render_view
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
+    from onym.ai.client import AsyncAIStream
     from onym.ai.records import Result
     from onym.net.sse import SSEEvent
-    from onym.server.gateway.dependencies import Dependencies, EventStream, RequestContext
+    from onym.server.gateway.dependencies import Dependencies, RequestContext
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 #: statuses of a signed result that have another meaning for a gateway (3.7)
@@ -118,7 +119,7 @@ class StartedStream:
     `record` writes the last audit record. Raises AIIPError `aiip.unavailable`.
     """
 
-    stream: EventStream
+    stream: AsyncAIStream
     first: SSEEvent | None
     rest: AsyncIterator[SSEEvent]
     record: Callable[[], None]

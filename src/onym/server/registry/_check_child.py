@@ -6,12 +6,11 @@ The texts are untrusted. The service ends this process if it takes too long, and
 from __future__ import annotations
 
 import json
-import os
 import sys
-from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from onym.common.platform import limit_process
 from onym.errors import RegistryError
 from onym.registry.checks.reference_data import NameIndex, load_builtin
 from onym.registry.codec import from_data
@@ -37,7 +36,7 @@ _NICENESS: Final = 10
 
 def main() -> None:
     """Answer orders until standard input ends: parse a text, then check it."""
-    _limit_resources()
+    limit_process(memory=_MAX_MEMORY, niceness=_NICENESS)
     work = _CheckSession()
     for line in sys.stdin.buffer:
         sys.stdout.write(json.dumps(work.handle_order(json.loads(line)), separators=(",", ":")) + "\n")
@@ -78,17 +77,6 @@ class _CheckSession:
             "ran": report.ran,
             "findings": [finding.as_dict() for finding in report.findings],
         }
-
-
-def _limit_resources() -> None:
-    with suppress(OSError, AttributeError):
-        os.nice(_NICENESS)
-    try:
-        import resource  # Windows has none
-    except ImportError:
-        return
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from onym.server.registry import urls
 from onym.server.registry.dependencies import find_registry, get_current_time, get_store
 from onym.server.registry.labels import DONE_MESSAGES
 from onym.server.registry.page_parts import Link, PageContext, PageFrame
-from onym.server.security.conditional_requests import is_fresh, make_entity_tag
+from onym.server.security.conditional_requests import make_cached_response
 from onym.server.security.sessions import get_visitor
 from onym.server.services import get_services, make_template_environment
 
@@ -386,19 +386,12 @@ def make_file_response(
         "utf-8"
     )
     media, extension = MEDIA_TYPES[form]
-    tag = make_entity_tag(body)
     kept = "".join(
         character if character.isascii() and (character.isalnum() or character in "+.-_") else "_"
         for character in name
     )
-    headers = {
-        "etag": tag,
-        "cache-control": "no-cache",
-        "content-disposition": f'attachment; filename="{kept}.{extension}"',
-    }
-    if is_fresh(request, tag):
-        return Response(status_code=304, headers=headers)
-    return Response(body, 200, headers, media_type=media)
+    headers = {"content-disposition": f'attachment; filename="{kept}.{extension}"'}
+    return make_cached_response(request, body, media, headers=headers)
 
 
 #: changes in one feed
@@ -419,8 +412,4 @@ async def get_changes_feed(request: Request) -> Response:
         authority=f"{urlsplit(origin).hostname or 'localhost'},2026",
         addresses=urls.make_feed_addresses(origin, row.id),
     ).encode("utf-8")
-    tag = make_entity_tag(body)
-    headers = {"etag": tag, "cache-control": "no-cache"}
-    if is_fresh(request, tag):
-        return Response(status_code=304, headers=headers)
-    return Response(body, 200, headers, media_type=_ATOM_MEDIA_TYPE)
+    return make_cached_response(request, body, _ATOM_MEDIA_TYPE)

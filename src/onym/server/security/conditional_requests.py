@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
+
+from starlette.responses import Response
 
 from onym.errors import RegistryError, StaleError
 
@@ -41,6 +44,22 @@ def is_fresh(request: HTTPConnection, tag: str) -> bool:
     """Does `If-None-Match` name this tag, so that the response is 304 (RFC 9110 13.1.2, weak comparison)?"""
     given = _parse_tags(request, "if-none-match")
     return any(known == "*" or known.removeprefix("W/") == tag.removeprefix("W/") for known in given)
+
+
+def make_cached_response(
+    request: HTTPConnection,
+    body: bytes,
+    media_type: str,
+    *,
+    tag: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return the body with its ETag (default: a hash of the body), or 304 if the client has it."""
+    tag = tag or make_entity_tag(body)
+    given = {"etag": tag, "cache-control": "no-cache", **(headers or {})}
+    if is_fresh(request, tag):
+        return Response(status_code=304, headers=given)
+    return Response(body, 200, given, media_type=media_type)
 
 
 def require_match(request: HTTPConnection, version: int) -> int:

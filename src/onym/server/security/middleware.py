@@ -20,7 +20,7 @@ from onym.net.hosts import parse_network
 from onym.server.problems import make_problem_response
 from onym.server.security.clients import BucketKind, get_client_address, make_address_key
 from onym.server.security.sessions import Visitor, get_visitor
-from onym.server.services import Services, get_request_state, get_services
+from onym.server.services import HTTPMiddleware, Services, get_request_state, get_services
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -43,18 +43,15 @@ def set_audit_action(
     get_request_state(request.scope)["audit"] = (action, subject, account)
 
 
-class AuditMiddleware:
+class AuditMiddleware(HTTPMiddleware):
     """Writes the audit record just before the response is sent, when its outcome is known."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
-        self._app = app
+        super().__init__(app)
         self._services = services
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
 
         async def finish(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -104,19 +101,16 @@ MAX_HEADER_BYTES: Final = 64 * 1024
 _LENGTH: Final = re.compile(rb"[0-9]{1,15}\Z")
 
 
-class RequestLimitsMiddleware:
+class RequestLimitsMiddleware(HTTPMiddleware):
     """Checks Host, URL, headers and the size of the body while it arrives."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app = app
+        super().__init__(app)
         self._hosts = frozenset(settings.allowed_hosts)
         self._limit = settings.body_limit
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request. Raises RegistryError with the codes `http.wrong-host`, `http.too-large`, ..."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         self._check_head(scope)
         taken = 0
 
@@ -180,23 +174,17 @@ _HEADERS: Final = (
 _HSTS: Final = ("strict-transport-security", "max-age=63072000; includeSubDomains")
 
 
-class HeadersMiddleware:
+class HeadersMiddleware(HTTPMiddleware):
     """Puts request ID and address into the request's state, and adds security headers to every response."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app = app
+        super().__init__(app)
         self._fixed = (*_HEADERS, _HSTS) if settings.is_https else _HEADERS
         networks = [parse_network(block) for block in settings.trusted_proxies]
         self._proxies = tuple(network for network in networks if network is not None)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; WebSockets are rejected."""
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
-            return
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
         request_id = str(uuid4())
         found = get_request_state(scope)
         found["request_id"] = request_id
@@ -226,24 +214,23 @@ _FORMS: Final = frozenset({_URLENCODED, "multipart/form-data"})
 _LONGEST_TOKEN: Final = 200
 
 
-class CSRFMiddleware:
+class CSRFMiddleware(HTTPMiddleware):
     """Raises the error of invalid credentials, and rejects forged writes."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app = app
+        super().__init__(app)
         self._origin = settings.base_url
         self._limit = settings.body_limit
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] == "http":
-            request = Request(scope, receive)
-            visitor = get_visitor(request)
-            if visitor.failure is not None:
-                raise visitor.failure
-            if scope["method"] not in SAFE_METHODS and visitor.via != "token":
-                self._check_source(request)
-                receive = await self._check_token(request, receive)
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
+        request = Request(scope, receive)
+        visitor = get_visitor(request)
+        if visitor.failure is not None:
+            raise visitor.failure
+        if scope["method"] not in SAFE_METHODS and visitor.via != "token":
+            self._check_source(request)
+            receive = await self._check_token(request, receive)
         await self._app(scope, receive, send)
 
     def _check_source(self, request: Request) -> None:
@@ -341,17 +328,11 @@ def _make_forgery_error(message: str, field: str) -> AccessError:
     )
 
 
-class RateLimitMiddleware:
+class RateLimitMiddleware(HTTPMiddleware):
     """Answers 429 with Retry-After (RFC 6585 4) if a visitor exceeds its rate limit."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
         request = Request(scope, receive)
         sort: BucketKind = "reads" if scope["method"] in SAFE_METHODS else "writes"
         wait = get_services(request).rates.take_token(sort, _make_visitor_key(get_visitor(request)))

@@ -21,7 +21,7 @@ from onym.registry.accounts import TOKEN_PREFIX, get_registry_roles, is_administ
 from onym.registry.accounts import Scope as TokenScope
 from onym.registry.records import Actor, Role
 from onym.server.security.clients import CSRFKey
-from onym.server.services import Services, get_request_state, get_services
+from onym.server.services import HTTPMiddleware, Services, get_request_state, get_services
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
@@ -126,18 +126,15 @@ _ALL_SCOPES: Final = frozenset(str(token_scope) for token_scope in TokenScope)
 _TOUCH_SECONDS: Final = 60
 
 
-class AuthenticationMiddleware:
+class AuthenticationMiddleware(HTTPMiddleware):
     """Finds the visitor of a request. CSRFMiddleware raises the `failure` of invalid credentials."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
-        self._app = app
+        super().__init__(app)
         self._services = services
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
         request = Request(scope, receive)
         visitor = await _find_visitor(self._services, request, get_request_state(scope).get("address"))
         get_request_state(scope)["visitor"] = visitor

@@ -72,7 +72,7 @@ from onym.server.registry.responses import (
     parse_number,
 )
 from onym.server.security.conditional_requests import (
-    is_fresh,
+    make_cached_response,
     make_entity_tag,
     make_version_tag,
     parse_cursor,
@@ -115,9 +115,9 @@ def make_bytes_response(
     request: Request, body: bytes, tag: str, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return encoded JSON, or 304 if the client has it."""
+    if status == 200 and request.method in ("GET", "HEAD"):
+        return make_cached_response(request, body, JSON, tag=tag, headers=headers)
     given = {"etag": tag, "cache-control": "no-cache", **(headers or {})}
-    if status == 200 and request.method in ("GET", "HEAD") and is_fresh(request, tag):
-        return Response(status_code=304, headers=given)
     return Response(body, status, given, media_type=JSON)
 
 

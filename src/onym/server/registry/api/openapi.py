@@ -22,7 +22,7 @@ from onym.server.registry.api import models as m
 from onym.server.registry.api.models import Problem
 from onym.server.registry.responses import MEDIA_TYPES, encode_json, negotiate_media_type
 from onym.server.registry.urls import API_PREFIX, OPENAPI_URL, Handler, make_route
-from onym.server.security.conditional_requests import is_fresh, make_entity_tag
+from onym.server.security.conditional_requests import make_cached_response, make_entity_tag
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -395,10 +395,7 @@ async def get_openapi_document(request: Request) -> Response:
     """GET: the document."""
     negotiate_media_type(request, ("application/json",))
     body, tag = _encode_document()
-    headers = {"etag": tag, "cache-control": "no-cache"}
-    if is_fresh(request, tag):
-        return Response(status_code=304, headers=headers)
-    return Response(body, 200, headers, media_type="application/json")
+    return make_cached_response(request, body, "application/json", tag=tag)
 
 
 def list_api_routes() -> list[Route]:
