@@ -15,38 +15,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from onym.errors import (
-    AuthenticationError,
-    BadRequestError,
-    ContextLengthError,
-    NotFoundError,
-    OverloadedError,
-    PermissionDeniedError,
-    ProviderError,
-    QuotaError,
-    RateLimitError,
-    ServerError,
-    UnsupportedError,
-    UsageError,
-)
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec
-from onym.llm.dialects.codec import (
-    NO_USAGE,
-    encode_arguments,
-    encode_base64,
-    encode_params,
-    find_finish_reason,
-    get_text,
-    make_malformed_error,
-    make_part_error,
-    make_tool_call,
-    merge_extra,
-    parse_arguments,
-    parse_count,
-    parse_json_object,
-    parse_timestamp,
-    require_model_records,
-)
+from onym import errors
+from onym.llm import types
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec
 from onym.llm.dialects.errors import (
     ErrorDecoder,
     ErrorDetails,
@@ -56,53 +27,32 @@ from onym.llm.dialects.errors import (
 )
 from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
 from onym.llm.parameters import list_wire_names
-from onym.llm.types import (
-    Carried,
-    Completion,
-    Content,
-    ContentPart,
-    DocumentPart,
-    Event,
-    FinishReason,
-    ImagePart,
-    Message,
-    ModelInfo,
-    ModelPage,
-    ReasoningDelta,
-    Request,
-    TextDelta,
-    TextPart,
-    Tool,
-    ToolCall,
-    ToolCallDelta,
-    Usage,
-)
 from onym.net.sse import SSEEvent
 from onym.uri.components import QUERY_VALUE
 
 #: decisive wherever they are: in `details.error_code`, which names the cause, in `type` or in `code`
-_ERROR_CODES: Mapping[str, type[ProviderError]] = {
-    "authentication_error": AuthenticationError,
-    "billing_error": QuotaError,
-    "permission_error": PermissionDeniedError,
-    "not_found_error": NotFoundError,
-    "rate_limit_error": RateLimitError,
-    "overloaded_error": OverloadedError,
+_ERROR_CODES: Mapping[str, type[errors.ProviderError]] = {
+    "authentication_error": errors.AuthenticationError,
+    "billing_error": errors.QuotaError,
+    "permission_error": errors.PermissionDeniedError,
+    "not_found_error": errors.NotFoundError,
+    "rate_limit_error": errors.RateLimitError,
+    "overloaded_error": errors.OverloadedError,
     # llama.cpp, on all of its routes
-    "exceed_context_size_error": ContextLengthError,
-    "contract_spend_limit_reached": QuotaError,
-    "enforced_spend_limit_reached": QuotaError,
-    "linked_organization_billing_unavailable": QuotaError,
-    "linked_organization_spend_limit_reached": QuotaError,
-    "organization_on_hold": PermissionDeniedError,
+    "exceed_context_size_error": errors.ContextLengthError,
+    "contract_spend_limit_reached": errors.QuotaError,
+    "enforced_spend_limit_reached": errors.QuotaError,
+    "linked_organization_billing_unavailable": errors.QuotaError,
+    "linked_organization_spend_limit_reached": errors.QuotaError,
+    "organization_on_hold": errors.PermissionDeniedError,
 }
 
 #: codes of many failures: they decide only if no status says more (inside a stream, in a 200 response)
-_WIDE_CODES: Mapping[str, type[ProviderError]] = {
-    "invalid_request_error": BadRequestError,
-    "request_too_large": BadRequestError,
-    "timeout_error": ServerError,
-    "api_error": ServerError,
+_WIDE_CODES: Mapping[str, type[errors.ProviderError]] = {
+    "invalid_request_error": errors.BadRequestError,
+    "request_too_large": errors.BadRequestError,
+    "timeout_error": errors.ServerError,
+    "api_error": errors.ServerError,
 }
 
 
@@ -155,7 +105,7 @@ ERRORS = ErrorDecoder(
 
 DIALECT = "anthropic_messages"
 
-_FINISHES: Mapping[str, FinishReason] = {
+_FINISHES: Mapping[str, types.FinishReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "max_tokens": "length",
@@ -168,39 +118,41 @@ _FINISHES: Mapping[str, FinishReason] = {
 _PLAIN_BLOCKS = frozenset({"text", "tool_use"})
 
 
-def _decode_usage(record: Any) -> Usage:
+def _decode_usage(record: Any) -> types.Usage:
     """Return token counts, None for a count that is absent or invalid.
 
     The API counts tokens read from and written to the prompt cache separately; `input_tokens` is the sum, as
     in other formats.
     """
     if not isinstance(record, dict):
-        return NO_USAGE
+        return codec.NO_USAGE
     cached, fresh = (
-        parse_count(record.get("cache_read_input_tokens")),
-        parse_count(record.get("input_tokens")),
+        codec.parse_count(record.get("cache_read_input_tokens")),
+        codec.parse_count(record.get("input_tokens")),
     )
-    written = parse_count(record.get("cache_creation_input_tokens"))
+    written = codec.parse_count(record.get("cache_creation_input_tokens"))
     details = record.get("output_tokens_details")
-    return Usage(
+    return types.Usage(
         input_tokens=None if fresh is None else fresh + (cached or 0) + (written or 0),
-        output_tokens=parse_count(record.get("output_tokens")),
+        output_tokens=codec.parse_count(record.get("output_tokens")),
         cached_tokens=cached,
-        reasoning_tokens=parse_count(details.get("thinking_tokens")) if isinstance(details, dict) else None,
+        reasoning_tokens=codec.parse_count(details.get("thinking_tokens"))
+        if isinstance(details, dict)
+        else None,
     )
 
 
-def _decode_carried(blocks: Iterable[Mapping[str, Any]]) -> Carried | None:
+def _decode_carried(blocks: Iterable[Mapping[str, Any]]) -> types.Carried | None:
     """Return the turn's content if some of it must be sent back unchanged: signed thinking, server tools."""
     parts = tuple(blocks)
-    return Carried(dialect=DIALECT, parts=parts) if any(map(_is_carried, parts)) else None
+    return types.Carried(dialect=DIALECT, parts=parts) if any(map(_is_carried, parts)) else None
 
 
 def _is_carried(block: Mapping[str, Any]) -> bool:
     kind = block.get("type")
     if kind == "thinking":
         # some servers do not sign their thinking, and no API requires that back
-        return get_text(block, "signature") is not None
+        return codec.get_text(block, "signature") is not None
     return isinstance(kind, str) and kind not in _PLAIN_BLOCKS
 
 
@@ -210,7 +162,7 @@ _API_NAME = "Anthropic Messages"
 _TOOL_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 
 
-def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
+def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
     """Return the body of POST /v1/messages.
 
     System messages go to the top, and results of parallel tool calls go back in one turn. The API has no
@@ -221,18 +173,18 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
     system = [message.content for message in request.messages if message.role == "system"]
     if system:
         body["system"] = _encode_system(system)
-    encode_params(body, request, spec, PARAMETERS, _encode_format)
+    codec.encode_params(body, request, spec, PARAMETERS, _encode_format)
     if request.tools:
         body["tools"] = [_encode_tool(tool) for tool in request.tools]
         if request.tool_choice is not None:
             body["tool_choice"] = _encode_tool_choice(request.tool_choice)
     if request.stream:
         body["stream"] = True
-    merge_extra(body, request.extra)
+    codec.merge_extra(body, request.extra)
     return body
 
 
-def _encode_messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
+def _encode_messages(messages: Sequence[types.Message]) -> Iterator[dict[str, Any]]:
     results: list[dict[str, Any]] = []
     for message in messages:
         if message.role == "tool":
@@ -246,7 +198,7 @@ def _encode_messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
             yield {"role": message.role, "content": _encode_content(message)}
 
 
-def _encode_content(message: Message) -> str | list[dict[str, Any]]:
+def _encode_content(message: types.Message) -> str | list[dict[str, Any]]:
     if message.role != "assistant":
         return _encode_parts(message.content)
     if message.carried is not None and message.carried.dialect == DIALECT:
@@ -255,12 +207,12 @@ def _encode_content(message: Message) -> str | list[dict[str, Any]]:
     if not message.tool_calls:
         return blocks
     return _to_blocks(blocks) + [
-        {"type": "tool_use", "id": call.id, "name": call.name, "input": parse_arguments(call)}
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": codec.parse_arguments(call)}
         for call in message.tool_calls
     ]
 
 
-def _encode_system(contents: Sequence[Content]) -> str | list[dict[str, Any]]:
+def _encode_system(contents: Sequence[types.Content]) -> str | list[dict[str, Any]]:
     """Return the system messages as one text, or as blocks if one of them has parts."""
     if all(isinstance(content, str) for content in contents):
         return "\n\n".join(str(content) for content in contents)
@@ -274,19 +226,19 @@ def _to_blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
     return content
 
 
-def _encode_parts(content: Content) -> str | list[dict[str, Any]]:
+def _encode_parts(content: types.Content) -> str | list[dict[str, Any]]:
     """Return the content of a user's or a tool's message."""
     return content if isinstance(content, str) else [_encode_part(part) for part in content]
 
 
-def _encode_text_parts(content: Content, role: str) -> str | list[dict[str, Any]]:
+def _encode_text_parts(content: types.Content, role: str) -> str | list[dict[str, Any]]:
     """Return the content of an assistant's or a system message, which may contain only text."""
-    if not isinstance(content, str) and not all(isinstance(part, TextPart) for part in content):
-        raise make_part_error(f"images or documents in a message of role {role}", _API_NAME)
+    if not isinstance(content, str) and not all(isinstance(part, types.TextPart) for part in content):
+        raise codec.make_part_error(f"images or documents in a message of role {role}", _API_NAME)
     return _encode_parts(content)
 
 
-def _encode_tool_result(message: Message) -> dict[str, Any]:
+def _encode_tool_result(message: types.Message) -> dict[str, Any]:
     if not message.tool_call_id:
         _raise_message_error(
             "a message of role tool has no tool_call_id, which names the call that it answers"
@@ -298,10 +250,10 @@ def _encode_tool_result(message: Message) -> dict[str, Any]:
     }
 
 
-def _encode_part(part: ContentPart) -> dict[str, Any]:
-    if isinstance(part, TextPart):
+def _encode_part(part: types.ContentPart) -> dict[str, Any]:
+    if isinstance(part, types.TextPart):
         return _encode_text(part.text)
-    if isinstance(part, ImagePart):
+    if isinstance(part, types.ImagePart):
         return {"type": "image", "source": _encode_source(part)}
     block: dict[str, Any] = {"type": "document", "source": _encode_document(part)}
     if part.name is not None:
@@ -313,17 +265,17 @@ def _encode_text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _encode_source(part: ImagePart | DocumentPart) -> dict[str, Any]:
+def _encode_source(part: types.ImagePart | types.DocumentPart) -> dict[str, Any]:
     if part.data is None:
         return {"type": "url", "url": part.url}
-    return {"type": "base64", "media_type": part.media_type, "data": encode_base64(part)}
+    return {"type": "base64", "media_type": part.media_type, "data": codec.encode_base64(part)}
 
 
-def _encode_document(part: DocumentPart) -> dict[str, Any]:
+def _encode_document(part: types.DocumentPart) -> dict[str, Any]:
     if part.data is None or part.media_type == "application/pdf":
         return _encode_source(part)
     if not part.media_type.startswith("text/"):
-        raise make_part_error(
+        raise codec.make_part_error(
             "documents that are neither PDF nor text",
             _API_NAME,
             hint="Convert the document, or pass its text.",
@@ -337,7 +289,7 @@ def _encode_document(part: DocumentPart) -> dict[str, Any]:
     return {"type": "text", "media_type": "text/plain", "data": text}
 
 
-def _encode_tool(tool: Tool) -> dict[str, Any]:
+def _encode_tool(tool: types.Tool) -> dict[str, Any]:
     out: dict[str, Any] = {"name": tool.name, "input_schema": tool.parameters or {"type": "object"}}
     if tool.description is not None:
         out["description"] = tool.description
@@ -354,7 +306,7 @@ def _encode_tool_choice(choice: str) -> dict[str, Any]:
 
 def _encode_format(value: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
     if value != "json_schema":
-        raise UnsupportedError(
+        raise errors.UnsupportedError(
             f"the {_API_NAME} API has no JSON mode without a schema",
             code="llm.no-format",
             parameter="format",
@@ -364,14 +316,16 @@ def _encode_format(value: str, schema: Mapping[str, Any] | None) -> dict[str, An
 
 
 def _raise_message_error(text: str) -> NoReturn:
-    raise UsageError(text, code="usage.bad-message")
+    raise errors.UsageError(text, code="usage.bad-message")
 
 
 _PAGE_SIZE = 1000
 
 
 @ERRORS.locate_errors
-def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
+def decode_chat(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> types.Completion:
     """Return the completion in a 2xx response to POST /v1/messages.
 
     Unknown kinds of block are only in `raw` and `carried`. Raises MalformedResponseError, or the error that
@@ -379,10 +333,10 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     """
     data = ERRORS.decode_object(status, headers, body, exchange)
     blocks = _require_blocks(data.get("content"))
-    return Completion(
+    return types.Completion(
         text="".join(_list_texts(blocks, "text")),
-        model=get_text(data, "model") or exchange.model,
-        finish_reason=find_finish_reason(_FINISHES, data.get("stop_reason")),
+        model=codec.get_text(data, "model") or exchange.model,
+        finish_reason=codec.find_finish_reason(_FINISHES, data.get("stop_reason")),
         reasoning="".join(_list_texts(blocks, "thinking")) or None,
         tool_calls=_decode_tool_calls(blocks),
         usage=_decode_usage(data.get("usage")),
@@ -395,31 +349,33 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
 @ERRORS.locate_errors
 def decode_models(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> ModelPage:
+) -> types.ModelPage:
     """Return the models in a 2xx response to GET /v1/models, and the query of the next page."""
     data = ERRORS.decode_object(status, headers, body, exchange)
-    records = require_model_records(data.get("data"))
-    models = (_decode_model_info(record) for record in records if get_text(record, "id"))
-    last = get_text(data, "last_id") if data.get("has_more") is True else None
+    records = codec.require_model_records(data.get("data"))
+    models = (_decode_model_info(record) for record in records if codec.get_text(record, "id"))
+    last = codec.get_text(data, "last_id") if data.get("has_more") is True else None
     if last is None:
-        return ModelPage(tuple(models))
-    return ModelPage(tuple(models), f"after_id={QUERY_VALUE.quote(last)}&limit={_PAGE_SIZE}")
+        return types.ModelPage(tuple(models))
+    return types.ModelPage(tuple(models), f"after_id={QUERY_VALUE.quote(last)}&limit={_PAGE_SIZE}")
 
 
 @ERRORS.locate_errors
-def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
+def decode_model(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /v1/models/{model}."""
     record = ERRORS.decode_object(status, headers, body, exchange)
-    if get_text(record, "id") is None:
-        raise make_malformed_error("it has no model")
+    if codec.get_text(record, "id") is None:
+        raise codec.make_malformed_error("it has no model")
     return _decode_model_info(record)
 
 
 def _require_blocks(content: Any) -> list[dict[str, Any]]:
     if not isinstance(content, list):
-        raise make_malformed_error("it has no content")
+        raise codec.make_malformed_error("it has no content")
     if not all(isinstance(block, dict) for block in content):
-        raise make_malformed_error("a block of the content is not an object")
+        raise codec.make_malformed_error("a block of the content is not an object")
     return content
 
 
@@ -428,29 +384,29 @@ def _list_texts(blocks: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
     values = [block.get(kind) for block in blocks if block.get("type") == kind]
     texts = [item for item in values if isinstance(item, str)]
     if len(texts) != len(values):
-        raise make_malformed_error(f"a block of {kind} has no text")
+        raise codec.make_malformed_error(f"a block of {kind} has no text")
     return texts
 
 
-def _decode_tool_calls(blocks: Sequence[Mapping[str, Any]]) -> tuple[ToolCall, ...]:
+def _decode_tool_calls(blocks: Sequence[Mapping[str, Any]]) -> tuple[types.ToolCall, ...]:
     calls = [block for block in blocks if block.get("type") == "tool_use"]
     return tuple(
-        make_tool_call(
-            get_text(call, "id") or f"call_{index}",
+        codec.make_tool_call(
+            codec.get_text(call, "id") or f"call_{index}",
             call.get("name"),
-            encode_arguments(call.get("input")) or "{}",
+            codec.encode_arguments(call.get("input")) or "{}",
         )
         for index, call in enumerate(calls)
     )
 
 
-def _decode_model_info(record: Mapping[str, Any]) -> ModelInfo:
-    return ModelInfo(
+def _decode_model_info(record: Mapping[str, Any]) -> types.ModelInfo:
+    return types.ModelInfo(
         id=record["id"],
-        context_window=parse_count(record.get("max_input_tokens")) or None,
-        max_output_tokens=parse_count(record.get("max_tokens")) or None,
+        context_window=codec.parse_count(record.get("max_input_tokens")) or None,
+        max_output_tokens=codec.parse_count(record.get("max_tokens")) or None,
         # the API returns the epoch for a model whose date it does not know
-        created=int(parse_timestamp(record.get("created_at")) or 0) or None,
+        created=int(codec.parse_timestamp(record.get("created_at")) or 0) or None,
         raw=record,
     )
 
@@ -464,7 +420,10 @@ _DELTA_MEMBERS: Mapping[str, tuple[str, str]] = {
 }
 
 #: by kind of block, which is also the name of its member: the event for a piece
-_TEXT_EVENTS: Mapping[str, Callable[[str], Event]] = {"text": TextDelta, "thinking": ReasoningDelta}
+_TEXT_EVENTS: Mapping[str, Callable[[str], types.Event]] = {
+    "text": types.TextDelta,
+    "thinking": types.ReasoningDelta,
+}
 
 
 class _BlockBuilder:
@@ -491,7 +450,7 @@ class _BlockBuilder:
         """Return arguments that did not arrive in pieces: those at the start of the tool call, or `{}`."""
         if self.call is None or "input" in self._pieces:
             return ""
-        arguments = encode_arguments(self._record.get("input")) or "{}"
+        arguments = codec.encode_arguments(self._record.get("input")) or "{}"
         self.append("input", arguments)
         return arguments
 
@@ -530,14 +489,14 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         #: usage in the server's format: a later count is a total and replaces an earlier one
         self._counts: dict[str, Any] = {}
 
-    def _decode_frame(self, frame: SSEEvent, events: list[Event]) -> bool:
-        record = parse_json_object(frame.data)
+    def _decode_frame(self, frame: SSEEvent, events: list[types.Event]) -> bool:
+        record = codec.parse_json_object(frame.data)
         if record is None:
-            raise make_malformed_error("an event of the stream is not a JSON object")
+            raise codec.make_malformed_error("an event of the stream is not a JSON object")
         kind = record.get("type")
         if kind == "message_stop":
             if not self._begun:
-                raise make_malformed_error("the stream has no answer")
+                raise codec.make_malformed_error("the stream has no answer")
             return True
         if kind == "error" or frame.event == "error":
             raise self._make_stream_error(record)
@@ -548,37 +507,37 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             raise self._make_stream_error(record)
         return False
 
-    def _start_message(self, record: Mapping[str, Any], _: list[Event]) -> None:
+    def _start_message(self, record: Mapping[str, Any], _: list[types.Event]) -> None:
         message = record.get("message")
         if not isinstance(message, dict):
-            raise make_malformed_error("the stream's first event has no message")
+            raise codec.make_malformed_error("the stream's first event has no message")
         self._begun = True
-        self._model = get_text(message, "model")
+        self._model = codec.get_text(message, "model")
         self._update_usage(message.get("usage"))
 
-    def _start_block(self, record: Mapping[str, Any], events: list[Event]) -> None:
+    def _start_block(self, record: Mapping[str, Any], events: list[types.Event]) -> None:
         block, index = record.get("content_block"), record.get("index")
         if not isinstance(block, dict) or type(index) is not int or index in self._blocks:
-            raise make_malformed_error("a block of the content has an invalid start")
+            raise codec.make_malformed_error("a block of the content has an invalid start")
         if block.get("type") != "tool_use":
             self._blocks[index] = _BlockBuilder(block, None)
             # usually empty: the text arrives in pieces
             kind = self._blocks[index].kind
-            if kind in _TEXT_EVENTS and (first := get_text(block, kind)) is not None:
+            if kind in _TEXT_EVENTS and (first := codec.get_text(block, kind)) is not None:
                 events.append(_TEXT_EVENTS[kind](first))
             return
-        name = get_text(block, "name")
+        name = codec.get_text(block, "name")
         if name is None:
-            raise make_malformed_error("a tool call has no name")
+            raise codec.make_malformed_error("a tool call has no name")
         self._blocks[index] = _BlockBuilder(block, self._calls)
-        events.append(ToolCallDelta(index=self._calls, id=get_text(block, "id"), name=name))
+        events.append(types.ToolCallDelta(index=self._calls, id=codec.get_text(block, "id"), name=name))
         self._calls += 1
 
-    def _append_delta(self, record: Mapping[str, Any], events: list[Event]) -> None:
+    def _append_delta(self, record: Mapping[str, Any], events: list[types.Event]) -> None:
         index, delta = record.get("index"), record.get("delta")
         block = self._blocks.get(index) if type(index) is int else None
         if block is None or not isinstance(delta, dict):
-            raise make_malformed_error("a piece of the content does not belong to a block")
+            raise codec.make_malformed_error("a piece of the content does not belong to a block")
         if delta.get("type") == "citations_delta":
             block.add_citation(delta.get("citation"))
             return
@@ -590,21 +549,21 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             if block.kind in _TEXT_EVENTS:
                 events.append(_TEXT_EVENTS[member](piece))
         elif member == "input" and block.call is not None:
-            events.append(ToolCallDelta(index=block.call, arguments=piece))
+            events.append(types.ToolCallDelta(index=block.call, arguments=piece))
         if member not in _TEXT_EVENTS or member == block.kind:
             block.append(member, piece)
 
-    def _stop_block(self, record: Mapping[str, Any], events: list[Event]) -> None:
+    def _stop_block(self, record: Mapping[str, Any], events: list[types.Event]) -> None:
         index = record.get("index")
         block = self._blocks.get(index) if type(index) is int else None
         if block is not None:
             _close_block(block, events)
 
-    def _update_message(self, record: Mapping[str, Any], _: list[Event]) -> None:
+    def _update_message(self, record: Mapping[str, Any], _: list[types.Event]) -> None:
         delta = record.get("delta")
         reason = delta.get("stop_reason") if isinstance(delta, dict) else None
         if reason is not None:
-            self._reason = find_finish_reason(_FINISHES, reason)
+            self._reason = codec.find_finish_reason(_FINISHES, reason)
         self._update_usage(record.get("usage"))
 
     def _update_usage(self, usage: Any) -> None:
@@ -612,7 +571,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             self._counts.update({name: value for name, value in usage.items() if value is not None})
             self.usage = _decode_usage(self._counts)
 
-    def _append_finish(self, events: list[Event]) -> None:
+    def _append_finish(self, events: list[types.Event]) -> None:
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         for block in blocks:
             _close_block(block, events)
@@ -622,7 +581,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         super()._append_finish(events)
 
 
-_EVENT_DECODERS: Mapping[str, Callable[[StreamDecoder, Mapping[str, Any], list[Event]], None]] = {
+_EVENT_DECODERS: Mapping[str, Callable[[StreamDecoder, Mapping[str, Any], list[types.Event]], None]] = {
     "message_start": StreamDecoder._start_message,
     "content_block_start": StreamDecoder._start_block,
     "content_block_delta": StreamDecoder._append_delta,
@@ -639,15 +598,15 @@ def _decode_delta(delta: Mapping[str, Any]) -> tuple[str, str]:
     source, member = _DELTA_MEMBERS[kind]
     piece = delta.get(source)
     if not isinstance(piece, str):
-        raise make_malformed_error("a piece of the content is not a string")
+        raise codec.make_malformed_error("a piece of the content is not a string")
     return member, piece
 
 
-def _close_block(block: _BlockBuilder, events: list[Event]) -> None:
+def _close_block(block: _BlockBuilder, events: list[types.Event]) -> None:
     """Add the events that complete a block."""
     arguments = block.fill_input()
     if arguments and block.call is not None:
-        events.append(ToolCallDelta(index=block.call, arguments=arguments))
+        events.append(types.ToolCallDelta(index=block.call, arguments=arguments))
 
 
 name = "anthropic_messages"

@@ -15,38 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from onym.errors import (
-    AuthenticationError,
-    BadRequestError,
-    NotFoundError,
-    OverloadedError,
-    PermissionDeniedError,
-    ProviderError,
-    QuotaError,
-    RateLimitError,
-    ServerError,
-    UnsupportedError,
-    UsageError,
-)
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec
-from onym.llm.dialects.codec import (
-    NO_USAGE,
-    decode_vector,
-    encode_base64,
-    find_finish_reason,
-    get_text,
-    make_malformed_error,
-    make_part_error,
-    make_schema_name,
-    make_tool_call,
-    merge_extra,
-    parse_arguments,
-    parse_count,
-    parse_json_object,
-    require_model_records,
-    require_vector_list,
-    set_member,
-)
+from onym import errors
+from onym.llm import types
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec
 from onym.llm.dialects.errors import ErrorDecoder, ErrorDetails, find_request_id
 from onym.llm.dialects.streaming import (
     EventDecoder,
@@ -55,63 +26,42 @@ from onym.llm.dialects.streaming import (
     make_stream_decoder,
 )
 from onym.llm.parameters import list_wire_names
-from onym.llm.types import (
-    Carried,
-    Completion,
-    ContentPart,
-    DocumentPart,
-    Embeddings,
-    Event,
-    FinishReason,
-    ImagePart,
-    Message,
-    ModelInfo,
-    ModelPage,
-    ReasoningDelta,
-    Request,
-    TextDelta,
-    TextPart,
-    Tool,
-    ToolCall,
-    ToolCallDelta,
-    Usage,
-)
 
-_ERROR_CODES: Mapping[str, type[ProviderError]] = {
-    "throttlingexception": RateLimitError,
-    "throttledexception": RateLimitError,
-    "toomanyrequestsexception": RateLimitError,
-    "requestlimitexceeded": RateLimitError,
-    "servicequotaexceededexception": QuotaError,
-    "accessdeniedexception": PermissionDeniedError,
-    "accessdenied": PermissionDeniedError,
-    "optinrequired": PermissionDeniedError,
-    "unrecognizedclientexception": AuthenticationError,
-    "invalidclienttokenid": AuthenticationError,
-    "invalidsignatureexception": AuthenticationError,
-    "signaturedoesnotmatch": AuthenticationError,
-    "incompletesignature": AuthenticationError,
-    "incompletesignatureexception": AuthenticationError,
-    "expiredtoken": AuthenticationError,
-    "expiredtokenexception": AuthenticationError,
-    "requestexpired": AuthenticationError,
-    "missingauthenticationtoken": AuthenticationError,
-    "missingauthenticationtokenexception": AuthenticationError,
-    "notauthorized": AuthenticationError,
-    "resourcenotfoundexception": NotFoundError,
-    "unknownoperationexception": NotFoundError,
-    "validationexception": BadRequestError,
-    "validationerror": BadRequestError,
-    "serializationexception": BadRequestError,
-    "conflictexception": BadRequestError,
-    "modeltimeoutexception": OverloadedError,
-    "modelnotreadyexception": OverloadedError,
-    "serviceunavailableexception": OverloadedError,
-    "serviceunavailable": OverloadedError,
-    "modelerrorexception": ServerError,
-    "modelstreamerrorexception": ServerError,
-    "internalserverexception": ServerError,
-    "internalfailure": ServerError,
+_ERROR_CODES: Mapping[str, type[errors.ProviderError]] = {
+    "throttlingexception": errors.RateLimitError,
+    "throttledexception": errors.RateLimitError,
+    "toomanyrequestsexception": errors.RateLimitError,
+    "requestlimitexceeded": errors.RateLimitError,
+    "servicequotaexceededexception": errors.QuotaError,
+    "accessdeniedexception": errors.PermissionDeniedError,
+    "accessdenied": errors.PermissionDeniedError,
+    "optinrequired": errors.PermissionDeniedError,
+    "unrecognizedclientexception": errors.AuthenticationError,
+    "invalidclienttokenid": errors.AuthenticationError,
+    "invalidsignatureexception": errors.AuthenticationError,
+    "signaturedoesnotmatch": errors.AuthenticationError,
+    "incompletesignature": errors.AuthenticationError,
+    "incompletesignatureexception": errors.AuthenticationError,
+    "expiredtoken": errors.AuthenticationError,
+    "expiredtokenexception": errors.AuthenticationError,
+    "requestexpired": errors.AuthenticationError,
+    "missingauthenticationtoken": errors.AuthenticationError,
+    "missingauthenticationtokenexception": errors.AuthenticationError,
+    "notauthorized": errors.AuthenticationError,
+    "resourcenotfoundexception": errors.NotFoundError,
+    "unknownoperationexception": errors.NotFoundError,
+    "validationexception": errors.BadRequestError,
+    "validationerror": errors.BadRequestError,
+    "serializationexception": errors.BadRequestError,
+    "conflictexception": errors.BadRequestError,
+    "modeltimeoutexception": errors.OverloadedError,
+    "modelnotreadyexception": errors.OverloadedError,
+    "serviceunavailableexception": errors.OverloadedError,
+    "serviceunavailable": errors.OverloadedError,
+    "modelerrorexception": errors.ServerError,
+    "modelstreamerrorexception": errors.ServerError,
+    "internalserverexception": errors.ServerError,
+    "internalfailure": errors.ServerError,
 }
 
 
@@ -148,7 +98,7 @@ ERRORS = ErrorDecoder(
 
 def decode_error(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> ProviderError:
+) -> errors.ProviderError:
     """Return the error in a response outside 2xx: its name is in a header, not in the body."""
     kind = headers.get("x-amzn-errortype")
     if kind:
@@ -191,7 +141,7 @@ _INVALID_NAME_TEXT: Final = re.compile(r"[^A-Za-z0-9()\[\]-]+")
 _MAX_DOCUMENT_NAME: Final = 190
 
 
-def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
+def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
     """Return the body of POST /model/{model}/converse, streamed or not.
 
     Pass-through parameters come last and never replace existing values. Raises UnsupportedError for anything
@@ -209,12 +159,12 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
         if name == "cache":
             _add_cache_point(system, turns)
         else:
-            set_member(body, _find_wire_name(name, spec), _encode_value(name, value, request.schema))
+            codec.set_member(body, _find_wire_name(name, spec), _encode_value(name, value, request.schema))
     if request.tools and request.tool_choice == "none":
         _require_no_tool_blocks(turns)
     elif request.tools:
         body["toolConfig"] = _encode_tool_config(request.tools, request.tool_choice)
-    merge_extra(body, request.extra)
+    codec.merge_extra(body, request.extra)
     return body
 
 
@@ -225,16 +175,16 @@ def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> 
     """
     single, fixed, dimensions = _find_embed_model(model)
     if single and len(texts) != 1:
-        raise UsageError(
+        raise errors.UsageError(
             f"{model} accepts one text per call, but {len(texts)} texts are given",
             hint="Call it once for each text.",
         )
     body: dict[str, Any] = {"inputText": texts[0]} if single else {"texts": list(texts)}
     extra = dict(extra)
     if "dimensions" in extra:
-        set_member(body, dimensions, extra.pop("dimensions"))
-    merge_extra(body, extra)
-    merge_extra(body, fixed)
+        codec.set_member(body, dimensions, extra.pop("dimensions"))
+    codec.merge_extra(body, extra)
+    codec.merge_extra(body, fixed)
     return body
 
 
@@ -262,7 +212,7 @@ def _find_embed_model(model: str) -> _EmbedModel:
     for prefix, embed_model in _EMBED_MODELS.items():
         if model_id.startswith(prefix) or model_id.partition(".")[2].startswith(prefix):
             return embed_model
-    raise UnsupportedError(
+    raise errors.UnsupportedError(
         f"Onym does not know the embeddings request of {model} at Bedrock",
         code="llm.no-embeddings",
         parameter="embeddings",
@@ -274,7 +224,7 @@ def _find_embed_model(model: str) -> _EmbedModel:
 def _find_wire_name(name: str, spec: WireSpec) -> str:
     wire = spec.names.get(name) or PARAMETERS.get(name)
     if wire is None:
-        raise UnsupportedError(
+        raise errors.UnsupportedError(
             f"the Bedrock Converse API does not support the parameter {name}",
             code="llm.no-parameter",
             parameter=name,
@@ -288,7 +238,7 @@ def _encode_value(name: str, value: Any, schema: Mapping[str, Any] | None) -> An
     if name != "format":
         return value
     if value != "json_schema":
-        raise UnsupportedError(
+        raise errors.UnsupportedError(
             "the Bedrock Converse API has no JSON mode without a schema",
             code="llm.no-json",
             parameter="format",
@@ -298,7 +248,7 @@ def _encode_value(name: str, value: Any, schema: Mapping[str, Any] | None) -> An
     text = msgspec.json.encode(schema).decode()
     return {
         "type": "json_schema",
-        "structure": {"jsonSchema": {"schema": text, "name": make_schema_name(schema)}},
+        "structure": {"jsonSchema": {"schema": text, "name": codec.make_schema_name(schema)}},
     }
 
 
@@ -312,16 +262,16 @@ def _add_cache_point(system: list[dict[str, Any]], turns: list[dict[str, Any]]) 
         user_turns[-1]["content"].append(dict(_CACHE_POINT))
 
 
-def _encode_system(message: Message) -> list[dict[str, Any]]:
+def _encode_system(message: types.Message) -> list[dict[str, Any]]:
     content = message.content
-    parts = (TextPart(content),) if isinstance(content, str) else content
-    if not all(isinstance(part, TextPart) for part in parts):
-        raise make_part_error("images or documents in a system message", "Bedrock Converse")
+    parts = (types.TextPart(content),) if isinstance(content, str) else content
+    if not all(isinstance(part, types.TextPart) for part in parts):
+        raise codec.make_part_error("images or documents in a system message", "Bedrock Converse")
     # the API rejects empty blocks
-    return [{"text": part.text} for part in parts if isinstance(part, TextPart) and part.text]
+    return [{"text": part.text} for part in parts if isinstance(part, types.TextPart) and part.text]
 
 
-def _encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def _encode_messages(messages: Sequence[types.Message]) -> list[dict[str, Any]]:
     """Return the turns of user and assistant. They must alternate, so adjacent messages are joined."""
     turns: list[dict[str, Any]] = []
     names: set[str] = set()
@@ -335,7 +285,7 @@ def _encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return turns
 
 
-def _encode_content(message: Message, names: set[str]) -> list[dict[str, Any]]:
+def _encode_content(message: types.Message, names: set[str]) -> list[dict[str, Any]]:
     carried = message.carried
     if carried is not None and carried.dialect == DIALECT:
         return [dict(part) for part in carried.parts if part != _EMPTY_BLOCK]
@@ -348,29 +298,31 @@ def _encode_content(message: Message, names: set[str]) -> list[dict[str, Any]]:
     return blocks
 
 
-def _encode_blocks(content: str | tuple[ContentPart, ...], names: set[str]) -> list[dict[str, Any]]:
+def _encode_blocks(content: str | tuple[types.ContentPart, ...], names: set[str]) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return [{"text": content}]
     return [_encode_part(part, names) for part in content]
 
 
-def _encode_part(part: ContentPart, names: set[str]) -> dict[str, Any]:
-    if isinstance(part, TextPart):
+def _encode_part(part: types.ContentPart, names: set[str]) -> dict[str, Any]:
+    if isinstance(part, types.TextPart):
         return {"text": part.text}
     formats, kind = (
-        (_IMAGE_FORMATS, "image") if isinstance(part, ImagePart) else (_DOCUMENT_FORMATS, "document")
+        (_IMAGE_FORMATS, "image") if isinstance(part, types.ImagePart) else (_DOCUMENT_FORMATS, "document")
     )
     if part.data is None:
-        raise make_part_error(f"{kind}s by URL", "Bedrock Converse", hint=f"Pass the {kind}'s bytes as data.")
+        raise codec.make_part_error(
+            f"{kind}s by URL", "Bedrock Converse", hint=f"Pass the {kind}'s bytes as data."
+        )
     name = formats.get(part.media_type.partition(";")[0].strip().lower())
     if name is None:
-        raise make_part_error(
+        raise codec.make_part_error(
             f"{kind}s of this media type", "Bedrock Converse", hint=f"Supported types: {', '.join(formats)}."
         )
     block: dict[str, Any] = {"format": name}
-    if isinstance(part, DocumentPart):
+    if isinstance(part, types.DocumentPart):
         block["name"] = _make_document_name(part.name, names)
-    return {kind: {**block, "source": {"bytes": encode_base64(part)}}}
+    return {kind: {**block, "source": {"bytes": codec.encode_base64(part)}}}
 
 
 def _make_document_name(title: str | None, names: set[str]) -> str:
@@ -384,25 +336,25 @@ def _make_document_name(title: str | None, names: set[str]) -> str:
     return name
 
 
-def _encode_tool_call(call: ToolCall) -> dict[str, Any]:
-    arguments = parse_arguments(call)
+def _encode_tool_call(call: types.ToolCall) -> dict[str, Any]:
+    arguments = codec.parse_arguments(call)
     return {"toolUse": {"toolUseId": call.id, "name": call.name, "input": arguments}}
 
 
-def _encode_tool_result(message: Message, names: set[str]) -> dict[str, Any]:
+def _encode_tool_result(message: types.Message, names: set[str]) -> dict[str, Any]:
     if not message.tool_call_id:
-        raise UsageError(
+        raise errors.UsageError(
             "a message of role tool has no tool_call_id, which names the call that it answers",
             code="usage.bad-message",
         )
     content = message.content
     # some models accept only an object, and all accept one
-    value = parse_json_object(content) if isinstance(content, str) else None
+    value = codec.parse_json_object(content) if isinstance(content, str) else None
     blocks = _encode_blocks(content, names) if value is None else [{"json": value}]
     return {"toolResult": {"toolUseId": message.tool_call_id, "content": blocks}}
 
 
-def _encode_tool_config(tools: Sequence[Tool], choice: str | None) -> dict[str, Any]:
+def _encode_tool_config(tools: Sequence[types.Tool], choice: str | None) -> dict[str, Any]:
     config: dict[str, Any] = {"tools": [_encode_tool(tool) for tool in tools]}
     if choice is not None:
         known = _TOOL_CHOICES.get(choice)
@@ -410,7 +362,7 @@ def _encode_tool_config(tools: Sequence[Tool], choice: str | None) -> dict[str, 
     return config
 
 
-def _encode_tool(tool: Tool) -> dict[str, Any]:
+def _encode_tool(tool: types.Tool) -> dict[str, Any]:
     spec: dict[str, Any] = {"name": tool.name}
     if tool.description:
         spec["description"] = tool.description
@@ -427,7 +379,7 @@ def _require_no_tool_blocks(turns: Sequence[Mapping[str, Any]]) -> None:
     The API rejects turns with tool calls if the request has no tools.
     """
     if any("toolUse" in block or "toolResult" in block for turn in turns for block in turn["content"]):
-        raise UnsupportedError(
+        raise errors.UnsupportedError(
             "the Bedrock Converse API does not support tool_choice none after a tool call",
             code="llm.no-tool-choice",
             parameter="tool_choice",
@@ -438,7 +390,7 @@ def _require_no_tool_blocks(turns: Sequence[Mapping[str, Any]]) -> None:
 #: the type of a tool that runs on the server: the caller does not answer its call
 _SERVER_TOOL: Final = "server_tool_use"
 
-_FINISHES: Final[Mapping[str, FinishReason]] = {
+_FINISHES: Final[Mapping[str, types.FinishReason]] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "max_tokens": "length",
@@ -451,7 +403,9 @@ _INPUT_COUNT_HEADER: Final = "x-amzn-bedrock-input-token-count"
 
 
 @ERRORS.locate_errors
-def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
+def decode_chat(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> types.Completion:
     """Return the completion in a 2xx response to POST /model/{model}/converse.
 
     Raises MalformedResponseError, or the error that the body describes.
@@ -459,10 +413,10 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     data = ERRORS.decode_object(status, headers, body, exchange)
     blocks = _require_content(data)
     calls = [block["toolUse"] for block in blocks if _is_tool_call(block)]
-    return Completion(
+    return types.Completion(
         text="".join(map(_decode_text, blocks)),
         model=exchange.model,
-        finish_reason=find_finish_reason(_FINISHES, data.get("stopReason")),
+        finish_reason=codec.find_finish_reason(_FINISHES, data.get("stopReason")),
         reasoning="".join(map(_decode_reasoning, blocks)) or None,
         tool_calls=tuple(_decode_tool_call(call, index) for index, call in enumerate(calls)),
         usage=_decode_usage(data.get("usage")),
@@ -475,11 +429,11 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
 @ERRORS.locate_errors
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
-) -> Embeddings:
+) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST /model/{model}/invoke, by Titan or Cohere."""
     data = ERRORS.decode_object(status, headers, body, exchange)
-    return Embeddings(
-        vectors=tuple(map(decode_vector, require_vector_list(_decode_vectors(data), count))),
+    return types.Embeddings(
+        vectors=tuple(map(codec.decode_vector, codec.require_vector_list(_decode_vectors(data), count))),
         model=exchange.model,
         usage=_decode_embed_usage(data, headers),
         request_id=find_request_id(headers, exchange),
@@ -489,45 +443,50 @@ def decode_embed(
 @ERRORS.locate_errors
 def decode_models(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> ModelPage:
+) -> types.ModelPage:
     """Return the models in a 2xx response to GET /foundation-models. There is only one page."""
     data = ERRORS.decode_object(status, headers, body, exchange)
-    records = require_model_records(data.get("modelSummaries"))
-    models = (_decode_model_info(record) for record in records if get_text(record, "modelId"))
-    return ModelPage(tuple(models))
+    records = codec.require_model_records(data.get("modelSummaries"))
+    models = (_decode_model_info(record) for record in records if codec.get_text(record, "modelId"))
+    return types.ModelPage(tuple(models))
 
 
 @ERRORS.locate_errors
-def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
+def decode_model(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /foundation-models/{model}."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     record = data.get("modelDetails")
-    if not isinstance(record, dict) or get_text(record, "modelId") is None:
-        raise make_malformed_error("it has no model")
+    if not isinstance(record, dict) or codec.get_text(record, "modelId") is None:
+        raise codec.make_malformed_error("it has no model")
     return _decode_model_info(record)
 
 
-def _decode_usage(record: Any) -> Usage:
+def _decode_usage(record: Any) -> types.Usage:
     """Return token counts, None if absent or invalid. The API counts cached input separately: it is added."""
     if not isinstance(record, dict):
-        return NO_USAGE
-    fresh, read = parse_count(record.get("inputTokens")), parse_count(record.get("cacheReadInputTokens"))
-    written = parse_count(record.get("cacheWriteInputTokens"))
-    return Usage(
+        return codec.NO_USAGE
+    fresh, read = (
+        codec.parse_count(record.get("inputTokens")),
+        codec.parse_count(record.get("cacheReadInputTokens")),
+    )
+    written = codec.parse_count(record.get("cacheWriteInputTokens"))
+    return types.Usage(
         input_tokens=None if fresh is None else fresh + (read or 0) + (written or 0),
-        output_tokens=parse_count(record.get("outputTokens")),
+        output_tokens=codec.parse_count(record.get("outputTokens")),
         cached_tokens=read,
     )
 
 
-def _decode_carried(blocks: Sequence[Mapping[str, Any]]) -> Carried | None:
+def _decode_carried(blocks: Sequence[Mapping[str, Any]]) -> types.Carried | None:
     """Return the turn if it contains signed or encrypted reasoning: the API requires that back unchanged."""
     for block in blocks:
         reasoning = block.get("reasoningContent")
         if isinstance(reasoning, dict):
             text = reasoning.get("reasoningText")
             if "redactedContent" in reasoning or (isinstance(text, dict) and text.get("signature")):
-                return Carried(dialect=DIALECT, parts=tuple(blocks))
+                return types.Carried(dialect=DIALECT, parts=tuple(blocks))
     return None
 
 
@@ -536,9 +495,9 @@ def _require_content(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     message = output.get("message") if isinstance(output, dict) else None
     blocks = message.get("content") if isinstance(message, dict) else None
     if not isinstance(blocks, list):
-        raise make_malformed_error("it has no message")
+        raise codec.make_malformed_error("it has no message")
     if not all(isinstance(block, dict) for block in blocks):
-        raise make_malformed_error("a block of the content is not an object")
+        raise codec.make_malformed_error("a block of the content is not an object")
     return blocks
 
 
@@ -546,20 +505,20 @@ def _decode_text(block: Mapping[str, Any]) -> str:
     """Return the text of a block, also of a block with citations."""
     text = block.get("text", "")
     if not isinstance(text, str):
-        raise make_malformed_error("a block's text is not a string")
+        raise codec.make_malformed_error("a block's text is not a string")
     cited = block.get("citationsContent")
     pieces = cited.get("content") if isinstance(cited, dict) else None
     return text + "".join(_iter_texts(pieces if isinstance(pieces, list) else ()))
 
 
 def _iter_texts(pieces: Iterable[Any]) -> Iterable[str]:
-    return (get_text(piece, "text") or "" for piece in pieces if isinstance(piece, dict))
+    return (codec.get_text(piece, "text") or "" for piece in pieces if isinstance(piece, dict))
 
 
 def _decode_reasoning(block: Mapping[str, Any]) -> str:
     content = block.get("reasoningContent")
     text = content.get("reasoningText") if isinstance(content, dict) else None
-    return (get_text(text, "text") or "") if isinstance(text, dict) else ""
+    return (codec.get_text(text, "text") or "") if isinstance(text, dict) else ""
 
 
 def _is_tool_call(block: Mapping[str, Any]) -> bool:
@@ -567,10 +526,12 @@ def _is_tool_call(block: Mapping[str, Any]) -> bool:
     return call is not None and not (isinstance(call, dict) and call.get("type") == _SERVER_TOOL)
 
 
-def _decode_tool_call(call: Any, index: int) -> ToolCall:
+def _decode_tool_call(call: Any, index: int) -> types.ToolCall:
     if not isinstance(call, dict):
-        raise make_malformed_error("a tool call is not an object")
-    return make_tool_call(get_text(call, "toolUseId") or f"call_{index}", call.get("name"), call.get("input"))
+        raise codec.make_malformed_error("a tool call is not an object")
+    return codec.make_tool_call(
+        codec.get_text(call, "toolUseId") or f"call_{index}", call.get("name"), call.get("input")
+    )
 
 
 def _decode_vectors(data: Mapping[str, Any]) -> list[Any]:
@@ -581,21 +542,21 @@ def _decode_vectors(data: Mapping[str, Any]) -> list[Any]:
     if isinstance(vectors, dict):
         vectors = vectors.get("float")
     if not isinstance(vectors, list):
-        raise make_malformed_error("it has no vectors of floats")
+        raise codec.make_malformed_error("it has no vectors of floats")
     return vectors
 
 
-def _decode_embed_usage(data: Mapping[str, Any], headers: HeaderMap) -> Usage:
-    tokens = parse_count(data.get("inputTextTokenCount"))
+def _decode_embed_usage(data: Mapping[str, Any], headers: HeaderMap) -> types.Usage:
+    tokens = codec.parse_count(data.get("inputTextTokenCount"))
     if tokens is None:
         header = headers.get(_INPUT_COUNT_HEADER) or ""
         tokens = int(header) if header.isascii() and header.isdigit() and len(header) <= 12 else None
-    return Usage(input_tokens=tokens)
+    return types.Usage(input_tokens=tokens)
 
 
-def _decode_model_info(record: dict[str, Any]) -> ModelInfo:
+def _decode_model_info(record: dict[str, Any]) -> types.ModelInfo:
     """Return the model. The service reports neither context windows nor parameters."""
-    return ModelInfo(id=record["modelId"], owner=get_text(record, "providerName"), raw=record)
+    return types.ModelInfo(id=record["modelId"], owner=codec.get_text(record, "providerName"), raw=record)
 
 
 class StreamDecoder(EventDecoder[EventFrame]):
@@ -615,7 +576,7 @@ class StreamDecoder(EventDecoder[EventFrame]):
         #: the number of tool calls that have begun
         self._called = 0
 
-    def _decode_frame(self, frame: EventFrame, events: list[Event]) -> bool:
+    def _decode_frame(self, frame: EventFrame, events: list[types.Event]) -> bool:
         kind = frame.get_text(":message-type")
         if kind == "error":
             raise self._make_stream_error(
@@ -623,34 +584,39 @@ class StreamDecoder(EventDecoder[EventFrame]):
             )
         if kind == "exception":
             raise self._make_stream_error(
-                {**(parse_json_object(frame.payload) or {}), "__type": frame.get_text(":exception-type")}
+                {
+                    **(codec.parse_json_object(frame.payload) or {}),
+                    "__type": frame.get_text(":exception-type"),
+                }
             )
         name = frame.get_text(":event-type")
         if name not in _EVENT_TYPES:
             return False
-        data = parse_json_object(frame.payload)
+        data = codec.parse_json_object(frame.payload)
         if data is None:
-            raise make_malformed_error("a message of the stream is not a JSON object")
+            raise codec.make_malformed_error("a message of the stream is not a JSON object")
         if name == "metadata":
             self.usage = _decode_usage(data.get("usage"))
             if self._reason is None:
-                raise make_malformed_error("the stream has no answer")
+                raise codec.make_malformed_error("the stream has no answer")
             return True
         if name == "messageStop":
-            self._reason = find_finish_reason(_FINISHES, data.get("stopReason"))
+            self._reason = codec.find_finish_reason(_FINISHES, data.get("stopReason"))
             self._carried = _join_carried(self._blocks)
         else:
             self._decode_block(data, "start" if name == "contentBlockStart" else "delta", events)
         return False
 
-    def _decode_block(self, data: Mapping[str, Any], member: str, events: list[Event]) -> None:
+    def _decode_block(self, data: Mapping[str, Any], member: str, events: list[types.Event]) -> None:
         """Decode the start of a block, or a piece of it."""
         index, piece = data.get("contentBlockIndex", 0), data.get(member)
         if type(index) is not int or not isinstance(piece, dict):
-            raise make_malformed_error(f"a block's {member} is not an object, or its index not a number")
+            raise codec.make_malformed_error(
+                f"a block's {member} is not an object, or its index not a number"
+            )
         call = piece.get("toolUse")
         if call is not None and not isinstance(call, dict):
-            raise make_malformed_error("a tool call is not an object")
+            raise codec.make_malformed_error("a tool call is not an object")
         block = self._blocks.setdefault(index, _BlockBuilder())
         if call is not None and member == "start":
             self._start_call(block, call, events)
@@ -659,17 +625,17 @@ class StreamDecoder(EventDecoder[EventFrame]):
         elif member == "delta":
             _append_delta(block, piece, events)
 
-    def _start_call(self, block: _BlockBuilder, call: Mapping[str, Any], events: list[Event]) -> None:
+    def _start_call(self, block: _BlockBuilder, call: Mapping[str, Any], events: list[types.Event]) -> None:
         block.server = call.get("type") == _SERVER_TOOL
         if block.server:
             return
-        name = get_text(call, "name")
+        name = codec.get_text(call, "name")
         if name is None or block.call is not None:
-            raise make_malformed_error("a tool call has no name, or begins twice")
-        identity = get_text(call, "toolUseId") or f"call_{self._called}"
+            raise codec.make_malformed_error("a tool call has no name, or begins twice")
+        identity = codec.get_text(call, "toolUseId") or f"call_{self._called}"
         block.call, block.number = {"toolUseId": identity, "name": name}, self._called
         self._called += 1
-        events.append(ToolCallDelta(index=block.number, id=identity, name=name))
+        events.append(types.ToolCallDelta(index=block.number, id=identity, name=name))
 
 
 #: the event types that are decoded; others (`messageStart`, `contentBlockStop`, new ones) are skipped
@@ -687,7 +653,7 @@ class _BlockBuilder:
 
     def append(self, name: str, record: Mapping[str, Any], member: str) -> str | None:
         """Add the text of a member under `name`, and return it; None if it is absent."""
-        text = get_text(record, member)
+        text = codec.get_text(record, member)
         if text is not None:
             self.pieces.setdefault(name, []).append(text)
         return text
@@ -708,30 +674,30 @@ class _BlockBuilder:
         return {"text": self.join_text("text")} if "text" in self.pieces else None
 
 
-def _append_delta(block: _BlockBuilder, delta: Mapping[str, Any], events: list[Event]) -> None:
+def _append_delta(block: _BlockBuilder, delta: Mapping[str, Any], events: list[types.Event]) -> None:
     text = block.append("text", delta, "text")
     if text is not None:
-        events.append(TextDelta(text))
+        events.append(types.TextDelta(text))
     reasoning = delta.get("reasoningContent")
     if isinstance(reasoning, dict):
         thinking = block.append("thought", reasoning, "text")
         if thinking is not None:
-            events.append(ReasoningDelta(thinking))
+            events.append(types.ReasoningDelta(thinking))
         block.append("signature", reasoning, "signature")
         block.append("sealed", reasoning, "redactedContent")
 
 
-def _append_call(block: _BlockBuilder, call: Mapping[str, Any], events: list[Event]) -> None:
+def _append_call(block: _BlockBuilder, call: Mapping[str, Any], events: list[types.Event]) -> None:
     if block.server:
         return
     if block.call is None:
-        raise make_malformed_error("a piece of a tool call came before its start")
+        raise codec.make_malformed_error("a piece of a tool call came before its start")
     piece = block.append("input", call, "input")
     if piece is not None:
-        events.append(ToolCallDelta(index=block.number, arguments=piece))
+        events.append(types.ToolCallDelta(index=block.number, arguments=piece))
 
 
-def _join_carried(blocks: Mapping[int, _BlockBuilder]) -> Carried | None:
+def _join_carried(blocks: Mapping[int, _BlockBuilder]) -> types.Carried | None:
     """Return the turn to send back, None also if a block is incomplete, such as half an object."""
     try:
         whole = [block.to_record() for _, block in sorted(blocks.items())]

@@ -11,35 +11,9 @@ from typing import Any
 
 import msgspec
 
-from onym.errors import (
-    BadRequestError,
-    ContentFilterError,
-    ProviderError,
-    ServerError,
-    UnsupportedError,
-    UsageError,
-)
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec
-from onym.llm.dialects.codec import (
-    NO_TOOL_PARAMETERS,
-    NO_USAGE,
-    decode_tool_calls,
-    decode_vector_or_base64,
-    encode_arguments,
-    encode_image_url,
-    encode_params,
-    encode_tool,
-    encode_tool_calls,
-    find_finish_reason,
-    get_text,
-    make_malformed_error,
-    make_part_error,
-    merge_extra,
-    parse_count,
-    parse_json_object,
-    require_model_records,
-    require_vector_list,
-)
+from onym import errors
+from onym.llm import types
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec
 from onym.llm.dialects.errors import (
     ErrorDecoder,
     ErrorDetails,
@@ -49,34 +23,14 @@ from onym.llm.dialects.errors import (
 )
 from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
 from onym.llm.parameters import list_wire_names
-from onym.llm.types import (
-    Completion,
-    Content,
-    ContentPart,
-    DocumentPart,
-    Embeddings,
-    Event,
-    FinishReason,
-    ImagePart,
-    Message,
-    ModelInfo,
-    ModelPage,
-    ReasoningDelta,
-    Request,
-    TextDelta,
-    TextPart,
-    Tool,
-    ToolCallDelta,
-    Usage,
-)
 from onym.net.sse import SSEEvent
 from onym.uri.components import QUERY_VALUE
 
 #: statuses that differ from the usual ones
-_ERROR_STATUSES: Mapping[int, type[ProviderError]] = {
-    498: ContentFilterError,  # "a request or response contains a deny-listed token"
-    499: ServerError,  # the request was cancelled on the way
-    501: BadRequestError,  # the feature does not exist
+_ERROR_STATUSES: Mapping[int, type[errors.ProviderError]] = {
+    498: errors.ContentFilterError,  # "a request or response contains a deny-listed token"
+    499: errors.ServerError,  # the request was cancelled on the way
+    501: errors.BadRequestError,  # the feature does not exist
 }
 
 
@@ -99,7 +53,7 @@ def _decode_error_details(data: Any) -> ErrorDetails | None:
 ERRORS = ErrorDecoder(read=_decode_error_details, codes={}, statuses=_ERROR_STATUSES, is_failure=_is_failure)
 
 
-_FINISHES: Mapping[str, FinishReason] = {
+_FINISHES: Mapping[str, types.FinishReason] = {
     "COMPLETE": "stop",
     "STOP_SEQUENCE": "stop",
     "MAX_TOKENS": "length",
@@ -107,14 +61,14 @@ _FINISHES: Mapping[str, FinishReason] = {
 }
 
 
-def _decode_usage(value: Any) -> Usage:
+def _decode_usage(value: Any) -> types.Usage:
     """Return token counts, None for a count that is absent or invalid.
 
     `tokens` are the tokens that the model read and wrote. `billed_units`, without what Cohere adds to a
     prompt, are used only if there is no other count.
     """
     if not isinstance(value, dict):
-        return NO_USAGE
+        return codec.NO_USAGE
     for name in ("tokens", "billed_units"):
         counts = value.get(name)
         if isinstance(counts, dict):
@@ -126,7 +80,7 @@ def _decode_usage(value: Any) -> Usage:
                 break
     else:
         input_tokens = output_tokens = None
-    return Usage(
+    return types.Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         cached_tokens=_parse_number(value.get("cached_tokens")),
@@ -137,7 +91,7 @@ def _parse_number(value: Any) -> int | None:
     """Return a count, which the API may write as a float."""
     if type(value) is float and value.is_integer():
         value = int(value)
-    return parse_count(value)
+    return codec.parse_count(value)
 
 
 def _get_object(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -146,7 +100,7 @@ def _get_object(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise make_malformed_error(f"the {name} is not an object")
+        raise codec.make_malformed_error(f"the {name} is not an object")
     return value
 
 
@@ -157,7 +111,7 @@ _API_NAME = "Cohere"
 _TOOL_CHOICES: Mapping[str, str | None] = {"auto": None, "none": "NONE", "required": "REQUIRED"}
 
 
-def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
+def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
     """Return the body of POST /v2/chat.
 
     All system messages become one at the start, because the API accepts only one. Pass-through parameters
@@ -169,18 +123,19 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
         "messages": _encode_messages(request.messages),
         "stream": request.stream,
     }
-    encode_params(body, request, spec, PARAMETERS, _encode_format)
+    codec.encode_params(body, request, spec, PARAMETERS, _encode_format)
     if request.tools:
         # the API requires a schema for every tool
         body["tools"] = [
-            encode_tool(tool, parameters=tool.parameters or NO_TOOL_PARAMETERS) for tool in request.tools
+            codec.encode_tool(tool, parameters=tool.parameters or codec.NO_TOOL_PARAMETERS)
+            for tool in request.tools
         ]
         if _is_strict(request.tools):
             body["strict_tools"] = True
         choice = _encode_tool_choice(request.tool_choice)
         if choice is not None:
             body["tool_choice"] = choice
-    merge_extra(body, request.extra)
+    codec.merge_extra(body, request.extra)
     return body
 
 
@@ -194,25 +149,25 @@ def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> 
     body: dict[str, Any] = {"model": model, "texts": list(texts)}
     if "dimensions" in extra:
         body["output_dimension"] = extra.pop("dimensions")
-    merge_extra(body, extra)
+    codec.merge_extra(body, extra)
     body.setdefault("input_type", "search_document")
     body.setdefault("embedding_types", ["float"])
     return body
 
 
-def _encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def _encode_messages(messages: Sequence[types.Message]) -> list[dict[str, Any]]:
     system = [_encode_system(message.content) for message in messages if message.role == "system"]
     head = [{"role": "system", "content": "\n\n".join(system)}] if system else []
     return [*head, *(_encode_message(message) for message in messages if message.role != "system")]
 
 
-def _encode_system(content: Content) -> str:
+def _encode_system(content: types.Content) -> str:
     if isinstance(content, str):
         return content
     return "\n\n".join(_encode_text_part(part, "a system message")["text"] for part in content)
 
 
-def _encode_message(message: Message) -> dict[str, Any]:
+def _encode_message(message: types.Message) -> dict[str, Any]:
     content = message.content
     out: dict[str, Any] = {
         "role": message.role,
@@ -225,73 +180,75 @@ def _encode_message(message: Message) -> dict[str, Any]:
     if message.tool_calls:
         if not out["content"]:
             del out["content"]
-        out["tool_calls"] = encode_tool_calls(message.tool_calls)
+        out["tool_calls"] = codec.encode_tool_calls(message.tool_calls)
     return out
 
 
-def _encode_text_part(part: ContentPart, position: str = "an assistant's message") -> dict[str, Any]:
-    if isinstance(part, TextPart):
+def _encode_text_part(part: types.ContentPart, position: str = "an assistant's message") -> dict[str, Any]:
+    if isinstance(part, types.TextPart):
         return {"type": "text", "text": part.text}
-    raise make_part_error(
-        f"{'images' if isinstance(part, ImagePart) else 'documents'} in {position}", _API_NAME
+    raise codec.make_part_error(
+        f"{'images' if isinstance(part, types.ImagePart) else 'documents'} in {position}", _API_NAME
     )
 
 
-def _encode_part(part: ContentPart) -> dict[str, Any]:
-    if isinstance(part, TextPart):
+def _encode_part(part: types.ContentPart) -> dict[str, Any]:
+    if isinstance(part, types.TextPart):
         return {"type": "text", "text": part.text}
-    if isinstance(part, DocumentPart):
-        raise make_part_error(
+    if isinstance(part, types.DocumentPart):
+        raise codec.make_part_error(
             "documents in a user's message", _API_NAME, hint="Pass texts to cite as the parameter documents."
         )
-    return encode_image_url(part)
+    return codec.encode_image_url(part)
 
 
-def _encode_result_part(part: ContentPart) -> dict[str, Any]:
+def _encode_result_part(part: types.ContentPart) -> dict[str, Any]:
     """Return a part of a tool's result: text, or a text document that the model may cite."""
-    if isinstance(part, TextPart):
+    if isinstance(part, types.TextPart):
         return {"type": "text", "text": part.text}
-    if isinstance(part, ImagePart):
-        raise make_part_error("images in a tool's result", _API_NAME)
+    if isinstance(part, types.ImagePart):
+        raise codec.make_part_error("images in a tool's result", _API_NAME)
     document: dict[str, Any] = {"data": _encode_document(part)}
     if part.name is not None:
         document["id"] = part.name
     return {"type": "document", "document": document}
 
 
-def _encode_document(part: DocumentPart) -> dict[str, Any]:
+def _encode_document(part: types.DocumentPart) -> dict[str, Any]:
     if part.data is None:
-        raise make_part_error("documents by URL", _API_NAME, hint="Pass the document's bytes as data.")
+        raise codec.make_part_error("documents by URL", _API_NAME, hint="Pass the document's bytes as data.")
     if part.media_type == "application/json":
         try:
             value = msgspec.json.decode(part.data)
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
-            raise UsageError("a JSON document in a tool's result is not an object", code="usage.bad-message")
+            raise errors.UsageError(
+                "a JSON document in a tool's result is not an object", code="usage.bad-message"
+            )
         return value
     if not part.media_type.startswith("text/"):
-        raise make_part_error("documents that are not text", _API_NAME)
+        raise codec.make_part_error("documents that are not text", _API_NAME)
     try:
         return {"text": part.data.decode("utf-8")}
     except UnicodeDecodeError:
         pass
-    raise UsageError("a text document in a tool's result is not UTF-8", code="usage.bad-message")
+    raise errors.UsageError("a text document in a tool's result is not UTF-8", code="usage.bad-message")
 
 
 #: the encoder of a part, by the role of its message
-_PART_ENCODERS: Mapping[str, Callable[[ContentPart], dict[str, Any]]] = {
+_PART_ENCODERS: Mapping[str, Callable[[types.ContentPart], dict[str, Any]]] = {
     "user": _encode_part,
     "assistant": _encode_text_part,
     "tool": _encode_result_part,
 }
 
 
-def _is_strict(tools: Iterable[Tool]) -> bool:
+def _is_strict(tools: Iterable[types.Tool]) -> bool:
     """Whether all tools must follow their schemas: the API has one switch for all of them."""
     values = {tool.strict for tool in tools} - {None}
     if len(values) > 1:
-        raise UnsupportedError(
+        raise errors.UnsupportedError(
             f"the {_API_NAME} API cannot enforce the schemas of only some tools",
             code="llm.no-strict-tools",
             parameter="tools",
@@ -302,7 +259,7 @@ def _is_strict(tools: Iterable[Tool]) -> bool:
 def _encode_tool_choice(choice: str | None) -> str | None:
     if choice is None or choice in _TOOL_CHOICES:
         return _TOOL_CHOICES[choice or "auto"]
-    raise UnsupportedError(
+    raise errors.UnsupportedError(
         f"the {_API_NAME} API cannot force the call of one tool",
         code="llm.no-tool-choice",
         parameter="tool_choice",
@@ -324,7 +281,9 @@ _VECTOR_TYPES = ("float", "base64", "int8", "uint8", "binary", "ubinary")
 
 
 @ERRORS.locate_errors
-def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
+def decode_chat(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> types.Completion:
     """Return the completion in a 2xx response to POST /v2/chat.
 
     `reasoning` is the model's thinking, then its plan for the tools. The API returns no model name, so the
@@ -337,12 +296,12 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
         raise failure
     message = _require_message(data)
     text, thinking = _decode_content(message.get("content"))
-    return Completion(
+    return types.Completion(
         text=text,
         model=exchange.model,
-        finish_reason=find_finish_reason(_FINISHES, data.get("finish_reason")),
-        reasoning=thinking + (get_text(message, "tool_plan") or "") or None,
-        tool_calls=tuple(decode_tool_calls(message.get("tool_calls"))),
+        finish_reason=codec.find_finish_reason(_FINISHES, data.get("finish_reason")),
+        reasoning=thinking + (codec.get_text(message, "tool_plan") or "") or None,
+        tool_calls=tuple(codec.decode_tool_calls(message.get("tool_calls"))),
         usage=_decode_usage(data.get("usage")),
         request_id=find_request_id(headers, exchange),
         raw=data,
@@ -352,13 +311,13 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
 @ERRORS.locate_errors
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
-) -> Embeddings:
+) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST /v2/embed.
 
     If several kinds were requested, floats are preferred; other kinds are decoded as numbers too.
     """
     data = ERRORS.decode_object(status, headers, body, exchange)
-    return Embeddings(
+    return types.Embeddings(
         vectors=_decode_vectors(data.get("embeddings"), count),
         model=exchange.model,
         usage=_decode_usage(data.get("meta")),
@@ -369,30 +328,32 @@ def decode_embed(
 @ERRORS.locate_errors
 def decode_models(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> ModelPage:
+) -> types.ModelPage:
     """Return the models in a 2xx response to GET /v1/models, and the query of the next page."""
     data = ERRORS.decode_object(status, headers, body, exchange)
-    records = require_model_records(data.get("models"))
-    models = (_decode_model_info(record) for record in records if get_text(record, "name"))
-    token = get_text(data, "next_page_token")
+    records = codec.require_model_records(data.get("models"))
+    models = (_decode_model_info(record) for record in records if codec.get_text(record, "name"))
+    token = codec.get_text(data, "next_page_token")
     following = None if token is None else f"{_PAGE_QUERY}&page_token={QUERY_VALUE.quote(token)}"
-    return ModelPage(tuple(models), following)
+    return types.ModelPage(tuple(models), following)
 
 
 @ERRORS.locate_errors
-def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
+def decode_model(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /v1/models/{model}."""
     data = ERRORS.decode_object(status, headers, body, exchange)
-    if get_text(data, "name") is None:
-        raise make_malformed_error("it has no model")
+    if codec.get_text(data, "name") is None:
+        raise codec.make_malformed_error("it has no model")
     return _decode_model_info(data)
 
 
 def _require_message(data: Any) -> dict[str, Any]:
     if not isinstance(data, dict):
-        raise make_malformed_error("it is not a JSON object")
+        raise codec.make_malformed_error("it is not a JSON object")
     if "message" not in data:
-        raise make_malformed_error("it has no message")
+        raise codec.make_malformed_error("it has no message")
     return _get_object(data, "message")
 
 
@@ -401,13 +362,13 @@ def _decode_content(content: Any) -> tuple[str, str]:
     if content is None or isinstance(content, str):
         return content or "", ""
     if not isinstance(content, list):
-        raise make_malformed_error("the content is neither text nor parts")
+        raise codec.make_malformed_error("the content is neither text nor parts")
     return "".join(_list_texts(content, "text")), "".join(_list_texts(content, "thinking"))
 
 
 def _list_texts(content: list[Any], kind: str) -> list[str]:
     if not all(isinstance(part, dict) for part in content):
-        raise make_malformed_error("a part of the content is not an object")
+        raise codec.make_malformed_error("a part of the content is not an object")
     return [part[kind] for part in content if part.get("type") == kind and isinstance(part.get(kind), str)]
 
 
@@ -415,11 +376,11 @@ def _decode_vectors(vectors: Any, count: int) -> tuple[Sequence[float], ...]:
     """Return the vectors of the first kind present; the API's first version returned a plain list."""
     if isinstance(vectors, dict):
         vectors = next((vectors[kind] for kind in _VECTOR_TYPES if vectors.get(kind)), None)
-    return tuple(map(decode_vector_or_base64, require_vector_list(vectors, count)))
+    return tuple(map(codec.decode_vector_or_base64, codec.require_vector_list(vectors, count)))
 
 
-def _decode_model_info(record: Mapping[str, Any]) -> ModelInfo:
-    return ModelInfo(
+def _decode_model_info(record: Mapping[str, Any]) -> types.ModelInfo:
+    return types.ModelInfo(
         id=record["name"], context_window=_parse_number(record.get("context_length")) or None, raw=record
     )
 
@@ -436,10 +397,10 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         #: the server's indexes of the tool calls, in order of arrival: they need not begin at 0
         self._calls: list[tuple[int, int]] = []
 
-    def _decode_frame(self, frame: SSEEvent, events: list[Event]) -> bool:
-        data = parse_json_object(frame.data)
+    def _decode_frame(self, frame: SSEEvent, events: list[types.Event]) -> bool:
+        data = codec.parse_json_object(frame.data)
         if data is None:
-            raise make_malformed_error("an event of the stream is not a JSON object")
+            raise codec.make_malformed_error("an event of the stream is not a JSON object")
         kind = data.get("type") or frame.event
         if kind == "error" or ERRORS.is_failure(data):
             raise self._make_stream_error(data)
@@ -454,40 +415,46 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         self.usage = _decode_usage(delta.get("usage"))
         if ERRORS.is_failure(delta):
             raise self._make_stream_error(delta)
-        self._reason = find_finish_reason(_FINISHES, delta.get("finish_reason"))
+        self._reason = codec.find_finish_reason(_FINISHES, delta.get("finish_reason"))
         return True
 
-    def _decode_content(self, _: Mapping[str, Any], message: Mapping[str, Any], events: list[Event]) -> None:
+    def _decode_content(
+        self, _: Mapping[str, Any], message: Mapping[str, Any], events: list[types.Event]
+    ) -> None:
         content = _get_object(message, "content")
-        thinking, text = get_text(content, "thinking"), get_text(content, "text")
+        thinking, text = codec.get_text(content, "thinking"), codec.get_text(content, "text")
         if thinking:
-            events.append(ReasoningDelta(thinking))
+            events.append(types.ReasoningDelta(thinking))
         if text:
-            events.append(TextDelta(text))
+            events.append(types.TextDelta(text))
 
-    def _decode_plan(self, _: Mapping[str, Any], message: Mapping[str, Any], events: list[Event]) -> None:
-        plan = get_text(message, "tool_plan")
+    def _decode_plan(
+        self, _: Mapping[str, Any], message: Mapping[str, Any], events: list[types.Event]
+    ) -> None:
+        plan = codec.get_text(message, "tool_plan")
         if plan:
-            events.append(ReasoningDelta(plan))
+            events.append(types.ReasoningDelta(plan))
 
-    def _decode_call(self, data: Mapping[str, Any], message: Mapping[str, Any], events: list[Event]) -> None:
+    def _decode_call(
+        self, data: Mapping[str, Any], message: Mapping[str, Any], events: list[types.Event]
+    ) -> None:
         calls = message.get("tool_calls")
         # one call is an object; some gateways send a list
         for position, call in enumerate(calls if isinstance(calls, list) else [calls]):
             if not isinstance(call, dict):
-                raise make_malformed_error("a tool call is not an object")
+                raise codec.make_malformed_error("a tool call is not an object")
             function = _get_object(call, "function")
             index, fresh = self._find_index(data.get("index"), position)
-            arguments = encode_arguments(function.get("arguments"))
+            arguments = codec.encode_arguments(function.get("arguments"))
             if not fresh:
                 if arguments:
-                    events.append(ToolCallDelta(index=index, arguments=arguments))
+                    events.append(types.ToolCallDelta(index=index, arguments=arguments))
                 continue
-            name = get_text(function, "name")
+            name = codec.get_text(function, "name")
             if name is None:
-                raise make_malformed_error("a tool call has no name")
-            identity = get_text(call, "id") or f"call_{index}"
-            events.append(ToolCallDelta(index=index, id=identity, name=name, arguments=arguments))
+                raise codec.make_malformed_error("a tool call has no name")
+            identity = codec.get_text(call, "id") or f"call_{index}"
+            events.append(types.ToolCallDelta(index=index, id=identity, name=name, arguments=arguments))
 
     def _find_index(self, number: Any, position: int) -> tuple[int, bool]:
         """Return the index of a call, and whether the call is new."""
@@ -499,7 +466,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
 
 
 _EVENT_DECODERS: Mapping[
-    str, Callable[[StreamDecoder, Mapping[str, Any], Mapping[str, Any], list[Event]], None]
+    str, Callable[[StreamDecoder, Mapping[str, Any], Mapping[str, Any], list[types.Event]], None]
 ] = {
     "content-start": StreamDecoder._decode_content,
     "content-delta": StreamDecoder._decode_content,

@@ -17,36 +17,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from onym.errors import (
-    AuthenticationError,
-    BadRequestError,
-    ContentFilterError,
-    NotFoundError,
-    OverloadedError,
-    PermissionDeniedError,
-    ProviderError,
-    QuotaError,
-    RateLimitError,
-    ServerError,
-    UsageError,
-)
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec
-from onym.llm.dialects.codec import (
-    NO_USAGE,
-    decode_vector,
-    encode_base64,
-    find_finish_reason,
-    get_text,
-    make_malformed_error,
-    make_part_error,
-    merge_extra,
-    parse_arguments,
-    parse_count,
-    parse_json_object,
-    require_model_records,
-    require_vector_list,
-    set_member,
-)
+from onym import errors
+from onym.llm import types
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec
 from onym.llm.dialects.errors import (
     ErrorDecoder,
     ErrorDetails,
@@ -58,68 +31,47 @@ from onym.llm.dialects.errors import (
 from onym.llm.dialects.openai_chat import ERROR_CODES as GATEWAY_CODES
 from onym.llm.dialects.streaming import EventDecoder, LineFramer, SSEFramer, make_stream_decoder
 from onym.llm.parameters import list_wire_names
-from onym.llm.types import (
-    Carried,
-    Completion,
-    ContentPart,
-    DocumentPart,
-    Embeddings,
-    Event,
-    FinishReason,
-    ImagePart,
-    Message,
-    ModelInfo,
-    ModelPage,
-    ReasoningDelta,
-    Request,
-    TextDelta,
-    TextPart,
-    Tool,
-    ToolCall,
-    ToolCallDelta,
-    Usage,
-)
 from onym.uri.components import QUERY_VALUE
 
 #: Onym's code for a blocked prompt, in addition to the API's reason
 _PROMPT_BLOCKED = "prompt_blocked"
 
 #: google.rpc.Code, and google.api.ErrorReason, which is more precise than the status beside it
-_ERROR_CODES: Mapping[str, type[ProviderError]] = {
+_ERROR_CODES: Mapping[str, type[errors.ProviderError]] = {
     **GATEWAY_CODES,
-    _PROMPT_BLOCKED: ContentFilterError,
-    "api_key_invalid": AuthenticationError,
-    "access_token_expired": AuthenticationError,
-    "access_token_type_unsupported": AuthenticationError,
-    "account_state_invalid": AuthenticationError,
-    "credentials_missing": AuthenticationError,
-    "api_key_service_blocked": PermissionDeniedError,
-    "api_key_http_referrer_blocked": PermissionDeniedError,
-    "api_key_ip_address_blocked": PermissionDeniedError,
-    "consumer_invalid": PermissionDeniedError,
-    "consumer_suspended": PermissionDeniedError,
-    "service_disabled": PermissionDeniedError,
-    "user_project_denied": PermissionDeniedError,
-    "iam_permission_denied": PermissionDeniedError,
-    "billing_disabled": QuotaError,
-    "unauthenticated": AuthenticationError,
-    "permission_denied": PermissionDeniedError,
-    "not_found": NotFoundError,
+    _PROMPT_BLOCKED: errors.ContentFilterError,
+    "api_key_invalid": errors.AuthenticationError,
+    "access_token_expired": errors.AuthenticationError,
+    "access_token_type_unsupported": errors.AuthenticationError,
+    "account_state_invalid": errors.AuthenticationError,
+    "credentials_missing": errors.AuthenticationError,
+    "api_key_service_blocked": errors.PermissionDeniedError,
+    "api_key_http_referrer_blocked": errors.PermissionDeniedError,
+    "api_key_ip_address_blocked": errors.PermissionDeniedError,
+    "consumer_invalid": errors.PermissionDeniedError,
+    "consumer_suspended": errors.PermissionDeniedError,
+    "service_disabled": errors.PermissionDeniedError,
+    "user_project_denied": errors.PermissionDeniedError,
+    "iam_permission_denied": errors.PermissionDeniedError,
+    "billing_disabled": errors.QuotaError,
+    "unauthenticated": errors.AuthenticationError,
+    "permission_denied": errors.PermissionDeniedError,
+    "not_found": errors.NotFoundError,
     # a quota per minute or day: waiting helps
-    "resource_exhausted": RateLimitError,
-    "unavailable": OverloadedError,
-    "unimplemented": BadRequestError,
-    "cancelled": ServerError,
+    "resource_exhausted": errors.RateLimitError,
+    "unavailable": errors.OverloadedError,
+    "unimplemented": errors.BadRequestError,
+    "cancelled": errors.ServerError,
 }
-_WIDE_CODES: Mapping[str, type[ProviderError]] = {
-    "invalid_argument": BadRequestError,
-    "failed_precondition": BadRequestError,
-    "out_of_range": BadRequestError,
-    "aborted": OverloadedError,
-    "deadline_exceeded": ServerError,
-    "internal": ServerError,
-    "unknown": ServerError,
-    "data_loss": ServerError,
+_WIDE_CODES: Mapping[str, type[errors.ProviderError]] = {
+    "invalid_argument": errors.BadRequestError,
+    "failed_precondition": errors.BadRequestError,
+    "out_of_range": errors.BadRequestError,
+    "aborted": errors.OverloadedError,
+    "deadline_exceeded": errors.ServerError,
+    "internal": errors.ServerError,
+    "unknown": errors.ServerError,
+    "data_loss": errors.ServerError,
 }
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s", re.ASCII)
 
@@ -215,7 +167,7 @@ ERRORS = ErrorDecoder(
 #: the name of the format, also in the content that is carried from turn to turn
 DIALECT = "gemini"
 
-_FINISHES: Mapping[str, FinishReason] = {
+_FINISHES: Mapping[str, types.FinishReason] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
     # the limit of one request; a request with its continuationToken continues the response
@@ -261,10 +213,10 @@ def _find_candidate(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if candidates is None:
         return None
     if not isinstance(candidates, list):
-        raise make_malformed_error("the candidates are not a list")
+        raise codec.make_malformed_error("the candidates are not a list")
     for candidate in candidates:
         if not isinstance(candidate, dict):
-            raise make_malformed_error("a candidate is not an object")
+            raise codec.make_malformed_error("a candidate is not an object")
         if candidate.get("index", 0) == 0:
             return candidate
     return None
@@ -276,12 +228,12 @@ def _require_parts(candidate: Mapping[str, Any]) -> _Parts:
     if content is None:
         return ()
     if not isinstance(content, dict):
-        raise make_malformed_error("the content is not an object")
+        raise codec.make_malformed_error("the content is not an object")
     parts = content.get("parts")
     if parts is None:
         return ()
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
-        raise make_malformed_error("the parts are not a list of objects")
+        raise codec.make_malformed_error("the parts are not a list of objects")
     return parts
 
 
@@ -294,41 +246,42 @@ def _iter_pieces(parts: _Parts) -> Iterator[_Piece]:
         elif isinstance(text, str):
             yield _Piece(reasoning=text) if part.get("thought") is True else _Piece(text)
         elif text is not None:
-            raise make_malformed_error("the text of a part is not a string")
+            raise codec.make_malformed_error("the text of a part is not a string")
 
 
 def _decode_call(call: Any) -> _FunctionCall:
     if not isinstance(call, dict):
-        raise make_malformed_error("a function call is not an object")
+        raise codec.make_malformed_error("a function call is not an object")
     if call.get("partialArgs") or call.get("willContinue"):
-        raise make_malformed_error(
+        raise codec.make_malformed_error(
             "the arguments of a function call come in pieces, which Onym did not request"
         )
-    name, arguments = get_text(call, "name"), call.get("args")
+    name, arguments = codec.get_text(call, "name"), call.get("args")
     if name is None:
-        raise make_malformed_error("a function call has no name")
+        raise codec.make_malformed_error("a function call has no name")
     if arguments is not None and not isinstance(arguments, dict):
-        raise make_malformed_error("the arguments of a function call are not an object")
-    return _FunctionCall(get_text(call, "id"), name, msgspec.json.encode(arguments or {}).decode())
+        raise codec.make_malformed_error("the arguments of a function call are not an object")
+    return _FunctionCall(codec.get_text(call, "id"), name, msgspec.json.encode(arguments or {}).decode())
 
 
-def _decode_finish_reason(value: Any, *, called: bool) -> FinishReason:
+def _decode_finish_reason(value: Any, *, called: bool) -> types.FinishReason:
     """Return the finish reason; `called` tells whether the model requests function calls."""
-    reason = find_finish_reason(_FINISHES, value)
+    reason = codec.find_finish_reason(_FINISHES, value)
     return "tool_calls" if called and reason == "stop" else reason
 
 
-def _decode_usage(record: Any) -> Usage:
+def _decode_usage(record: Any) -> types.Usage:
     """Return token counts, None if absent or invalid. Thoughts are output, tool prompts are input."""
     if not isinstance(record, dict):
-        return NO_USAGE
-    thoughts = parse_count(record.get("thoughtsTokenCount"))
-    return Usage(
+        return codec.NO_USAGE
+    thoughts = codec.parse_count(record.get("thoughtsTokenCount"))
+    return types.Usage(
         input_tokens=_add_counts(
-            parse_count(record.get("promptTokenCount")), parse_count(record.get("toolUsePromptTokenCount"))
+            codec.parse_count(record.get("promptTokenCount")),
+            codec.parse_count(record.get("toolUsePromptTokenCount")),
         ),
-        output_tokens=_add_counts(parse_count(record.get("candidatesTokenCount")), thoughts),
-        cached_tokens=parse_count(record.get("cachedContentTokenCount")),
+        output_tokens=_add_counts(codec.parse_count(record.get("candidatesTokenCount")), thoughts),
+        cached_tokens=codec.parse_count(record.get("cachedContentTokenCount")),
         reasoning_tokens=thoughts,
     )
 
@@ -339,17 +292,17 @@ def _add_counts(one: int | None, two: int | None) -> int | None:
 
 def _find_response_id(data: Mapping[str, Any], exchange: Exchange) -> str | None:
     """Return the server's identifier of the response: Google sends it in the body, not in a header."""
-    return clean_identifier(get_text(data, "responseId"), exchange)
+    return clean_identifier(codec.get_text(data, "responseId"), exchange)
 
 
-def _decode_carried(parts: _Parts) -> Carried | None:
+def _decode_carried(parts: _Parts) -> types.Carried | None:
     """Return the turn that must be sent back, if some of it is signed.
 
     Pieces of one text that the stream split are joined; parts with a signature stay separate.
     """
     if not any(part.get("thoughtSignature") for part in parts):
         return None
-    return Carried(dialect=DIALECT, parts=tuple(_join_parts(parts)))
+    return types.Carried(dialect=DIALECT, parts=tuple(_join_parts(parts)))
 
 
 def _join_parts(parts: _Parts) -> Iterator[Mapping[str, Any]]:
@@ -405,7 +358,7 @@ _MEDIA_TYPES: Mapping[str, str] = {
 _EXTENSION = re.compile(r"\.([A-Za-z]+)(?:[?#].*)?\Z", re.DOTALL)
 
 
-def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
+def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
     """Return the body of POST :generateContent, streamed or not.
 
     Pass-through parameters come last and never replace existing values. Raises UsageError for tool calls or
@@ -421,17 +374,17 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
         wire = spec.names.get(name) or PARAMETERS[name]
         if name == "format":
             if value == "json_schema":
-                set_member(body, _SCHEMA_NAME, request.schema or {})
+                codec.set_member(body, _SCHEMA_NAME, request.schema or {})
             value = "application/json"
         elif name == "stop":
             value = list(value)
-        set_member(body, wire, value)
+        codec.set_member(body, wire, value)
     if request.tools:
         body["tools"] = [{"functionDeclarations": [_encode_tool(tool) for tool in request.tools]}]
         calling = _encode_calling_config(request.tool_choice, request.tools)
         if calling:
             body["toolConfig"] = {"functionCallingConfig": calling}
-    merge_extra(body, request.extra)
+    codec.merge_extra(body, request.extra)
     return body
 
 
@@ -441,7 +394,7 @@ def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> 
     name = f"models/{model.removeprefix('models/')}"
     for text in texts:
         request: dict[str, Any] = {"model": name, "content": {"parts": [{"text": text}]}}
-        merge_extra(request, {_EMBED_NAMES.get(key, key): value for key, value in extra.items()})
+        codec.merge_extra(request, {_EMBED_NAMES.get(key, key): value for key, value in extra.items()})
         requests.append(request)
     return {"requests": requests}
 
@@ -452,13 +405,13 @@ def encode_predict(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -
     body: dict[str, Any] = {"instances": [{"content": text, **members} for text in texts]}
     if "dimensions" in extra:
         body["parameters"] = {"outputDimensionality": extra["dimensions"]}
-    merge_extra(
+    codec.merge_extra(
         body, {name: value for name, value in extra.items() if name not in {*_INSTANCE_NAMES, "dimensions"}}
     )
     return body
 
 
-def _encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def _encode_messages(messages: Sequence[types.Message]) -> list[dict[str, Any]]:
     """Return the turns. Results of one turn's calls form one turn, and every result names its function."""
     contents: list[dict[str, Any]] = []
     names: dict[str, str] = {}
@@ -481,63 +434,63 @@ def _encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return contents
 
 
-def _encode_model_parts(message: Message) -> list[Any]:
+def _encode_model_parts(message: types.Message) -> list[Any]:
     if message.carried is not None and message.carried.dialect == DIALECT:
         return list(message.carried.parts)
     calls = [_encode_function_call(call) for call in message.tool_calls]
     return [*(_encode_parts(message) if message.content or not calls else ()), *calls]
 
 
-def _encode_parts(message: Message) -> list[dict[str, Any]]:
+def _encode_parts(message: types.Message) -> list[dict[str, Any]]:
     if isinstance(message.content, str):
         return [{"text": message.content}]
     return [_encode_part(part) for part in message.content] or [{"text": ""}]
 
 
-def _encode_system(message: Message) -> list[dict[str, Any]]:
+def _encode_system(message: types.Message) -> list[dict[str, Any]]:
     if not isinstance(message.content, str) and not all(
-        isinstance(part, TextPart) for part in message.content
+        isinstance(part, types.TextPart) for part in message.content
     ):
-        raise make_part_error("images or documents in a system message", "Gemini")
+        raise codec.make_part_error("images or documents in a system message", "Gemini")
     return _encode_parts(message)
 
 
-def _encode_part(part: ContentPart) -> dict[str, Any]:
-    if isinstance(part, TextPart):
+def _encode_part(part: types.ContentPart) -> dict[str, Any]:
+    if isinstance(part, types.TextPart):
         return {"text": part.text}
     if part.data is None:
         return {"fileData": {"mimeType": _find_media_type(part), "fileUri": part.url}}
-    return {"inlineData": {"mimeType": part.media_type, "data": encode_base64(part)}}
+    return {"inlineData": {"mimeType": part.media_type, "data": codec.encode_base64(part)}}
 
 
-def _find_media_type(part: ImagePart | DocumentPart) -> str:
+def _find_media_type(part: types.ImagePart | types.DocumentPart) -> str:
     """Return the media type of a URL: the API requires one, and callers rarely set it for an image."""
     if part.media_type == _DEFAULT_IMAGE_TYPE and (ending := _EXTENSION.search(part.url or "")):
         return _MEDIA_TYPES.get(ending[1].lower(), part.media_type)
     return part.media_type
 
 
-def _encode_function_call(call: ToolCall) -> dict[str, Any]:
-    arguments = parse_arguments(call)
+def _encode_function_call(call: types.ToolCall) -> dict[str, Any]:
+    arguments = codec.parse_arguments(call)
     return {"functionCall": {**_encode_id(call.id), "name": call.name, "args": arguments}}
 
 
-def _encode_tool_result(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
+def _encode_tool_result(message: types.Message, names: Mapping[str, str]) -> dict[str, Any]:
     name = names.get(message.tool_call_id or "") or message.name
     if name is None:
-        raise UsageError(
+        raise errors.UsageError(
             "a tool's result has no function name, which the Gemini API requires",
             code="usage.bad-message",
             hint="Pass the assistant's message with its tool calls too, or name= in the result.",
         )
-    content = (TextPart(message.content),) if isinstance(message.content, str) else message.content
-    text = "\n".join(part.text for part in content if isinstance(part, TextPart))
+    content = (types.TextPart(message.content),) if isinstance(message.content, str) else message.content
+    text = "\n".join(part.text for part in content if isinstance(part, types.TextPart))
     response: dict[str, Any] = {
         **_encode_id(message.tool_call_id),
         "name": name,
         "response": _encode_response(text),
     }
-    others = [_encode_part(part) for part in content if not isinstance(part, TextPart)]
+    others = [_encode_part(part) for part in content if not isinstance(part, types.TextPart)]
     if others:
         response["parts"] = others
     return {"functionResponse": response}
@@ -545,7 +498,7 @@ def _encode_tool_result(message: Message, names: Mapping[str, str]) -> dict[str,
 
 def _encode_response(text: str) -> dict[str, Any]:
     """Return a JSON object unchanged, and any other text as `result`: the API accepts only objects."""
-    value = parse_json_object(text)
+    value = codec.parse_json_object(text)
     return {"result": text} if value is None else value
 
 
@@ -553,7 +506,7 @@ def _encode_id(value: str | None) -> dict[str, str]:
     return {} if not value or _OWN_ID.fullmatch(value) else {"id": value}
 
 
-def _encode_tool(tool: Tool) -> dict[str, Any]:
+def _encode_tool(tool: types.Tool) -> dict[str, Any]:
     declaration: dict[str, Any] = {"name": tool.name}
     if tool.description is not None:
         declaration["description"] = tool.description
@@ -562,7 +515,7 @@ def _encode_tool(tool: Tool) -> dict[str, Any]:
     return declaration
 
 
-def _encode_calling_config(choice: str | None, tools: Sequence[Tool]) -> dict[str, Any]:
+def _encode_calling_config(choice: str | None, tools: Sequence[types.Tool]) -> dict[str, Any]:
     """Return which calls the model may make. In this API strictness is a mode of the whole request."""
     if choice in (None, "auto") and all(tool.strict for tool in tools):
         return {"mode": "VALIDATED"}
@@ -577,7 +530,9 @@ _RESOURCE_PREFIX = re.compile(r"(?:publishers/[^/]+/)?models/")
 
 
 @ERRORS.locate_errors
-def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
+def decode_chat(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> types.Completion:
     """Return the completion in a 2xx response to POST :generateContent, or in an array of stream frames.
 
     Raises MalformedResponseError, or the error that the body describes: ContentFilterError for a blocked
@@ -587,7 +542,7 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     frames = data if isinstance(data, list) else [data]
     for frame in frames:
         if not isinstance(frame, dict):
-            raise make_malformed_error("it is not a JSON object")
+            raise codec.make_malformed_error("it is not a JSON object")
         if ERRORS.is_failure(frame):
             error = ERRORS.decode_body_error(frame, status, headers, exchange)
             error.usage = _decode_usage(frame.get("usageMetadata"))
@@ -595,19 +550,19 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     return _decode_answer(_merge_frames(frames), headers, exchange)
 
 
-def _decode_answer(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchange) -> Completion:
+def _decode_answer(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchange) -> types.Completion:
     candidate = _find_candidate(data)
     if candidate is None:
-        raise make_malformed_error("it has no candidate")
+        raise codec.make_malformed_error("it has no candidate")
     parts = _require_parts(candidate)
     pieces = list(_iter_pieces(parts))
     calls = tuple(
-        ToolCall(id=call.id or f"call_{index}", name=call.name, arguments=call.arguments)
+        types.ToolCall(id=call.id or f"call_{index}", name=call.name, arguments=call.arguments)
         for index, call in enumerate(piece.call for piece in pieces if piece.call is not None)
     )
-    return Completion(
+    return types.Completion(
         text="".join(piece.text for piece in pieces),
-        model=get_text(data, "modelVersion") or exchange.model,
+        model=codec.get_text(data, "modelVersion") or exchange.model,
         finish_reason=_decode_finish_reason(candidate.get("finishReason"), called=bool(calls)),
         reasoning="".join(piece.reasoning for piece in pieces) or None,
         tool_calls=calls,
@@ -621,12 +576,13 @@ def _decode_answer(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchan
 @ERRORS.locate_errors
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
-) -> Embeddings:
+) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST :batchEmbedContents, in the order of the texts."""
     data = ERRORS.decode_object(status, headers, body, exchange)
-    return Embeddings(
+    return types.Embeddings(
         vectors=tuple(
-            decode_vector(record.get("values")) for record in _require_records(data, "embeddings", count)
+            codec.decode_vector(record.get("values"))
+            for record in _require_records(data, "embeddings", count)
         ),
         model=exchange.model,
         usage=_decode_usage(data.get("usageMetadata")),
@@ -637,15 +593,15 @@ def decode_embed(
 @ERRORS.locate_errors
 def decode_predict(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
-) -> Embeddings:
+) -> types.Embeddings:
     """Return the vectors in a 2xx response to Vertex AI's POST :predict, in the order of the texts."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     predictions = [_decode_prediction(record) for record in _require_records(data, "predictions", count)]
     tokens = [tokens for _, tokens in predictions if tokens is not None]
-    return Embeddings(
+    return types.Embeddings(
         vectors=tuple(values for values, _ in predictions),
         model=exchange.model,
-        usage=Usage(input_tokens=sum(tokens) if tokens else None),
+        usage=types.Usage(input_tokens=sum(tokens) if tokens else None),
         request_id=find_request_id(headers, exchange),
     )
 
@@ -654,49 +610,51 @@ def _decode_prediction(record: Mapping[str, Any]) -> tuple[Sequence[float], int 
     """Return the vector and the tokens of its text. Protobuf's Struct writes whole numbers as floats."""
     embeddings = record.get("embeddings")
     if not isinstance(embeddings, dict):
-        raise make_malformed_error("a prediction has no embeddings")
+        raise codec.make_malformed_error("a prediction has no embeddings")
     statistics = embeddings.get("statistics")
     tokens = statistics.get("token_count") if isinstance(statistics, dict) else None
     if type(tokens) is float and tokens.is_integer():
         tokens = int(tokens)
-    return decode_vector(embeddings.get("values")), parse_count(tokens)
+    return codec.decode_vector(embeddings.get("values")), codec.parse_count(tokens)
 
 
 def _require_records(data: Mapping[str, Any], name: str, number: int) -> list[dict[str, Any]]:
-    records = require_vector_list(data.get(name), number)
+    records = codec.require_vector_list(data.get(name), number)
     if not all(isinstance(record, dict) for record in records):
-        raise make_malformed_error("a vector's record is not an object")
+        raise codec.make_malformed_error("a vector's record is not an object")
     return records
 
 
 @ERRORS.locate_errors
 def decode_models(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> ModelPage:
+) -> types.ModelPage:
     """Return one page of the models in a 2xx response to GET /models."""
     data = ERRORS.decode_object(status, headers, body, exchange)
-    records = require_model_records(data.get("models", data.get("publisherModels", [])))
-    token = get_text(data, "nextPageToken")
-    return ModelPage(
-        tuple(_decode_model_info(record) for record in records if get_text(record, "name")),
+    records = codec.require_model_records(data.get("models", data.get("publisherModels", [])))
+    token = codec.get_text(data, "nextPageToken")
+    return types.ModelPage(
+        tuple(_decode_model_info(record) for record in records if codec.get_text(record, "name")),
         None if token is None else f"pageToken={QUERY_VALUE.quote(token)}&pageSize=1000",
     )
 
 
 @ERRORS.locate_errors
-def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
+def decode_model(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /models/{model}."""
     record = ERRORS.decode_object(status, headers, body, exchange)
-    if get_text(record, "name") is None:
-        raise make_malformed_error("it has no model")
+    if codec.get_text(record, "name") is None:
+        raise codec.make_malformed_error("it has no model")
     return _decode_model_info(record)
 
 
-def _decode_model_info(record: Mapping[str, Any]) -> ModelInfo:
-    return ModelInfo(
+def _decode_model_info(record: Mapping[str, Any]) -> types.ModelInfo:
+    return types.ModelInfo(
         id=_RESOURCE_PREFIX.sub("", record["name"], count=1),
-        context_window=parse_count(record.get("inputTokenLimit")) or None,
-        max_output_tokens=parse_count(record.get("outputTokenLimit")) or None,
+        context_window=codec.parse_count(record.get("inputTokenLimit")) or None,
+        max_output_tokens=codec.parse_count(record.get("outputTokenLimit")) or None,
         raw=record,
     )
 
@@ -752,7 +710,7 @@ class StreamDecoder(EventDecoder[str | bytes]):
         #: the server's finish reason
         self._said: Any = None
 
-    def _decode_frame(self, frame: str | bytes, events: list[Event]) -> bool:
+    def _decode_frame(self, frame: str | bytes, events: list[types.Event]) -> bool:
         if frame == "[DONE]":
             # not from Google: the end marker of some gateways
             return self._reason is not None
@@ -764,31 +722,31 @@ class StreamDecoder(EventDecoder[str | bytes]):
             return False  # not JSON: a line of server-sent events without meaning
         for answer in data if isinstance(data, list) else (data,):
             if not isinstance(answer, dict):
-                raise make_malformed_error("an event of the stream is not a JSON object")
+                raise codec.make_malformed_error("an event of the stream is not a JSON object")
             self._decode_answer(answer, events)
         return False
 
-    def _decode_answer(self, data: Mapping[str, Any], events: list[Event]) -> None:
+    def _decode_answer(self, data: Mapping[str, Any], events: list[types.Event]) -> None:
         usage = _decode_usage(data.get("usageMetadata"))
-        if usage != NO_USAGE:
+        if usage != codec.NO_USAGE:
             self.usage = usage
         if self._request_id is None:
             self._request_id = _find_response_id(data, self._exchange)
         if ERRORS.is_failure(data):
             raise self._make_stream_error(data)
         if self._model is None:
-            self._model = get_text(data, "modelVersion")
+            self._model = codec.get_text(data, "modelVersion")
         candidate = _find_candidate(data)
         if candidate is not None:
             self._decode_candidate(candidate, events)
 
-    def _decode_candidate(self, candidate: Mapping[str, Any], events: list[Event]) -> None:
+    def _decode_candidate(self, candidate: Mapping[str, Any], events: list[types.Event]) -> None:
         parts = _require_parts(candidate)
         for piece in _iter_pieces(parts):
             if piece.call is not None:
                 identity = piece.call.id or f"call_{self._calls}"
                 events.append(
-                    ToolCallDelta(
+                    types.ToolCallDelta(
                         index=self._calls,
                         id=identity,
                         name=piece.call.name,
@@ -797,16 +755,16 @@ class StreamDecoder(EventDecoder[str | bytes]):
                 )
                 self._calls += 1
             elif piece.reasoning:
-                events.append(ReasoningDelta(piece.reasoning))
+                events.append(types.ReasoningDelta(piece.reasoning))
             elif piece.text:
-                events.append(TextDelta(piece.text))
+                events.append(types.TextDelta(piece.text))
         self._parts.extend(parts)
         reason = candidate.get("finishReason")
         if reason is not None:
             self._said = reason
             self._reason = _decode_finish_reason(reason, called=False)
 
-    def _append_finish(self, events: list[Event]) -> None:
+    def _append_finish(self, events: list[types.Event]) -> None:
         self._reason = _decode_finish_reason(self._said, called=self._calls > 0)
         self._carried = _decode_carried(self._parts)
         super()._append_finish(events)

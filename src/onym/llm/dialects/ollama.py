@@ -9,47 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from onym.errors import UnsupportedError
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec
-from onym.llm.dialects.codec import (
-    decode_tool_calls,
-    decode_vector,
-    encode_base64,
-    encode_params,
-    encode_tool,
-    find_finish_reason,
-    get_text,
-    make_malformed_error,
-    make_part_error,
-    merge_extra,
-    parse_arguments,
-    parse_count,
-    parse_json_object,
-    require_model_records,
-    require_vector_list,
-)
+from onym import errors
+from onym.llm import types
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec
 from onym.llm.dialects.errors import ErrorDecoder, ErrorDetails, find_request_id, parse_error_status
 from onym.llm.dialects.streaming import EventDecoder, LineFramer, make_stream_decoder
 from onym.llm.parameters import list_wire_names
-from onym.llm.types import (
-    Completion,
-    DocumentPart,
-    Embeddings,
-    Event,
-    FinishReason,
-    ImagePart,
-    Message,
-    ModelInfo,
-    ModelPage,
-    ReasoningDelta,
-    Request,
-    TextDelta,
-    TextPart,
-    Tool,
-    ToolCall,
-    ToolCallDelta,
-    Usage,
-)
 
 
 def _decode_error_details(data: Any) -> ErrorDetails | None:
@@ -66,39 +31,39 @@ def _decode_error_details(data: Any) -> ErrorDetails | None:
 ERRORS = ErrorDecoder(read=_decode_error_details, codes={}, hint="Check that this host is an Ollama server.")
 
 
-_FINISHES: Mapping[str, FinishReason] = {"stop": "stop", "length": "length"}
+_FINISHES: Mapping[str, types.FinishReason] = {"stop": "stop", "length": "length"}
 
 
-def _decode_finish_reason(data: Mapping[str, Any], *, calls: bool) -> FinishReason:
+def _decode_finish_reason(data: Mapping[str, Any], *, calls: bool) -> types.FinishReason:
     """Return why the response ended. The server marks no tool calls; early versions marked no stop."""
     if calls:
         return "tool_calls"
     value = data.get("done_reason")
     if value is None and data.get("done") is True:
         return "stop"
-    return find_finish_reason(_FINISHES, value)
+    return codec.find_finish_reason(_FINISHES, value)
 
 
 def _require_message(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the message, or the piece of a message."""
     message = data.get("message")
     if not isinstance(message, dict):
-        raise make_malformed_error("it has no message")
+        raise codec.make_malformed_error("it has no message")
     if not isinstance(message.get("content"), str | None):
-        raise make_malformed_error("the content is not a string")
+        raise codec.make_malformed_error("the content is not a string")
     return message
 
 
-def _iter_tool_calls(message: Mapping[str, Any], first: int = 0) -> Iterator[ToolCall]:
+def _iter_tool_calls(message: Mapping[str, Any], first: int = 0) -> Iterator[types.ToolCall]:
     """Yield the tool calls of a message, counted from `first`: most servers send no IDs."""
-    return decode_tool_calls(message.get("tool_calls"), first)
+    return codec.decode_tool_calls(message.get("tool_calls"), first)
 
 
-def _decode_usage(data: Mapping[str, Any]) -> Usage:
+def _decode_usage(data: Mapping[str, Any]) -> types.Usage:
     """Return token counts, None for a count that is absent or invalid. Thinking is part of the output."""
-    return Usage(
-        input_tokens=parse_count(data.get("prompt_eval_count")),
-        output_tokens=parse_count(data.get("eval_count")),
+    return types.Usage(
+        input_tokens=codec.parse_count(data.get("prompt_eval_count")),
+        output_tokens=codec.parse_count(data.get("eval_count")),
     )
 
 
@@ -107,7 +72,7 @@ PARAMETERS = list_wire_names("ollama")
 _API_NAME = "Ollama"
 
 
-def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
+def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
     """Return the body of POST /api/chat.
 
     `stream` is always sent, because the server streams by default. Pass-through parameters, those in
@@ -119,22 +84,22 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
         "messages": list(_encode_messages(request.messages)),
         "stream": request.stream,
     }
-    encode_params(body, request, spec, PARAMETERS, _encode_format)
+    codec.encode_params(body, request, spec, PARAMETERS, _encode_format)
     tools = _encode_tools(request)
     if tools:
         body["tools"] = tools
-    merge_extra(body, request.extra)
+    codec.merge_extra(body, request.extra)
     return body
 
 
 def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body of POST /api/embed."""
     body: dict[str, Any] = {"model": model, "input": list(texts)}
-    merge_extra(body, extra)
+    codec.merge_extra(body, extra)
     return body
 
 
-def _encode_messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
+def _encode_messages(messages: Sequence[types.Message]) -> Iterator[dict[str, Any]]:
     """Yield the messages. A tool's result carries the tool's name, which is taken from the call."""
     names: dict[str, str] = {}
     for message in messages:
@@ -148,14 +113,14 @@ def _encode_messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
         yield out
 
 
-def _encode_message(message: Message) -> dict[str, Any]:
+def _encode_message(message: types.Message) -> dict[str, Any]:
     content = message.content
     out: dict[str, Any] = {"role": message.role}
     if isinstance(content, str):
         out["content"] = content
     else:
-        out["content"] = "\n\n".join(part.text for part in content if isinstance(part, TextPart))
-        images = [_encode_image(part) for part in content if not isinstance(part, TextPart)]
+        out["content"] = "\n\n".join(part.text for part in content if isinstance(part, types.TextPart))
+        images = [_encode_image(part) for part in content if not isinstance(part, types.TextPart)]
         if images:
             out["images"] = images
     if message.tool_calls:
@@ -163,23 +128,23 @@ def _encode_message(message: Message) -> dict[str, Any]:
     return out
 
 
-def _encode_image(part: ImagePart | DocumentPart) -> str:
-    if isinstance(part, DocumentPart):
-        raise make_part_error("documents", _API_NAME, hint="Pass the document's text.")
+def _encode_image(part: types.ImagePart | types.DocumentPart) -> str:
+    if isinstance(part, types.DocumentPart):
+        raise codec.make_part_error("documents", _API_NAME, hint="Pass the document's text.")
     if part.data is None:
-        raise make_part_error("images by URL", _API_NAME, hint="Pass the image's bytes as data.")
-    return encode_base64(part)
+        raise codec.make_part_error("images by URL", _API_NAME, hint="Pass the image's bytes as data.")
+    return codec.encode_base64(part)
 
 
-def _encode_tool_call(call: ToolCall) -> dict[str, Any]:
-    return {"function": {"name": call.name, "arguments": parse_arguments(call)}}
+def _encode_tool_call(call: types.ToolCall) -> dict[str, Any]:
+    return {"function": {"name": call.name, "arguments": codec.parse_arguments(call)}}
 
 
-def _encode_tools(request: Request) -> list[dict[str, Any]]:
+def _encode_tools(request: types.Request) -> list[dict[str, Any]]:
     """Return the tools; none for tool_choice=none, because the API has no tool_choice."""
     choice = request.tool_choice
     if request.tools and choice not in (None, "auto", "none"):
-        raise UnsupportedError(
+        raise errors.UnsupportedError(
             f"the {_API_NAME} API cannot force a tool call",
             code="llm.no-tool-choice",
             parameter="tool_choice",
@@ -188,15 +153,15 @@ def _encode_tools(request: Request) -> list[dict[str, Any]]:
     return [] if choice == "none" else [_encode_tool(tool) for tool in request.tools]
 
 
-def _encode_tool(tool: Tool) -> dict[str, Any]:
+def _encode_tool(tool: types.Tool) -> dict[str, Any]:
     if tool.strict:
-        raise UnsupportedError(
+        raise errors.UnsupportedError(
             f"the {_API_NAME} API cannot enforce the schemas of tools",
             code="llm.no-strict-tools",
             parameter="tools",
             hint="Remove strict from the tools.",
         )
-    return encode_tool(tool)
+    return codec.encode_tool(tool)
 
 
 def _encode_format(value: str, schema: Mapping[str, Any] | None) -> Any:
@@ -207,7 +172,9 @@ _WINDOW_SUFFIX = ".context_length"
 
 
 @ERRORS.locate_errors
-def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
+def decode_chat(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> types.Completion:
     """Return the completion in a 2xx response to POST /api/chat.
 
     Raises MalformedResponseError, or the error that the body describes.
@@ -215,11 +182,11 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     data = ERRORS.decode_object(status, headers, body, exchange)
     message = _require_message(data)
     calls = tuple(_iter_tool_calls(message))
-    return Completion(
-        text=get_text(message, "content") or "",
-        model=get_text(data, "model") or exchange.model,
+    return types.Completion(
+        text=codec.get_text(message, "content") or "",
+        model=codec.get_text(data, "model") or exchange.model,
         finish_reason=_decode_finish_reason(data, calls=bool(calls)),
-        reasoning=get_text(message, "thinking"),
+        reasoning=codec.get_text(message, "thinking"),
         tool_calls=calls,
         usage=_decode_usage(data),
         request_id=find_request_id(headers, exchange),
@@ -230,12 +197,12 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
 @ERRORS.locate_errors
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
-) -> Embeddings:
+) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST /api/embed."""
     data = ERRORS.decode_object(status, headers, body, exchange)
-    return Embeddings(
+    return types.Embeddings(
         vectors=_decode_vectors(data.get("embeddings"), count),
-        model=get_text(data, "model") or exchange.model,
+        model=codec.get_text(data, "model") or exchange.model,
         usage=_decode_usage(data),
         request_id=find_request_id(headers, exchange),
     )
@@ -244,16 +211,20 @@ def decode_embed(
 @ERRORS.locate_errors
 def decode_models(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> ModelPage:
+) -> types.ModelPage:
     """Return the models on the server's disk from a 2xx response to GET /api/tags. There is only one page."""
     data = ERRORS.decode_object(status, headers, body, exchange)
-    records = require_model_records(data.get("models"))
-    models = ((get_text(record, "model") or get_text(record, "name"), record) for record in records)
-    return ModelPage(tuple(ModelInfo(id=name, raw=item) for name, item in models if name))
+    records = codec.require_model_records(data.get("models"))
+    models = (
+        (codec.get_text(record, "model") or codec.get_text(record, "name"), record) for record in records
+    )
+    return types.ModelPage(tuple(types.ModelInfo(id=name, raw=item) for name, item in models if name))
 
 
 @ERRORS.locate_errors
-def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
+def decode_model(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> types.ModelInfo:
     """Return the model in a 2xx response to POST /api/show, which does not repeat the model's name.
 
     `context_window` is the model's own limit; the server may use less (`options.num_ctx`).
@@ -261,8 +232,8 @@ def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchang
     data = ERRORS.decode_object(status, headers, body, exchange)
     facts = data.get("model_info")
     if not isinstance(facts, dict) and not isinstance(data.get("details"), dict):
-        raise make_malformed_error("it has no model")
-    return ModelInfo(
+        raise codec.make_malformed_error("it has no model")
+    return types.ModelInfo(
         id=exchange.model,
         context_window=_find_context_window(facts) if isinstance(facts, dict) else None,
         raw=data,
@@ -270,14 +241,14 @@ def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchang
 
 
 def _decode_vectors(vectors: Any, count: int) -> tuple[Sequence[float], ...]:
-    return tuple(map(decode_vector, require_vector_list(vectors, count)))
+    return tuple(map(codec.decode_vector, codec.require_vector_list(vectors, count)))
 
 
 def _find_context_window(facts: Mapping[str, Any]) -> int | None:
     """Return the context length of the model's architecture; other components may have one too."""
     own_name = f"{facts.get('general.architecture')}{_WINDOW_SUFFIX}"
     names = [own_name, *(name for name in facts if name.endswith(_WINDOW_SUFFIX))]
-    return next((size for name in names if (size := parse_count(facts.get(name)))), None)
+    return next((size for name in names if (size := codec.parse_count(facts.get(name)))), None)
 
 
 class StreamDecoder(EventDecoder[bytes]):
@@ -292,13 +263,13 @@ class StreamDecoder(EventDecoder[bytes]):
         #: the number of tool calls so far
         self._calls = 0
 
-    def _decode_frame(self, frame: bytes, events: list[Event]) -> bool:
-        data = parse_json_object(frame)
+    def _decode_frame(self, frame: bytes, events: list[types.Event]) -> bool:
+        data = codec.parse_json_object(frame)
         if data is None:
-            raise make_malformed_error("a line of the stream is not a JSON object")
+            raise codec.make_malformed_error("a line of the stream is not a JSON object")
         if ERRORS.is_failure(data):
             raise self._make_stream_error(data)
-        self._model = self._model or get_text(data, "model")
+        self._model = self._model or codec.get_text(data, "model")
         done = data.get("done") is True
         if not done or "message" in data:
             self._decode_message(_require_message(data), events)
@@ -308,15 +279,15 @@ class StreamDecoder(EventDecoder[bytes]):
         self._reason = _decode_finish_reason(data, calls=self._calls > 0)
         return True
 
-    def _decode_message(self, message: Mapping[str, Any], events: list[Event]) -> None:
-        thinking, text = get_text(message, "thinking"), get_text(message, "content")
+    def _decode_message(self, message: Mapping[str, Any], events: list[types.Event]) -> None:
+        thinking, text = codec.get_text(message, "thinking"), codec.get_text(message, "content")
         if thinking:
-            events.append(ReasoningDelta(thinking))
+            events.append(types.ReasoningDelta(thinking))
         if text:
-            events.append(TextDelta(text))
+            events.append(types.TextDelta(text))
         for call in _iter_tool_calls(message, self._calls):
             events.append(
-                ToolCallDelta(index=self._calls, id=call.id, name=call.name, arguments=call.arguments)
+                types.ToolCallDelta(index=self._calls, id=call.id, name=call.name, arguments=call.arguments)
             )
             self._calls += 1
 

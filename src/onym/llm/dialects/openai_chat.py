@@ -13,41 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from onym.errors import (
-    AuthenticationError,
-    BadRequestError,
-    ContentFilterError,
-    ContextLengthError,
-    NotFoundError,
-    OverloadedError,
-    PermissionDeniedError,
-    ProviderError,
-    QuotaError,
-    RateLimitError,
-    ServerError,
-)
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec
-from onym.llm.dialects.codec import (
-    NO_USAGE,
-    decode_tool_calls,
-    decode_vector_or_base64,
-    encode_arguments,
-    encode_data_url,
-    encode_image_url,
-    encode_params,
-    encode_tool,
-    encode_tool_calls,
-    find_finish_reason,
-    get_text,
-    make_malformed_error,
-    make_part_error,
-    make_schema_name,
-    merge_extra,
-    parse_count,
-    parse_json_object,
-    require_model_records,
-    require_vector_list,
-)
+from onym import errors
+from onym.llm import types
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec
 from onym.llm.dialects.errors import (
     ErrorDecoder,
     ErrorDetails,
@@ -57,70 +25,52 @@ from onym.llm.dialects.errors import (
 )
 from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
 from onym.llm.parameters import list_wire_names
-from onym.llm.types import (
-    Completion,
-    ContentPart,
-    DocumentPart,
-    Embeddings,
-    Event,
-    FinishReason,
-    Message,
-    ModelInfo,
-    ModelPage,
-    ReasoningDelta,
-    Request,
-    TextDelta,
-    TextPart,
-    Tool,
-    ToolCallDelta,
-    Usage,
-)
 from onym.net.sse import SSEEvent
 
 #: decisive wherever they are: in `code`, in `innererror.code` or in `type`
-ERROR_CODES: Mapping[str, type[ProviderError]] = {
-    "invalid_api_key": AuthenticationError,
-    "authentication_error": AuthenticationError,
-    "auth_error": AuthenticationError,
-    "account_deactivated": PermissionDeniedError,
-    "permission_error": PermissionDeniedError,
-    "permission_denied": PermissionDeniedError,
-    "insufficient_permissions": PermissionDeniedError,
-    "unsupported_country_region_territory": PermissionDeniedError,
-    "model_not_found": NotFoundError,
-    "not_found_error": NotFoundError,
-    "notfounderror": NotFoundError,
-    "deploymentnotfound": NotFoundError,
-    "insufficient_quota": QuotaError,
-    "exceeded_current_quota_error": QuotaError,
-    "billing_hard_limit_reached": QuotaError,
-    "billing_not_active": QuotaError,
-    "budget_exceeded": QuotaError,
-    "rate_limit_exceeded": RateLimitError,
-    "rate_limit_error": RateLimitError,
-    "context_length_exceeded": ContextLengthError,
-    "exceed_context_size_error": ContextLengthError,
-    "content_filter": ContentFilterError,
-    "content_policy_violation": ContentFilterError,
-    "responsibleaipolicyviolation": ContentFilterError,
-    "not_supported_error": BadRequestError,
-    "overloaded_error": OverloadedError,
-    "engine_overloaded_error": OverloadedError,
-    "unavailable_error": OverloadedError,
+ERROR_CODES: Mapping[str, type[errors.ProviderError]] = {
+    "invalid_api_key": errors.AuthenticationError,
+    "authentication_error": errors.AuthenticationError,
+    "auth_error": errors.AuthenticationError,
+    "account_deactivated": errors.PermissionDeniedError,
+    "permission_error": errors.PermissionDeniedError,
+    "permission_denied": errors.PermissionDeniedError,
+    "insufficient_permissions": errors.PermissionDeniedError,
+    "unsupported_country_region_territory": errors.PermissionDeniedError,
+    "model_not_found": errors.NotFoundError,
+    "not_found_error": errors.NotFoundError,
+    "notfounderror": errors.NotFoundError,
+    "deploymentnotfound": errors.NotFoundError,
+    "insufficient_quota": errors.QuotaError,
+    "exceeded_current_quota_error": errors.QuotaError,
+    "billing_hard_limit_reached": errors.QuotaError,
+    "billing_not_active": errors.QuotaError,
+    "budget_exceeded": errors.QuotaError,
+    "rate_limit_exceeded": errors.RateLimitError,
+    "rate_limit_error": errors.RateLimitError,
+    "context_length_exceeded": errors.ContextLengthError,
+    "exceed_context_size_error": errors.ContextLengthError,
+    "content_filter": errors.ContentFilterError,
+    "content_policy_violation": errors.ContentFilterError,
+    "responsibleaipolicyviolation": errors.ContentFilterError,
+    "not_supported_error": errors.BadRequestError,
+    "overloaded_error": errors.OverloadedError,
+    "engine_overloaded_error": errors.OverloadedError,
+    "unavailable_error": errors.OverloadedError,
 }
 
 #: codes of many failures: they decide only if no status says more (inside a stream, in a 200 response)
-WIDE_CODES: Mapping[str, type[ProviderError]] = {
-    "invalid_request_error": BadRequestError,
-    "badrequesterror": BadRequestError,
-    "server_error": ServerError,
-    "internal_server_error": ServerError,
-    "internalservererror": ServerError,
-    "api_error": ServerError,
+WIDE_CODES: Mapping[str, type[errors.ProviderError]] = {
+    "invalid_request_error": errors.BadRequestError,
+    "badrequesterror": errors.BadRequestError,
+    "server_error": errors.ServerError,
+    "internal_server_error": errors.ServerError,
+    "internalservererror": errors.ServerError,
+    "api_error": errors.ServerError,
 }
 
 #: a `param` that identifies the error by itself: vLLM's name for a prompt beyond the context
-_ERROR_PARAMETERS: Mapping[str, type[ProviderError]] = {"input_tokens": ContextLengthError}
+_ERROR_PARAMETERS: Mapping[str, type[errors.ProviderError]] = {"input_tokens": errors.ContextLengthError}
 
 
 def _is_failure(data: Mapping[str, Any]) -> bool:
@@ -190,7 +140,7 @@ ERRORS = ErrorDecoder(
 )
 
 
-_FINISHES: Mapping[str, FinishReason] = {
+_FINISHES: Mapping[str, types.FinishReason] = {
     "stop": "stop",
     "eos": "stop",
     "eos_token": "stop",
@@ -214,7 +164,7 @@ def _decode_text(message: Mapping[str, Any]) -> str:
     if isinstance(content, list):
         return "".join(_get_part_text(part, "text") for part in content)
     if content is not None and not isinstance(content, str):
-        raise make_malformed_error("the content is neither text nor parts")
+        raise codec.make_malformed_error("the content is neither text nor parts")
     refusal = message.get("refusal")
     return refusal if isinstance(refusal, str) else ""
 
@@ -233,7 +183,7 @@ def _decode_reasoning(message: Mapping[str, Any]) -> str:
 def _get_part_text(part: Any, kind: str) -> str:
     """Return the text of a content part of this kind: a string, or a list of parts (Mistral's thinking)."""
     if not isinstance(part, dict):
-        raise make_malformed_error("a part of the content is not an object")
+        raise codec.make_malformed_error("a part of the content is not an object")
     value = part.get(kind) if part.get("type") == kind else None
     if isinstance(value, list) and kind != "text":
         # only one level: unlimited nesting would exhaust the stack
@@ -241,19 +191,19 @@ def _get_part_text(part: Any, kind: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _decode_usage(record: Any) -> Usage:
+def _decode_usage(record: Any) -> types.Usage:
     """Return token counts, None for a count that is absent or invalid."""
     if not isinstance(record, dict):
-        return NO_USAGE
+        return codec.NO_USAGE
     prompt, completion = record.get("prompt_tokens_details"), record.get("completion_tokens_details")
-    cached = parse_count(prompt.get("cached_tokens")) if isinstance(prompt, dict) else None
+    cached = codec.parse_count(prompt.get("cached_tokens")) if isinstance(prompt, dict) else None
     if cached is None:
-        cached = parse_count(record.get("prompt_cache_hit_tokens"))
-    return Usage(
-        input_tokens=parse_count(record.get("prompt_tokens")),
-        output_tokens=parse_count(record.get("completion_tokens")),
+        cached = codec.parse_count(record.get("prompt_cache_hit_tokens"))
+    return types.Usage(
+        input_tokens=codec.parse_count(record.get("prompt_tokens")),
+        output_tokens=codec.parse_count(record.get("completion_tokens")),
         cached_tokens=cached,
-        reasoning_tokens=parse_count(completion.get("reasoning_tokens"))
+        reasoning_tokens=codec.parse_count(completion.get("reasoning_tokens"))
         if isinstance(completion, dict)
         else None,
     )
@@ -265,7 +215,10 @@ _TOOL_CHOICES = frozenset({"auto", "none", "required"})
 
 
 def encode_chat(
-    request: Request, spec: WireSpec, *, part: Callable[[ContentPart], dict[str, Any]] | None = None
+    request: types.Request,
+    spec: WireSpec,
+    *,
+    part: Callable[[types.ContentPart], dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Return the body of POST /chat/completions.
 
@@ -276,7 +229,7 @@ def encode_chat(
         "model": request.model,
         "messages": [_encode_message(message, part or encode_part) for message in request.messages],
     }
-    encode_params(body, request, spec, PARAMETERS, _encode_format)
+    codec.encode_params(body, request, spec, PARAMETERS, _encode_format)
     if request.tools:
         body["tools"] = [_encode_tool(tool) for tool in request.tools]
         if request.tool_choice is not None:
@@ -285,18 +238,20 @@ def encode_chat(
         body["stream"] = True
         if "stream_options" not in request.extra:
             body["stream_options"] = {"include_usage": True}
-    merge_extra(body, request.extra)
+    codec.merge_extra(body, request.extra)
     return body
 
 
 def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body of POST /embeddings."""
     body: dict[str, Any] = {"model": model, "input": list(texts)}
-    merge_extra(body, extra)
+    codec.merge_extra(body, extra)
     return body
 
 
-def _encode_message(message: Message, write: Callable[[ContentPart], dict[str, Any]]) -> dict[str, Any]:
+def _encode_message(
+    message: types.Message, write: Callable[[types.ContentPart], dict[str, Any]]
+) -> dict[str, Any]:
     content = message.content
     out: dict[str, Any] = {
         "role": message.role,
@@ -308,34 +263,34 @@ def _encode_message(message: Message, write: Callable[[ContentPart], dict[str, A
         out["tool_call_id"] = message.tool_call_id
     if message.tool_calls:
         out["content"] = out["content"] or None
-        out["tool_calls"] = encode_tool_calls(message.tool_calls)
+        out["tool_calls"] = codec.encode_tool_calls(message.tool_calls)
     return out
 
 
-def encode_part(part: ContentPart) -> dict[str, Any]:
+def encode_part(part: types.ContentPart) -> dict[str, Any]:
     """Return one part of a message."""
-    if isinstance(part, TextPart):
+    if isinstance(part, types.TextPart):
         return {"type": "text", "text": part.text}
-    if isinstance(part, DocumentPart):
+    if isinstance(part, types.DocumentPart):
         return _encode_file(part)
-    return encode_image_url(part)
+    return codec.encode_image_url(part)
 
 
-def _encode_file(part: DocumentPart) -> dict[str, Any]:
+def _encode_file(part: types.DocumentPart) -> dict[str, Any]:
     if part.data is None:
-        raise make_part_error(
+        raise codec.make_part_error(
             "documents by URL",
             "OpenAI chat",
             hint="Pass the document's bytes as data.",
         )
     return {
         "type": "file",
-        "file": {"filename": part.name or "document.pdf", "file_data": encode_data_url(part)},
+        "file": {"filename": part.name or "document.pdf", "file_data": codec.encode_data_url(part)},
     }
 
 
-def _encode_tool(tool: Tool) -> dict[str, Any]:
-    return encode_tool(tool) if tool.strict is None else encode_tool(tool, strict=tool.strict)
+def _encode_tool(tool: types.Tool) -> dict[str, Any]:
+    return codec.encode_tool(tool) if tool.strict is None else codec.encode_tool(tool, strict=tool.strict)
 
 
 def _encode_tool_choice(choice: str) -> str | dict[str, Any]:
@@ -351,7 +306,7 @@ def _encode_format(value: str, schema: Mapping[str, Any] | None) -> dict[str, An
     # strict: without it some servers treat the schema as a hint, and json_schema would promise too much
     return {
         "type": "json_schema",
-        "json_schema": {"name": make_schema_name(schema), "schema": schema, "strict": True},
+        "json_schema": {"name": codec.make_schema_name(schema), "schema": schema, "strict": True},
     }
 
 
@@ -366,7 +321,9 @@ _WINDOW_NAMES = (
 
 
 @ERRORS.locate_errors
-def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
+def decode_chat(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> types.Completion:
     """Return the completion in a 2xx response to POST /chat/completions.
 
     If the model refused in a separate field, that text is the completion's text. Raises
@@ -375,12 +332,12 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     data = ERRORS.decode_object(status, headers, body, exchange)
     choice, message = _require_choice(data)
     content, calls = message.get("content"), message.get("tool_calls")
-    return Completion(
+    return types.Completion(
         text=content if content and type(content) is str else _decode_text(message),
-        model=get_text(data, "model") or exchange.model,
-        finish_reason=find_finish_reason(_FINISHES, choice.get("finish_reason")),
+        model=codec.get_text(data, "model") or exchange.model,
+        finish_reason=codec.find_finish_reason(_FINISHES, choice.get("finish_reason")),
         reasoning=_decode_reasoning(message) or None,
-        tool_calls=tuple(decode_tool_calls(calls)) if calls else (),
+        tool_calls=tuple(codec.decode_tool_calls(calls)) if calls else (),
         usage=_decode_usage(data.get("usage")),
         request_id=find_request_id(headers, exchange),
         raw=data,
@@ -390,12 +347,12 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
 @ERRORS.locate_errors
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
-) -> Embeddings:
+) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST /embeddings, in the order of the texts."""
     data = ERRORS.decode_object(status, headers, body, exchange)
-    return Embeddings(
+    return types.Embeddings(
         vectors=_decode_vectors(data.get("data"), count),
-        model=get_text(data, "model") or exchange.model,
+        model=codec.get_text(data, "model") or exchange.model,
         usage=_decode_usage(data.get("usage")),
         request_id=find_request_id(headers, exchange),
     )
@@ -404,22 +361,24 @@ def decode_embed(
 @ERRORS.locate_errors
 def decode_models(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> ModelPage:
+) -> types.ModelPage:
     """Return the models in a 2xx response to GET /models: `data`, or an array. There is only one page."""
     data = ERRORS.decode_json(status, headers, body, exchange)
     if isinstance(data, dict) and ERRORS.is_failure(data):
         raise ERRORS.decode_body_error(data, status, headers, exchange)
-    records = require_model_records(data.get("data") if isinstance(data, dict) else data)
-    models = (_decode_model_info(record) for record in records if get_text(record, "id"))
-    return ModelPage(tuple(models))
+    records = codec.require_model_records(data.get("data") if isinstance(data, dict) else data)
+    models = (_decode_model_info(record) for record in records if codec.get_text(record, "id"))
+    return types.ModelPage(tuple(models))
 
 
 @ERRORS.locate_errors
-def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
+def decode_model(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /models/{model}."""
     record = ERRORS.decode_object(status, headers, body, exchange)
-    if get_text(record, "id") is None:
-        raise make_malformed_error("it has no model")
+    if codec.get_text(record, "id") is None:
+        raise codec.make_malformed_error("it has no model")
     return _decode_model_info(record)
 
 
@@ -427,38 +386,38 @@ def _require_choice(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
     """Return the first choice and its message."""
     choices = data.get("choices")
     if not isinstance(choices, list) or not choices:
-        raise make_malformed_error("it has no choice")
+        raise codec.make_malformed_error("it has no choice")
     choice = choices[0]
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
-        raise make_malformed_error("the choice has no message")
+        raise codec.make_malformed_error("the choice has no message")
     return choice, message
 
 
 def _decode_vectors(records: Any, count: int) -> tuple[Sequence[float], ...]:
     vectors: dict[int, Sequence[float]] = {}
-    for position, record in enumerate(require_vector_list(records, count)):
+    for position, record in enumerate(codec.require_vector_list(records, count)):
         if not isinstance(record, dict):
-            raise make_malformed_error("a vector's record is not an object")
+            raise codec.make_malformed_error("a vector's record is not an object")
         index = record.get("index", position)
         if type(index) is not int or not 0 <= index < count or index in vectors:
-            raise make_malformed_error("the vectors' indexes are not those of the texts")
-        vectors[index] = decode_vector_or_base64(record.get("embedding"))
+            raise codec.make_malformed_error("the vectors' indexes are not those of the texts")
+        vectors[index] = codec.decode_vector_or_base64(record.get("embedding"))
     return tuple(vectors[index] for index in range(count))
 
 
-def _decode_model_info(record: Mapping[str, Any]) -> ModelInfo:
+def _decode_model_info(record: Mapping[str, Any]) -> types.ModelInfo:
     meta = record.get("meta")
     window = next((record[name] for name in _WINDOW_NAMES if _is_positive(record.get(name))), None)
     if window is None and isinstance(meta, dict):
         # llama.cpp: the context of a slot, else the context that the model was trained with
         window = next((meta[name] for name in ("n_ctx", "n_ctx_train") if _is_positive(meta.get(name))), None)
     created = record.get("created")
-    return ModelInfo(
+    return types.ModelInfo(
         id=record["id"],
         context_window=window,
         max_output_tokens=_find_max_output(record),
-        owner=get_text(record, "owned_by"),
+        owner=codec.get_text(record, "owned_by"),
         created=created if type(created) is int else None,
         parameters=_list_names(record.get("supported_parameters")),
         raw=record,
@@ -500,15 +459,15 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         #: by index of a tool call: the ID and the name that were returned
         self._calls: dict[int, list[str]] = {}
 
-    def _decode_frame(self, frame: SSEEvent, events: list[Event]) -> bool:
+    def _decode_frame(self, frame: SSEEvent, events: list[types.Event]) -> bool:
         data = frame.data
         if data.startswith("[DONE]"):
             if not self._answered:
-                raise make_malformed_error("the stream has no answer")
+                raise codec.make_malformed_error("the stream has no answer")
             return True
-        chunk = parse_json_object(data)
+        chunk = codec.parse_json_object(data)
         if chunk is None:
-            raise make_malformed_error("an event of the stream is not a JSON object")
+            raise codec.make_malformed_error("an event of the stream is not a JSON object")
         if frame.event == "error" and "error" not in chunk:
             chunk = {"error": chunk}
         if ERRORS.is_failure(chunk):
@@ -516,7 +475,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         self._decode_chunk(chunk, events)
         return False
 
-    def _decode_chunk(self, chunk: Mapping[str, Any], events: list[Event]) -> None:
+    def _decode_chunk(self, chunk: Mapping[str, Any], events: list[types.Event]) -> None:
         usage = chunk.get("usage")
         if usage is None and "x_groq" in chunk:
             groq = chunk["x_groq"]
@@ -524,40 +483,40 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         if usage is not None:
             self.usage = _decode_usage(usage)
         if self._model is None:
-            self._model = get_text(chunk, "model")
+            self._model = codec.get_text(chunk, "model")
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if not isinstance(choice, dict):
-                raise make_malformed_error("a choice is not an object")
+                raise codec.make_malformed_error("a choice is not an object")
             if choice.get("index", 0) == 0:
                 self._decode_choice(choice, events)
 
-    def _decode_choice(self, choice: Mapping[str, Any], events: list[Event]) -> None:
+    def _decode_choice(self, choice: Mapping[str, Any], events: list[types.Event]) -> None:
         self._answered = True
         delta = choice.get("delta")
         if isinstance(delta, dict):
             reasoning = _decode_reasoning(delta)
             if reasoning:
-                events.append(ReasoningDelta(reasoning))
+                events.append(types.ReasoningDelta(reasoning))
             text = _decode_text(delta)
             if text:
-                events.append(TextDelta(text))
+                events.append(types.TextDelta(text))
             calls = delta.get("tool_calls")
             if calls:
                 events.extend(self._decode_tool_calls(calls))
         elif delta is not None:
-            raise make_malformed_error("a delta is not an object")
+            raise codec.make_malformed_error("a delta is not an object")
         reason = choice.get("finish_reason")
         if reason is not None:
-            self._reason = find_finish_reason(_FINISHES, reason)
+            self._reason = codec.find_finish_reason(_FINISHES, reason)
 
-    def _decode_tool_calls(self, calls: Any) -> Iterator[Event]:
+    def _decode_tool_calls(self, calls: Any) -> Iterator[types.Event]:
         if not isinstance(calls, list):
-            raise make_malformed_error("the tool calls are not a list")
+            raise codec.make_malformed_error("the tool calls are not a list")
         for call in calls:
             function = call.get("function") if isinstance(call, dict) else None
             if not isinstance(function, dict):
-                raise make_malformed_error("a tool call has no function")
+                raise codec.make_malformed_error("a tool call has no function")
             identity, name = call.get("id"), function.get("name")
             index = self._find_index(call.get("index"), identity)
             seen = self._calls.setdefault(index, ["", ""])
@@ -565,11 +524,11 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             fresh_id = identity if isinstance(identity, str) and identity and not seen[0] else None
             fresh_name = name if isinstance(name, str) and name and not seen[1] else None
             seen[0], seen[1] = fresh_id or seen[0], fresh_name or seen[1]
-            yield ToolCallDelta(
+            yield types.ToolCallDelta(
                 index=index,
                 id=fresh_id,
                 name=fresh_name,
-                arguments=encode_arguments(function.get("arguments")),
+                arguments=codec.encode_arguments(function.get("arguments")),
             )
 
     def _find_index(self, index: Any, identity: Any) -> int:

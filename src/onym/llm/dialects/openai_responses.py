@@ -15,54 +15,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from onym.errors import BadRequestError, ContentFilterError, OverloadedError, ProviderError, UsageError
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec
+from onym import errors
+from onym.llm import types
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec
 from onym.llm.dialects import openai_chat as chat
-from onym.llm.dialects.codec import (
-    NO_TOOL_PARAMETERS,
-    NO_USAGE,
-    encode_data_url,
-    find_finish_reason,
-    get_text,
-    make_malformed_error,
-    make_part_error,
-    make_schema_name,
-    make_tool_call,
-    merge_extra,
-    parse_count,
-    parse_json_object,
-    set_member,
-)
 from onym.llm.dialects.errors import find_request_id, has_error
 from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
 from onym.llm.parameters import list_wire_names
-from onym.llm.types import (
-    Carried,
-    Completion,
-    ContentPart,
-    DocumentPart,
-    Event,
-    FinishReason,
-    Message,
-    ReasoningDelta,
-    Request,
-    TextDelta,
-    TextPart,
-    Tool,
-    ToolCall,
-    ToolCallDelta,
-    Usage,
-)
 from onym.net.sse import SSEEvent
 
-_ERROR_CODES: Mapping[str, type[ProviderError]] = {
-    "bio_policy": ContentFilterError,
-    "cyber_policy": ContentFilterError,
-    "image_content_policy_violation": ContentFilterError,
-    "misalignment_policy_violation": ContentFilterError,
-    "server_is_overloaded": OverloadedError,
-    "slow_down": OverloadedError,
-    "vector_store_timeout": OverloadedError,
+_ERROR_CODES: Mapping[str, type[errors.ProviderError]] = {
+    "bio_policy": errors.ContentFilterError,
+    "cyber_policy": errors.ContentFilterError,
+    "image_content_policy_violation": errors.ContentFilterError,
+    "misalignment_policy_violation": errors.ContentFilterError,
+    "server_is_overloaded": errors.OverloadedError,
+    "slow_down": errors.OverloadedError,
+    "vector_store_timeout": errors.OverloadedError,
 }
 
 #: errors caused by the request, in a response with status 200
@@ -97,7 +66,7 @@ def _is_failure(data: Mapping[str, Any]) -> bool:
 ERRORS = replace(
     chat.ERRORS,
     codes={**chat.ERROR_CODES, **_ERROR_CODES},
-    wide={**chat.WIDE_CODES, **dict.fromkeys(_BAD_REQUEST_CODES, BadRequestError)},
+    wide={**chat.WIDE_CODES, **dict.fromkeys(_BAD_REQUEST_CODES, errors.BadRequestError)},
     is_failure=_is_failure,
     hint="Check that this host supports OpenAI's Responses API.",
 )
@@ -109,7 +78,7 @@ _ENCRYPTED = "reasoning.encrypted_content"
 #: separates the parts of a reasoning: each part is one or more paragraphs
 _PARAGRAPH = "\n\n"
 
-_FINISHES: Mapping[str, FinishReason] = {
+_FINISHES: Mapping[str, types.FinishReason] = {
     "max_output_tokens": "length",
     "max_tokens": "length",
     "content_filter": "content_filter",
@@ -124,12 +93,12 @@ class _ItemText(NamedTuple):
     text: str
 
 
-def _decode_finish_reason(response: Mapping[str, Any], *, calls: bool) -> FinishReason:
+def _decode_finish_reason(response: Mapping[str, Any], *, calls: bool) -> types.FinishReason:
     """Return why the response ended; `calls` tells whether it contains tool calls."""
     if response.get("status") == "completed":
         return "tool_calls" if calls else "stop"
     details = response.get("incomplete_details")
-    return find_finish_reason(_FINISHES, details.get("reason") if isinstance(details, dict) else None)
+    return codec.find_finish_reason(_FINISHES, details.get("reason") if isinstance(details, dict) else None)
 
 
 def _iter_texts(item: Mapping[str, Any]) -> Iterator[_ItemText]:
@@ -145,47 +114,47 @@ def _iter_parts(parts: Any, kinds: Mapping[str, str]) -> Iterator[_ItemText]:
     if parts is None:
         return
     if not isinstance(parts, list):
-        raise make_malformed_error("the content of an item is not a list")
+        raise codec.make_malformed_error("the content of an item is not a list")
     for place, part in enumerate(parts):
         if not isinstance(part, dict):
-            raise make_malformed_error("a part of the content is not an object")
+            raise codec.make_malformed_error("a part of the content is not an object")
         kind = part.get("type")
-        if isinstance(kind, str) and kind in kinds and (text := get_text(part, kinds[kind])):
+        if isinstance(kind, str) and kind in kinds and (text := codec.get_text(part, kinds[kind])):
             yield _ItemText(kind, place, text)
 
 
-def _decode_tool_call(item: Mapping[str, Any], index: int) -> ToolCall:
+def _decode_tool_call(item: Mapping[str, Any], index: int) -> types.ToolCall:
     """Return the tool call in a `function_call` item."""
-    identity = get_text(item, "call_id") or get_text(item, "id") or f"call_{index}"
-    return make_tool_call(identity, item.get("name"), item.get("arguments"))
+    identity = codec.get_text(item, "call_id") or codec.get_text(item, "id") or f"call_{index}"
+    return codec.make_tool_call(identity, item.get("name"), item.get("arguments"))
 
 
-def _decode_carried(items: Iterable[Mapping[str, Any]]) -> Carried | None:
+def _decode_carried(items: Iterable[Mapping[str, Any]]) -> types.Carried | None:
     """Return the turn as the API wrote it, if some of it is encrypted.
 
     Unencrypted reasoning is left out: it has only an ID, which a server that stores nothing cannot resolve.
     """
     items = tuple(items)
-    if not any(get_text(item, "encrypted_content") for item in items):
+    if not any(codec.get_text(item, "encrypted_content") for item in items):
         return None
     parts = tuple(
-        item for item in items if item.get("type") != "reasoning" or get_text(item, "encrypted_content")
+        item for item in items if item.get("type") != "reasoning" or codec.get_text(item, "encrypted_content")
     )
-    return Carried(dialect=DIALECT, parts=parts)
+    return types.Carried(dialect=DIALECT, parts=parts)
 
 
-def _decode_usage(record: Any) -> Usage:
+def _decode_usage(record: Any) -> types.Usage:
     """Return token counts, None for a count that is absent or invalid."""
     if not isinstance(record, dict):
-        return NO_USAGE
+        return codec.NO_USAGE
     input_details, output_details = record.get("input_tokens_details"), record.get("output_tokens_details")
-    return Usage(
-        input_tokens=parse_count(record.get("input_tokens")),
-        output_tokens=parse_count(record.get("output_tokens")),
-        cached_tokens=parse_count(input_details.get("cached_tokens"))
+    return types.Usage(
+        input_tokens=codec.parse_count(record.get("input_tokens")),
+        output_tokens=codec.parse_count(record.get("output_tokens")),
+        cached_tokens=codec.parse_count(input_details.get("cached_tokens"))
         if isinstance(input_details, dict)
         else None,
-        reasoning_tokens=parse_count(output_details.get("reasoning_tokens"))
+        reasoning_tokens=codec.parse_count(output_details.get("reasoning_tokens"))
         if isinstance(output_details, dict)
         else None,
     )
@@ -199,7 +168,7 @@ _TOOL_CHOICES = frozenset({"auto", "none", "required"})
 _STORAGE_NAMES = frozenset({"store", "background", "conversation"})
 
 
-def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
+def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
     """Return the body of POST /responses.
 
     Leading system messages become `instructions`, later ones keep their position. The API has no field for a
@@ -215,7 +184,7 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
     for name, value in request.params.items():
         wire = spec.names.get(name) or PARAMETERS.get(name)
         if wire is not None:
-            set_member(body, wire, _encode_value(name, value, request.schema))
+            codec.set_member(body, wire, _encode_value(name, value, request.schema))
     if request.tools:
         body["tools"] = [_encode_tool(tool) for tool in request.tools]
         if request.tool_choice is not None:
@@ -226,18 +195,18 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
         body["store"] = False
     if _is_reasoning(request) and "include" not in request.extra:
         body["include"] = [_ENCRYPTED]
-    merge_extra(body, request.extra)
+    codec.merge_extra(body, request.extra)
     return body
 
 
-def _is_reasoning(request: Request) -> bool:
+def _is_reasoning(request: types.Request) -> bool:
     """Whether the model certainly reasons: others reject a request for encrypted reasoning."""
     return "reasoning" in request.extra or any(
         message.carried is not None and message.carried.dialect == DIALECT for message in request.messages
     )
 
 
-def _split_system(messages: Sequence[Message]) -> tuple[list[str], Sequence[Message]]:
+def _split_system(messages: Sequence[types.Message]) -> tuple[list[str], Sequence[types.Message]]:
     """Return the texts of the leading system messages, and the other messages."""
     texts: list[str] = []
     for message in messages:
@@ -246,8 +215,8 @@ def _split_system(messages: Sequence[Message]) -> tuple[list[str], Sequence[Mess
             break
         if isinstance(content, str):
             texts.append(content)
-        elif all(isinstance(part, TextPart) for part in content):
-            texts.append("".join(part.text for part in content if isinstance(part, TextPart)))
+        elif all(isinstance(part, types.TextPart) for part in content):
+            texts.append("".join(part.text for part in content if isinstance(part, types.TextPart)))
         else:
             break
     if len(texts) == len(messages):
@@ -256,7 +225,7 @@ def _split_system(messages: Sequence[Message]) -> tuple[list[str], Sequence[Mess
     return texts, messages[len(texts) :]
 
 
-def _encode_items(message: Message) -> Iterator[Mapping[str, Any]]:
+def _encode_items(message: types.Message) -> Iterator[Mapping[str, Any]]:
     """Yield the items of one turn: an assistant's message and its tool calls are separate items."""
     if message.role == "tool":
         yield _encode_tool_result(message)
@@ -277,22 +246,22 @@ def _encode_items(message: Message) -> Iterator[Mapping[str, Any]]:
             }
 
 
-def _encode_assistant_content(message: Message) -> list[dict[str, Any]]:
+def _encode_assistant_content(message: types.Message) -> list[dict[str, Any]]:
     """Return an assistant's earlier message. Some servers accept only this form, not plain text."""
     content = message.content
     texts = [content] if isinstance(content, str) else [_require_text(part) for part in content]
     return [{"type": "output_text", "text": text} for text in texts]
 
 
-def _require_text(part: ContentPart) -> str:
-    if not isinstance(part, TextPart):
-        raise make_part_error("images or documents in an assistant's message", "OpenAI Responses")
+def _require_text(part: types.ContentPart) -> str:
+    if not isinstance(part, types.TextPart):
+        raise codec.make_part_error("images or documents in an assistant's message", "OpenAI Responses")
     return part.text
 
 
-def _encode_tool_result(message: Message) -> dict[str, Any]:
+def _encode_tool_result(message: types.Message) -> dict[str, Any]:
     if message.tool_call_id is None:
-        raise UsageError("a message of role tool has no tool_call_id", code="usage.bad-message")
+        raise errors.UsageError("a message of role tool has no tool_call_id", code="usage.bad-message")
     return {
         "type": "function_call_output",
         "call_id": message.tool_call_id,
@@ -300,35 +269,39 @@ def _encode_tool_result(message: Message) -> dict[str, Any]:
     }
 
 
-def _encode_content(message: Message) -> str | list[dict[str, Any]]:
+def _encode_content(message: types.Message) -> str | list[dict[str, Any]]:
     content = message.content
     return content if isinstance(content, str) else [_encode_part(part) for part in content]
 
 
-def _encode_part(part: ContentPart) -> dict[str, Any]:
-    if isinstance(part, TextPart):
+def _encode_part(part: types.ContentPart) -> dict[str, Any]:
+    if isinstance(part, types.TextPart):
         return {"type": "input_text", "text": part.text}
-    if isinstance(part, DocumentPart):
+    if isinstance(part, types.DocumentPart):
         return _encode_file(part)
     return {
         "type": "input_image",
-        "image_url": part.url if part.data is None else encode_data_url(part),
+        "image_url": part.url if part.data is None else codec.encode_data_url(part),
         # the API's default; its types, and servers that validate by them, require a value
         "detail": part.detail or "auto",
     }
 
 
-def _encode_file(part: DocumentPart) -> dict[str, Any]:
+def _encode_file(part: types.DocumentPart) -> dict[str, Any]:
     if part.data is None:
         return {"type": "input_file", "file_url": part.url}
-    return {"type": "input_file", "filename": part.name or "document.pdf", "file_data": encode_data_url(part)}
+    return {
+        "type": "input_file",
+        "filename": part.name or "document.pdf",
+        "file_data": codec.encode_data_url(part),
+    }
 
 
-def _encode_tool(tool: Tool) -> dict[str, Any]:
+def _encode_tool(tool: types.Tool) -> dict[str, Any]:
     out: dict[str, Any] = {
         "type": "function",
         "name": tool.name,
-        "parameters": tool.parameters or NO_TOOL_PARAMETERS,
+        "parameters": tool.parameters or codec.NO_TOOL_PARAMETERS,
         # the API treats a missing strict as true, which restricts the schema further
         "strict": bool(tool.strict),
     }
@@ -349,11 +322,13 @@ def _encode_value(name: str, value: Any, schema: Mapping[str, Any] | None) -> An
     if value != "json_schema":
         return {"type": "json_object" if value == "json" else value}
     schema = schema or {}
-    return {"type": "json_schema", "name": make_schema_name(schema), "schema": schema, "strict": True}
+    return {"type": "json_schema", "name": codec.make_schema_name(schema), "schema": schema, "strict": True}
 
 
 @ERRORS.locate_errors
-def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
+def decode_chat(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> types.Completion:
     """Return the completion in a 2xx response to POST /responses.
 
     The text of a refusal is included. Raises MalformedResponseError, or the error that the body describes.
@@ -366,21 +341,21 @@ def _require_items(response: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the items of a response's output."""
     items = response.get("output")
     if not isinstance(items, list):
-        raise make_malformed_error("it has no output")
+        raise codec.make_malformed_error("it has no output")
     if not all(isinstance(item, dict) for item in items):
-        raise make_malformed_error("an item of the output is not an object")
+        raise codec.make_malformed_error("an item of the output is not an object")
     return items
 
 
-def _decode_completion(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchange) -> Completion:
+def _decode_completion(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchange) -> types.Completion:
     items = _require_items(data)
     texts: dict[bool, list[str]] = {False: [], True: []}
     for item in items:
         texts[item.get("type") == "reasoning"].extend(text.text for text in _iter_texts(item))
     calls = [item for item in items if item.get("type") == "function_call"]
-    return Completion(
+    return types.Completion(
         text="".join(texts[False]),
-        model=get_text(data, "model") or exchange.model,
+        model=codec.get_text(data, "model") or exchange.model,
         finish_reason=_decode_finish_reason(data, calls=bool(calls)),
         reasoning=_PARAGRAPH.join(texts[True]) or None,
         tool_calls=tuple(_decode_tool_call(call, index) for index, call in enumerate(calls)),
@@ -441,14 +416,14 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         #: the part of the last piece of reasoning
         self._thought: object = None
 
-    def _decode_frame(self, frame: SSEEvent, events: list[Event]) -> bool:
+    def _decode_frame(self, frame: SSEEvent, events: list[types.Event]) -> bool:
         if frame.data.startswith("[DONE]"):
             if not self._items:
-                raise make_malformed_error("the stream has no answer")
+                raise codec.make_malformed_error("the stream has no answer")
             return True
-        record = parse_json_object(frame.data)
+        record = codec.parse_json_object(frame.data)
         if record is None:
-            raise make_malformed_error("an event of the stream is not a JSON object")
+            raise codec.make_malformed_error("an event of the stream is not a JSON object")
         kind = record.get("type")
         if not isinstance(kind, str) or not kind.startswith("response."):
             if frame.event == "error" or ERRORS.is_failure(record):
@@ -462,7 +437,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         self._decode_event(kind, record, events)
         return False
 
-    def _decode_event(self, kind: str, record: Mapping[str, Any], events: list[Event]) -> None:
+    def _decode_event(self, kind: str, record: Mapping[str, Any], events: list[types.Event]) -> None:
         if kind in _TEXT_EVENTS:
             part, place, member = _TEXT_EVENTS[kind]
             at, text = record.get(place), record.get(member)
@@ -473,20 +448,20 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         elif kind in ("response.output_item.added", "response.output_item.done"):
             whole = record.get("item")
             if not isinstance(whole, dict):
-                raise make_malformed_error("an item of the output is not an object")
+                raise codec.make_malformed_error("an item of the output is not an object")
             done = kind.endswith(".done")
             item = self._find_item(whole.get("id"), record.get("output_index"), fresh=not done)
             self._decode_item(item, whole, events, done=done)
 
     def _update_response(self, response: Mapping[str, Any]) -> None:
         """Update the model and the usage from an event that contains the response."""
-        self._model = get_text(response, "model") or self._model
+        self._model = codec.get_text(response, "model") or self._model
         if response.get("usage") is not None:
             self.usage = _decode_usage(response["usage"])
 
-    def _decode_end(self, response: Any, events: list[Event]) -> None:
+    def _decode_end(self, response: Any, events: list[types.Event]) -> None:
         if not isinstance(response, dict):
-            raise make_malformed_error("the end of the stream has no response")
+            raise codec.make_malformed_error("the end of the stream has no response")
         if ERRORS.is_failure(response):
             raise self._make_stream_error(response)
         if not self._items and "output" in response:
@@ -512,14 +487,14 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         return item
 
     def _decode_item(
-        self, item: _OutputItem, whole: Mapping[str, Any], events: list[Event], *, done: bool
+        self, item: _OutputItem, whole: Mapping[str, Any], events: list[types.Event], *, done: bool
     ) -> None:
         """Decode an item at its start, or a complete one (`done`)."""
         if whole.get("type") == "function_call":
             call = _decode_tool_call(whole, self._calls if item.call is None else item.call)
             if item.call is None:
                 item.call, self._calls = self._calls, self._calls + 1
-                events.append(ToolCallDelta(index=item.call, id=call.id, name=call.name))
+                events.append(types.ToolCallDelta(index=item.call, id=call.id, name=call.name))
             if done and not item.said:
                 self._append_text(item, ("arguments", 0), call.arguments, events)
         if done:
@@ -528,24 +503,26 @@ class StreamDecoder(EventDecoder[SSEEvent]):
                 if (kind, place) not in item.said:
                     self._append_text(item, (kind, place), text, events)
 
-    def _append_text(self, item: _OutputItem, part: tuple[str, int], text: Any, events: list[Event]) -> None:
+    def _append_text(
+        self, item: _OutputItem, part: tuple[str, int], text: Any, events: list[types.Event]
+    ) -> None:
         if not isinstance(text, str):
-            raise make_malformed_error("a piece of text is not a string")
+            raise codec.make_malformed_error("a piece of text is not a string")
         if not text:
             return
         item.said.add(part)
         if part[0] == "arguments":
             if item.call is None:
-                raise make_malformed_error("the arguments of a tool call came before the call")
-            events.append(ToolCallDelta(index=item.call, arguments=text))
+                raise codec.make_malformed_error("the arguments of a tool call came before the call")
+            events.append(types.ToolCallDelta(index=item.call, arguments=text))
         elif part[0] in _REASONING_PARTS:
             thinking = id(item), part
             if self._thought not in (None, thinking):
                 text = _PARAGRAPH + text
             self._thought = thinking
-            events.append(ReasoningDelta(text))
+            events.append(types.ReasoningDelta(text))
         else:
-            events.append(TextDelta(text))
+            events.append(types.TextDelta(text))
 
 
 name = DIALECT
