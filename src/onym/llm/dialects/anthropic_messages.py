@@ -31,21 +31,21 @@ from onym.net.sse import SSEEvent
 from onym.uri.components import QUERY_VALUE
 
 #: decisive wherever they are: in `details.error_code`, which names the cause, in `type` or in `code`
-_ERROR_CODES: Mapping[str, type[errors.ProviderError]] = {
-    "authentication_error": errors.AuthenticationError,
-    "billing_error": errors.QuotaError,
-    "permission_error": errors.PermissionDeniedError,
-    "not_found_error": errors.NotFoundError,
-    "rate_limit_error": errors.RateLimitError,
-    "overloaded_error": errors.OverloadedError,
-    # llama.cpp, on all of its routes
-    "exceed_context_size_error": errors.ContextLengthError,
-    "contract_spend_limit_reached": errors.QuotaError,
-    "enforced_spend_limit_reached": errors.QuotaError,
-    "linked_organization_billing_unavailable": errors.QuotaError,
-    "linked_organization_spend_limit_reached": errors.QuotaError,
-    "organization_on_hold": errors.PermissionDeniedError,
-}
+_ERROR_CODES: Mapping[str, type[errors.ProviderError]] = codec.invert_table(
+    {
+        errors.AuthenticationError: "authentication_error",
+        errors.QuotaError: (
+            "billing_error contract_spend_limit_reached enforced_spend_limit_reached "
+            "linked_organization_billing_unavailable linked_organization_spend_limit_reached"
+        ),
+        errors.PermissionDeniedError: "permission_error organization_on_hold",
+        errors.NotFoundError: "not_found_error",
+        errors.RateLimitError: "rate_limit_error",
+        errors.OverloadedError: "overloaded_error",
+        # llama.cpp, on all of its routes
+        errors.ContextLengthError: "exceed_context_size_error",
+    }
+)
 
 #: codes of many failures: they decide only if no status says more (inside a stream, in a 200 response)
 _WIDE_CODES: Mapping[str, type[errors.ProviderError]] = {
@@ -105,14 +105,14 @@ ERRORS = ErrorDecoder(
 
 DIALECT = "anthropic_messages"
 
-_FINISHES: Mapping[str, types.FinishReason] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-    "refusal": "content_filter",
-}
+_FINISHES: Mapping[str, types.FinishReason] = codec.invert_table(
+    {
+        "stop": "end_turn stop_sequence",
+        "length": "max_tokens model_context_window_exceeded",
+        "tool_calls": "tool_use",
+        "content_filter": "refusal",
+    }
+)
 
 #: kinds of block that a `Message` represents completely
 _PLAIN_BLOCKS = frozenset({"text", "tool_use"})

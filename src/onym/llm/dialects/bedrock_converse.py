@@ -27,42 +27,31 @@ from onym.llm.dialects.streaming import (
 )
 from onym.llm.parameters import list_wire_names
 
-_ERROR_CODES: Mapping[str, type[errors.ProviderError]] = {
-    "throttlingexception": errors.RateLimitError,
-    "throttledexception": errors.RateLimitError,
-    "toomanyrequestsexception": errors.RateLimitError,
-    "requestlimitexceeded": errors.RateLimitError,
-    "servicequotaexceededexception": errors.QuotaError,
-    "accessdeniedexception": errors.PermissionDeniedError,
-    "accessdenied": errors.PermissionDeniedError,
-    "optinrequired": errors.PermissionDeniedError,
-    "unrecognizedclientexception": errors.AuthenticationError,
-    "invalidclienttokenid": errors.AuthenticationError,
-    "invalidsignatureexception": errors.AuthenticationError,
-    "signaturedoesnotmatch": errors.AuthenticationError,
-    "incompletesignature": errors.AuthenticationError,
-    "incompletesignatureexception": errors.AuthenticationError,
-    "expiredtoken": errors.AuthenticationError,
-    "expiredtokenexception": errors.AuthenticationError,
-    "requestexpired": errors.AuthenticationError,
-    "missingauthenticationtoken": errors.AuthenticationError,
-    "missingauthenticationtokenexception": errors.AuthenticationError,
-    "notauthorized": errors.AuthenticationError,
-    "resourcenotfoundexception": errors.NotFoundError,
-    "unknownoperationexception": errors.NotFoundError,
-    "validationexception": errors.BadRequestError,
-    "validationerror": errors.BadRequestError,
-    "serializationexception": errors.BadRequestError,
-    "conflictexception": errors.BadRequestError,
-    "modeltimeoutexception": errors.OverloadedError,
-    "modelnotreadyexception": errors.OverloadedError,
-    "serviceunavailableexception": errors.OverloadedError,
-    "serviceunavailable": errors.OverloadedError,
-    "modelerrorexception": errors.ServerError,
-    "modelstreamerrorexception": errors.ServerError,
-    "internalserverexception": errors.ServerError,
-    "internalfailure": errors.ServerError,
-}
+_ERROR_CODES: Mapping[str, type[errors.ProviderError]] = codec.invert_table(
+    {
+        errors.RateLimitError: (
+            "throttlingexception throttledexception toomanyrequestsexception requestlimitexceeded"
+        ),
+        errors.QuotaError: "servicequotaexceededexception",
+        errors.PermissionDeniedError: "accessdeniedexception accessdenied optinrequired",
+        errors.AuthenticationError: (
+            "unrecognizedclientexception invalidclienttokenid invalidsignatureexception "
+            "signaturedoesnotmatch incompletesignature incompletesignatureexception expiredtoken "
+            "expiredtokenexception requestexpired missingauthenticationtoken "
+            "missingauthenticationtokenexception notauthorized"
+        ),
+        errors.NotFoundError: "resourcenotfoundexception unknownoperationexception",
+        errors.BadRequestError: (
+            "validationexception validationerror serializationexception conflictexception"
+        ),
+        errors.OverloadedError: (
+            "modeltimeoutexception modelnotreadyexception serviceunavailableexception serviceunavailable"
+        ),
+        errors.ServerError: (
+            "modelerrorexception modelstreamerrorexception internalserverexception internalfailure"
+        ),
+    }
+)
 
 
 def _parse_exception_name(value: str) -> str:
@@ -390,15 +379,14 @@ def _require_no_tool_blocks(turns: Sequence[Mapping[str, Any]]) -> None:
 #: the type of a tool that runs on the server: the caller does not answer its call
 _SERVER_TOOL: Final = "server_tool_use"
 
-_FINISHES: Final[Mapping[str, types.FinishReason]] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-    "guardrail_intervened": "content_filter",
-    "content_filtered": "content_filter",
-}
+_FINISHES: Final[Mapping[str, types.FinishReason]] = codec.invert_table(
+    {
+        "stop": "end_turn stop_sequence",
+        "length": "max_tokens model_context_window_exceeded",
+        "tool_calls": "tool_use",
+        "content_filter": "guardrail_intervened content_filtered",
+    }
+)
 _INPUT_COUNT_HEADER: Final = "x-amzn-bedrock-input-token-count"
 
 

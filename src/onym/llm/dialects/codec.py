@@ -12,13 +12,15 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from sys import byteorder
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from onym.errors import MalformedResponseError, UnsupportedError, UsageError
 from onym.llm.dialects import WireSpec
 from onym.llm.types import DocumentPart, FinishReason, ImagePart, Request, Tool, ToolCall, Usage
+
+T = TypeVar("T")
 
 NO_USAGE = Usage()
 
@@ -78,6 +80,11 @@ def make_tool_call(identity: str, name: Any, arguments: Any) -> ToolCall:
     if not isinstance(name, str) or not name:
         raise make_malformed_error("a tool call has no name")
     return ToolCall(id=identity, name=name, arguments=encode_arguments(arguments))
+
+
+def invert_table(table: Mapping[T, str]) -> dict[str, T]:
+    """Return the key of every word: a format's codes are listed by what they mean, and looked up by code."""
+    return {word: key for key, words in table.items() for word in words.split()}
 
 
 def find_finish_reason(reasons: Mapping[str, FinishReason], value: Any) -> FinishReason:

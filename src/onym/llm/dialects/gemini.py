@@ -39,40 +39,35 @@ _PROMPT_BLOCKED = "prompt_blocked"
 #: google.rpc.Code, and google.api.ErrorReason, which is more precise than the status beside it
 _ERROR_CODES: Mapping[str, type[errors.ProviderError]] = {
     **GATEWAY_CODES,
-    _PROMPT_BLOCKED: errors.ContentFilterError,
-    "api_key_invalid": errors.AuthenticationError,
-    "access_token_expired": errors.AuthenticationError,
-    "access_token_type_unsupported": errors.AuthenticationError,
-    "account_state_invalid": errors.AuthenticationError,
-    "credentials_missing": errors.AuthenticationError,
-    "api_key_service_blocked": errors.PermissionDeniedError,
-    "api_key_http_referrer_blocked": errors.PermissionDeniedError,
-    "api_key_ip_address_blocked": errors.PermissionDeniedError,
-    "consumer_invalid": errors.PermissionDeniedError,
-    "consumer_suspended": errors.PermissionDeniedError,
-    "service_disabled": errors.PermissionDeniedError,
-    "user_project_denied": errors.PermissionDeniedError,
-    "iam_permission_denied": errors.PermissionDeniedError,
-    "billing_disabled": errors.QuotaError,
-    "unauthenticated": errors.AuthenticationError,
-    "permission_denied": errors.PermissionDeniedError,
-    "not_found": errors.NotFoundError,
-    # a quota per minute or day: waiting helps
-    "resource_exhausted": errors.RateLimitError,
-    "unavailable": errors.OverloadedError,
-    "unimplemented": errors.BadRequestError,
-    "cancelled": errors.ServerError,
+    **codec.invert_table(
+        {
+            errors.ContentFilterError: _PROMPT_BLOCKED,
+            errors.AuthenticationError: (
+                "api_key_invalid access_token_expired access_token_type_unsupported account_state_invalid "
+                "credentials_missing unauthenticated"
+            ),
+            errors.PermissionDeniedError: (
+                "api_key_service_blocked api_key_http_referrer_blocked api_key_ip_address_blocked "
+                "consumer_invalid consumer_suspended service_disabled user_project_denied "
+                "iam_permission_denied permission_denied"
+            ),
+            errors.QuotaError: "billing_disabled",
+            errors.NotFoundError: "not_found",
+            # a quota per minute or day: waiting helps
+            errors.RateLimitError: "resource_exhausted",
+            errors.OverloadedError: "unavailable",
+            errors.BadRequestError: "unimplemented",
+            errors.ServerError: "cancelled",
+        }
+    ),
 }
-_WIDE_CODES: Mapping[str, type[errors.ProviderError]] = {
-    "invalid_argument": errors.BadRequestError,
-    "failed_precondition": errors.BadRequestError,
-    "out_of_range": errors.BadRequestError,
-    "aborted": errors.OverloadedError,
-    "deadline_exceeded": errors.ServerError,
-    "internal": errors.ServerError,
-    "unknown": errors.ServerError,
-    "data_loss": errors.ServerError,
-}
+_WIDE_CODES: Mapping[str, type[errors.ProviderError]] = codec.invert_table(
+    {
+        errors.BadRequestError: "invalid_argument failed_precondition out_of_range",
+        errors.OverloadedError: "aborted",
+        errors.ServerError: "deadline_exceeded internal unknown data_loss",
+    }
+)
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s", re.ASCII)
 
 
@@ -167,23 +162,17 @@ ERRORS = ErrorDecoder(
 #: the name of the format, also in the content that is carried from turn to turn
 DIALECT = "gemini"
 
-_FINISHES: Mapping[str, types.FinishReason] = {
-    "STOP": "stop",
-    "MAX_TOKENS": "length",
-    # the limit of one request; a request with its continuationToken continues the response
-    "CONTINUATION": "length",
-    "SAFETY": "content_filter",
-    "RECITATION": "content_filter",
-    "LANGUAGE": "content_filter",
-    "BLOCKLIST": "content_filter",
-    "PROHIBITED_CONTENT": "content_filter",
-    "SPII": "content_filter",
-    "IMAGE_SAFETY": "content_filter",
-    "IMAGE_PROHIBITED_CONTENT": "content_filter",
-    "IMAGE_RECITATION": "content_filter",
-    "ESCALATION": "content_filter",
-    "MODEL_ARMOR": "content_filter",
-}
+_FINISHES: Mapping[str, types.FinishReason] = codec.invert_table(
+    {
+        "stop": "STOP",
+        # CONTINUATION: the limit of one request; a request with its continuationToken continues the response
+        "length": "MAX_TOKENS CONTINUATION",
+        "content_filter": (
+            "SAFETY RECITATION LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII IMAGE_SAFETY "
+            "IMAGE_PROHIBITED_CONTENT IMAGE_RECITATION ESCALATION MODEL_ARMOR"
+        ),
+    }
+)
 #: members of a part that is only a piece of text
 _PLAIN_MEMBERS = frozenset({"text", "thought"})
 

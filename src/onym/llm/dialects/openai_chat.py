@@ -28,46 +28,33 @@ from onym.llm.parameters import list_wire_names
 from onym.net.sse import SSEEvent
 
 #: decisive wherever they are: in `code`, in `innererror.code` or in `type`
-ERROR_CODES: Mapping[str, type[errors.ProviderError]] = {
-    "invalid_api_key": errors.AuthenticationError,
-    "authentication_error": errors.AuthenticationError,
-    "auth_error": errors.AuthenticationError,
-    "account_deactivated": errors.PermissionDeniedError,
-    "permission_error": errors.PermissionDeniedError,
-    "permission_denied": errors.PermissionDeniedError,
-    "insufficient_permissions": errors.PermissionDeniedError,
-    "unsupported_country_region_territory": errors.PermissionDeniedError,
-    "model_not_found": errors.NotFoundError,
-    "not_found_error": errors.NotFoundError,
-    "notfounderror": errors.NotFoundError,
-    "deploymentnotfound": errors.NotFoundError,
-    "insufficient_quota": errors.QuotaError,
-    "exceeded_current_quota_error": errors.QuotaError,
-    "billing_hard_limit_reached": errors.QuotaError,
-    "billing_not_active": errors.QuotaError,
-    "budget_exceeded": errors.QuotaError,
-    "rate_limit_exceeded": errors.RateLimitError,
-    "rate_limit_error": errors.RateLimitError,
-    "context_length_exceeded": errors.ContextLengthError,
-    "exceed_context_size_error": errors.ContextLengthError,
-    "content_filter": errors.ContentFilterError,
-    "content_policy_violation": errors.ContentFilterError,
-    "responsibleaipolicyviolation": errors.ContentFilterError,
-    "not_supported_error": errors.BadRequestError,
-    "overloaded_error": errors.OverloadedError,
-    "engine_overloaded_error": errors.OverloadedError,
-    "unavailable_error": errors.OverloadedError,
-}
+ERROR_CODES: Mapping[str, type[errors.ProviderError]] = codec.invert_table(
+    {
+        errors.AuthenticationError: "invalid_api_key authentication_error auth_error",
+        errors.PermissionDeniedError: (
+            "account_deactivated permission_error permission_denied insufficient_permissions "
+            "unsupported_country_region_territory"
+        ),
+        errors.NotFoundError: "model_not_found not_found_error notfounderror deploymentnotfound",
+        errors.QuotaError: (
+            "insufficient_quota exceeded_current_quota_error billing_hard_limit_reached "
+            "billing_not_active budget_exceeded"
+        ),
+        errors.RateLimitError: "rate_limit_exceeded rate_limit_error",
+        errors.ContextLengthError: "context_length_exceeded exceed_context_size_error",
+        errors.ContentFilterError: "content_filter content_policy_violation responsibleaipolicyviolation",
+        errors.BadRequestError: "not_supported_error",
+        errors.OverloadedError: "overloaded_error engine_overloaded_error unavailable_error",
+    }
+)
 
 #: codes of many failures: they decide only if no status says more (inside a stream, in a 200 response)
-WIDE_CODES: Mapping[str, type[errors.ProviderError]] = {
-    "invalid_request_error": errors.BadRequestError,
-    "badrequesterror": errors.BadRequestError,
-    "server_error": errors.ServerError,
-    "internal_server_error": errors.ServerError,
-    "internalservererror": errors.ServerError,
-    "api_error": errors.ServerError,
-}
+WIDE_CODES: Mapping[str, type[errors.ProviderError]] = codec.invert_table(
+    {
+        errors.BadRequestError: "invalid_request_error badrequesterror",
+        errors.ServerError: "server_error internal_server_error internalservererror api_error",
+    }
+)
 
 #: a `param` that identifies the error by itself: vLLM's name for a prompt beyond the context
 _ERROR_PARAMETERS: Mapping[str, type[errors.ProviderError]] = {"input_tokens": errors.ContextLengthError}
@@ -140,20 +127,14 @@ ERRORS = ErrorDecoder(
 )
 
 
-_FINISHES: Mapping[str, types.FinishReason] = {
-    "stop": "stop",
-    "eos": "stop",
-    "eos_token": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
-    "tool_calls": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
-    "content_filter": "content_filter",
-}
+_FINISHES: Mapping[str, types.FinishReason] = codec.invert_table(
+    {
+        "stop": "stop eos eos_token end_turn stop_sequence",
+        "length": "length max_tokens model_length",
+        "tool_calls": "tool_calls tool_use function_call",
+        "content_filter": "content_filter",
+    }
+)
 
 
 def _decode_text(message: Mapping[str, Any]) -> str:
