@@ -17,7 +17,7 @@ import msgspec
 
 from onym import errors
 from onym.llm import types
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec
+from onym.llm.dialects import Exchange, HeaderMap, Routes, WireSpec, codec
 from onym.llm.dialects.errors import (
     ErrorDecoder,
     ErrorDetails,
@@ -25,7 +25,7 @@ from onym.llm.dialects.errors import (
     has_error,
     parse_error_status,
 )
-from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
+from onym.llm.dialects.streaming import EventDecoder, make_stream_decoder
 from onym.llm.parameters import list_wire_names
 from onym.net.sse import SSEEvent
 from onym.uri.components import QUERY_VALUE
@@ -322,16 +322,13 @@ def _raise_message_error(text: str) -> NoReturn:
 _PAGE_SIZE = 1000
 
 
-@ERRORS.locate_errors
-def decode_chat(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.Completion:
+@ERRORS.decode_objects
+def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.Completion:
     """Return the completion in a 2xx response to POST /v1/messages.
 
     Unknown kinds of block are only in `raw` and `carried`. Raises MalformedResponseError, or the error that
     the body describes.
     """
-    data = ERRORS.decode_object(status, headers, body, exchange)
     blocks = _require_blocks(data.get("content"))
     return types.Completion(
         text="".join(_list_texts(blocks, "text")),
@@ -346,29 +343,19 @@ def decode_chat(
     )
 
 
-@ERRORS.locate_errors
-def decode_models(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.ModelPage:
+@ERRORS.decode_objects
+def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelPage:
     """Return the models in a 2xx response to GET /v1/models, and the query of the next page."""
-    data = ERRORS.decode_object(status, headers, body, exchange)
-    records = codec.require_model_records(data.get("data"))
-    models = (_decode_model_info(record) for record in records if codec.get_text(record, "id"))
+    models = tuple(map(_decode_model_info, codec.require_model_records(data.get("data"), "id")))
     last = codec.get_text(data, "last_id") if data.get("has_more") is True else None
-    if last is None:
-        return types.ModelPage(tuple(models))
-    return types.ModelPage(tuple(models), f"after_id={QUERY_VALUE.quote(last)}&limit={_PAGE_SIZE}")
+    query = None if last is None else f"after_id={QUERY_VALUE.quote(last)}&limit={_PAGE_SIZE}"
+    return types.ModelPage(models, query)
 
 
-@ERRORS.locate_errors
-def decode_model(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.ModelInfo:
+@ERRORS.decode_objects
+def decode_model(record: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /v1/models/{model}."""
-    record = ERRORS.decode_object(status, headers, body, exchange)
-    if codec.get_text(record, "id") is None:
-        raise codec.make_malformed_error("it has no model")
-    return _decode_model_info(record)
+    return _decode_model_info(codec.require_model_record(record, "id"))
 
 
 def _require_blocks(content: Any) -> list[dict[str, Any]]:
@@ -478,11 +465,9 @@ class StreamDecoder(EventDecoder[SSEEvent]):
     """
 
     __slots__ = ("_begun", "_blocks", "_calls", "_counts")
+    errors = ERRORS
 
-    def __init__(
-        self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
-    ) -> None:
-        super().__init__(SSEFramer(), ERRORS, request_id, exchange, status=status)
+    def _begin(self) -> None:
         self._begun = False
         self._blocks: dict[int, _BlockBuilder] = {}
         self._calls = 0
@@ -490,9 +475,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         self._counts: dict[str, Any] = {}
 
     def _decode_frame(self, frame: SSEEvent, events: list[types.Event]) -> bool:
-        record = codec.parse_json_object(frame.data)
-        if record is None:
-            raise codec.make_malformed_error("an event of the stream is not a JSON object")
+        record = codec.require_json_object(frame.data, "an event")
         kind = record.get("type")
         if kind == "message_stop":
             if not self._begun:

@@ -390,15 +390,12 @@ _FINISHES: Final[Mapping[str, types.FinishReason]] = codec.invert_table(
 _INPUT_COUNT_HEADER: Final = "x-amzn-bedrock-input-token-count"
 
 
-@ERRORS.locate_errors
-def decode_chat(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.Completion:
+@ERRORS.decode_objects
+def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.Completion:
     """Return the completion in a 2xx response to POST /model/{model}/converse.
 
     Raises MalformedResponseError, or the error that the body describes.
     """
-    data = ERRORS.decode_object(status, headers, body, exchange)
     blocks = _require_content(data)
     calls = [block["toolUse"] for block in blocks if _is_tool_call(block)]
     return types.Completion(
@@ -414,12 +411,11 @@ def decode_chat(
     )
 
 
-@ERRORS.locate_errors
+@ERRORS.decode_objects
 def decode_embed(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
+    data: dict[str, Any], headers: HeaderMap, exchange: Exchange, *, count: int
 ) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST /model/{model}/invoke, by Titan or Cohere."""
-    data = ERRORS.decode_object(status, headers, body, exchange)
     return types.Embeddings(
         vectors=tuple(map(codec.decode_vector, codec.require_vector_list(_decode_vectors(data), count))),
         model=exchange.model,
@@ -428,27 +424,17 @@ def decode_embed(
     )
 
 
-@ERRORS.locate_errors
-def decode_models(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.ModelPage:
+@ERRORS.decode_objects
+def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelPage:
     """Return the models in a 2xx response to GET /foundation-models. There is only one page."""
-    data = ERRORS.decode_object(status, headers, body, exchange)
-    records = codec.require_model_records(data.get("modelSummaries"))
-    models = (_decode_model_info(record) for record in records if codec.get_text(record, "modelId"))
-    return types.ModelPage(tuple(models))
+    records = codec.require_model_records(data.get("modelSummaries"), "modelId")
+    return types.ModelPage(tuple(map(_decode_model_info, records)))
 
 
-@ERRORS.locate_errors
-def decode_model(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.ModelInfo:
+@ERRORS.decode_objects
+def decode_model(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /foundation-models/{model}."""
-    data = ERRORS.decode_object(status, headers, body, exchange)
-    record = data.get("modelDetails")
-    if not isinstance(record, dict) or codec.get_text(record, "modelId") is None:
-        raise codec.make_malformed_error("it has no model")
-    return _decode_model_info(record)
+    return _decode_model_info(codec.require_model_record(data.get("modelDetails"), "modelId"))
 
 
 def _decode_usage(record: Any) -> types.Usage:
@@ -555,11 +541,10 @@ class StreamDecoder(EventDecoder[EventFrame]):
     """
 
     __slots__ = ("_blocks", "_called")
+    framer = EventStreamFramer
+    errors = ERRORS
 
-    def __init__(
-        self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
-    ) -> None:
-        super().__init__(EventStreamFramer(), ERRORS, request_id, exchange, status=status)
+    def _begin(self) -> None:
         self._blocks: dict[int, _BlockBuilder] = {}
         #: the number of tool calls that have begun
         self._called = 0
@@ -580,9 +565,7 @@ class StreamDecoder(EventDecoder[EventFrame]):
         name = frame.get_text(":event-type")
         if name not in _EVENT_TYPES:
             return False
-        data = codec.parse_json_object(frame.payload)
-        if data is None:
-            raise codec.make_malformed_error("a message of the stream is not a JSON object")
+        data = codec.require_json_object(frame.payload, "a message")
         if name == "metadata":
             self.usage = _decode_usage(data.get("usage"))
             if self._reason is None:

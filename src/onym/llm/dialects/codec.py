@@ -42,6 +42,14 @@ def parse_json_object(text: str | bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def require_json_object(text: str | bytes, name: str) -> dict[str, Any]:
+    """Parse a JSON object of a stream; MalformedResponseError, with this name, for anything else."""
+    value = parse_json_object(text)
+    if value is None:
+        raise make_malformed_error(f"{name} of the stream is not a JSON object")
+    return value
+
+
 def encode_arguments(value: Any) -> str:
     """Return a tool call's arguments as JSON text: some servers send the object itself."""
     if value is None:
@@ -101,11 +109,19 @@ def parse_timestamp(value: Any) -> float | None:
         return None
 
 
-def require_model_records(records: Any) -> list[dict[str, Any]]:
-    """Return the records of a list of models; items that are not objects are skipped."""
+def require_model_records(records: Any, *names: str) -> list[dict[str, Any]]:
+    """Return the records of a list of models; items that have a text under none of the names are skipped."""
     if not isinstance(records, list):
         raise make_malformed_error("it has no list of models")
-    return [record for record in records if isinstance(record, dict)]
+    objects = [record for record in records if isinstance(record, dict)]
+    return [record for record in objects if any(get_text(record, name) for name in names)]
+
+
+def require_model_record(record: Any, name: str) -> dict[str, Any]:
+    """Return the record of one model; MalformedResponseError if it does not have the text `name`."""
+    if not isinstance(record, dict) or get_text(record, name) is None:
+        raise make_malformed_error("it has no model")
+    return record
 
 
 def require_vector_list(vectors: Any, count: int) -> list[Any]:

@@ -21,7 +21,7 @@ from onym.llm.dialects.errors import (
     has_error,
     parse_error_status,
 )
-from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
+from onym.llm.dialects.streaming import EventDecoder, make_stream_decoder
 from onym.llm.parameters import list_wire_names
 from onym.net.sse import SSEEvent
 from onym.uri.components import QUERY_VALUE
@@ -308,15 +308,14 @@ def decode_chat(
     )
 
 
-@ERRORS.locate_errors
+@ERRORS.decode_objects
 def decode_embed(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
+    data: dict[str, Any], headers: HeaderMap, exchange: Exchange, *, count: int
 ) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST /v2/embed.
 
     If several kinds were requested, floats are preferred; other kinds are decoded as numbers too.
     """
-    data = ERRORS.decode_object(status, headers, body, exchange)
     return types.Embeddings(
         vectors=_decode_vectors(data.get("embeddings"), count),
         model=exchange.model,
@@ -325,28 +324,19 @@ def decode_embed(
     )
 
 
-@ERRORS.locate_errors
-def decode_models(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.ModelPage:
+@ERRORS.decode_objects
+def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelPage:
     """Return the models in a 2xx response to GET /v1/models, and the query of the next page."""
-    data = ERRORS.decode_object(status, headers, body, exchange)
-    records = codec.require_model_records(data.get("models"))
-    models = (_decode_model_info(record) for record in records if codec.get_text(record, "name"))
+    records = codec.require_model_records(data.get("models"), "name")
     token = codec.get_text(data, "next_page_token")
     following = None if token is None else f"{_PAGE_QUERY}&page_token={QUERY_VALUE.quote(token)}"
-    return types.ModelPage(tuple(models), following)
+    return types.ModelPage(tuple(map(_decode_model_info, records)), following)
 
 
-@ERRORS.locate_errors
-def decode_model(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.ModelInfo:
+@ERRORS.decode_objects
+def decode_model(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /v1/models/{model}."""
-    data = ERRORS.decode_object(status, headers, body, exchange)
-    if codec.get_text(data, "name") is None:
-        raise codec.make_malformed_error("it has no model")
-    return _decode_model_info(data)
+    return _decode_model_info(codec.require_model_record(data, "name"))
 
 
 def _require_message(data: Any) -> dict[str, Any]:
@@ -389,18 +379,14 @@ class StreamDecoder(EventDecoder[SSEEvent]):
     """Converts server-sent events to Onym's. `Finish` comes at `message-end`; citations are not decoded."""
 
     __slots__ = ("_calls",)
+    errors = ERRORS
 
-    def __init__(
-        self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
-    ) -> None:
-        super().__init__(SSEFramer(), ERRORS, request_id, exchange, status=status)
+    def _begin(self) -> None:
         #: the server's indexes of the tool calls, in order of arrival: they need not begin at 0
         self._calls: list[tuple[int, int]] = []
 
     def _decode_frame(self, frame: SSEEvent, events: list[types.Event]) -> bool:
-        data = codec.parse_json_object(frame.data)
-        if data is None:
-            raise codec.make_malformed_error("an event of the stream is not a JSON object")
+        data = codec.require_json_object(frame.data, "an event")
         kind = data.get("type") or frame.event
         if kind == "error" or ERRORS.is_failure(data):
             raise self._make_stream_error(data)

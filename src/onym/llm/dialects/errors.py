@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from math import inf
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 import msgspec
 
@@ -34,6 +34,8 @@ from onym.net.limits import parse_retry_after
 from onym.uri.redact import redact
 
 D = TypeVar("D", bound=Callable[..., Any])
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _MAX_MESSAGE = 500
 _MAX_IDENTIFIER = 200
@@ -123,6 +125,23 @@ class ErrorDecoder:
         if self.is_failure(data):
             raise self.decode_body_error(data, status, headers, exchange)
         return data
+
+    def decode_objects(
+        self, decode: Callable[Concatenate[dict[str, Any], HeaderMap, Exchange, P], T]
+    ) -> Callable[Concatenate[int, HeaderMap, bytes, Exchange, P], T]:
+        """Decorate a decoder of objects: it decodes whole responses. Its errors get their exchange's data."""
+
+        @wraps(decode)
+        def decode_body(
+            status: int, headers: HeaderMap, body: bytes, exchange: Exchange, *args: P.args, **named: P.kwargs
+        ) -> T:
+            return decode(
+                self.decode_object(status, headers, body, exchange), headers, exchange, *args, **named
+            )
+
+        return cast(
+            "Callable[Concatenate[int, HeaderMap, bytes, Exchange, P], T]", self.locate_errors(decode_body)
+        )
 
     def locate_errors(self, decode: D) -> D:
         """Decorate a decoder of whole responses: its errors get the data of their exchange."""

@@ -562,12 +562,11 @@ def _decode_answer(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchan
     )
 
 
-@ERRORS.locate_errors
+@ERRORS.decode_objects
 def decode_embed(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
+    data: dict[str, Any], headers: HeaderMap, exchange: Exchange, *, count: int
 ) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST :batchEmbedContents, in the order of the texts."""
-    data = ERRORS.decode_object(status, headers, body, exchange)
     return types.Embeddings(
         vectors=tuple(
             codec.decode_vector(record.get("values"))
@@ -579,12 +578,11 @@ def decode_embed(
     )
 
 
-@ERRORS.locate_errors
+@ERRORS.decode_objects
 def decode_predict(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
+    data: dict[str, Any], headers: HeaderMap, exchange: Exchange, *, count: int
 ) -> types.Embeddings:
     """Return the vectors in a 2xx response to Vertex AI's POST :predict, in the order of the texts."""
-    data = ERRORS.decode_object(status, headers, body, exchange)
     predictions = [_decode_prediction(record) for record in _require_records(data, "predictions", count)]
     tokens = [tokens for _, tokens in predictions if tokens is not None]
     return types.Embeddings(
@@ -614,29 +612,21 @@ def _require_records(data: Mapping[str, Any], name: str, number: int) -> list[di
     return records
 
 
-@ERRORS.locate_errors
-def decode_models(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.ModelPage:
+@ERRORS.decode_objects
+def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelPage:
     """Return one page of the models in a 2xx response to GET /models."""
-    data = ERRORS.decode_object(status, headers, body, exchange)
-    records = codec.require_model_records(data.get("models", data.get("publisherModels", [])))
+    records = codec.require_model_records(data.get("models", data.get("publisherModels", [])), "name")
     token = codec.get_text(data, "nextPageToken")
     return types.ModelPage(
-        tuple(_decode_model_info(record) for record in records if codec.get_text(record, "name")),
+        tuple(map(_decode_model_info, records)),
         None if token is None else f"pageToken={QUERY_VALUE.quote(token)}&pageSize=1000",
     )
 
 
-@ERRORS.locate_errors
-def decode_model(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.ModelInfo:
+@ERRORS.decode_objects
+def decode_model(record: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /models/{model}."""
-    record = ERRORS.decode_object(status, headers, body, exchange)
-    if codec.get_text(record, "name") is None:
-        raise codec.make_malformed_error("it has no model")
-    return _decode_model_info(record)
+    return _decode_model_info(codec.require_model_record(record, "name"))
 
 
 def _decode_model_info(record: Mapping[str, Any]) -> types.ModelInfo:
@@ -689,11 +679,10 @@ class StreamDecoder(EventDecoder[str | bytes]):
     """
 
     __slots__ = ("_calls", "_parts", "_said")
+    framer = _GeminiFramer
+    errors = ERRORS
 
-    def __init__(
-        self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
-    ) -> None:
-        super().__init__(_GeminiFramer(), ERRORS, request_id, exchange, status=status)
+    def _begin(self) -> None:
         self._calls = 0
         self._parts: list[Mapping[str, Any]] = []
         #: the server's finish reason

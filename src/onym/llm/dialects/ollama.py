@@ -11,7 +11,7 @@ from typing import Any
 
 from onym import errors
 from onym.llm import types
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec
+from onym.llm.dialects import Exchange, HeaderMap, Routes, WireSpec, codec
 from onym.llm.dialects.errors import ErrorDecoder, ErrorDetails, find_request_id, parse_error_status
 from onym.llm.dialects.streaming import EventDecoder, LineFramer, make_stream_decoder
 from onym.llm.parameters import list_wire_names
@@ -171,15 +171,12 @@ def _encode_format(value: str, schema: Mapping[str, Any] | None) -> Any:
 _WINDOW_SUFFIX = ".context_length"
 
 
-@ERRORS.locate_errors
-def decode_chat(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.Completion:
+@ERRORS.decode_objects
+def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.Completion:
     """Return the completion in a 2xx response to POST /api/chat.
 
     Raises MalformedResponseError, or the error that the body describes.
     """
-    data = ERRORS.decode_object(status, headers, body, exchange)
     message = _require_message(data)
     calls = tuple(_iter_tool_calls(message))
     return types.Completion(
@@ -194,12 +191,11 @@ def decode_chat(
     )
 
 
-@ERRORS.locate_errors
+@ERRORS.decode_objects
 def decode_embed(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
+    data: dict[str, Any], headers: HeaderMap, exchange: Exchange, *, count: int
 ) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST /api/embed."""
-    data = ERRORS.decode_object(status, headers, body, exchange)
     return types.Embeddings(
         vectors=_decode_vectors(data.get("embeddings"), count),
         model=codec.get_text(data, "model") or exchange.model,
@@ -208,28 +204,22 @@ def decode_embed(
     )
 
 
-@ERRORS.locate_errors
-def decode_models(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.ModelPage:
+@ERRORS.decode_objects
+def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelPage:
     """Return the models on the server's disk from a 2xx response to GET /api/tags. There is only one page."""
-    data = ERRORS.decode_object(status, headers, body, exchange)
-    records = codec.require_model_records(data.get("models"))
-    models = (
-        (codec.get_text(record, "model") or codec.get_text(record, "name"), record) for record in records
+    records = codec.require_model_records(data.get("models"), "model", "name")
+    names = (codec.get_text(record, "model") or record["name"] for record in records)
+    return types.ModelPage(
+        tuple(types.ModelInfo(id=name, raw=record) for name, record in zip(names, records, strict=True))
     )
-    return types.ModelPage(tuple(types.ModelInfo(id=name, raw=item) for name, item in models if name))
 
 
-@ERRORS.locate_errors
-def decode_model(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.ModelInfo:
+@ERRORS.decode_objects
+def decode_model(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelInfo:
     """Return the model in a 2xx response to POST /api/show, which does not repeat the model's name.
 
     `context_window` is the model's own limit; the server may use less (`options.num_ctx`).
     """
-    data = ERRORS.decode_object(status, headers, body, exchange)
     facts = data.get("model_info")
     if not isinstance(facts, dict) and not isinstance(data.get("details"), dict):
         raise codec.make_malformed_error("it has no model")
@@ -255,18 +245,15 @@ class StreamDecoder(EventDecoder[bytes]):
     """Converts lines of JSON to events. `Finish` comes at `done`; tool calls arrive complete."""
 
     __slots__ = ("_calls",)
+    framer = LineFramer
+    errors = ERRORS
 
-    def __init__(
-        self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
-    ) -> None:
-        super().__init__(LineFramer(), ERRORS, request_id, exchange, status=status)
+    def _begin(self) -> None:
         #: the number of tool calls so far
         self._calls = 0
 
     def _decode_frame(self, frame: bytes, events: list[types.Event]) -> bool:
-        data = codec.parse_json_object(frame)
-        if data is None:
-            raise codec.make_malformed_error("a line of the stream is not a JSON object")
+        data = codec.require_json_object(frame, "a line")
         if ERRORS.is_failure(data):
             raise self._make_stream_error(data)
         self._model = self._model or codec.get_text(data, "model")

@@ -23,7 +23,7 @@ from onym.llm.dialects.errors import (
     has_error,
     parse_error_status,
 )
-from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
+from onym.llm.dialects.streaming import EventDecoder, make_stream_decoder
 from onym.llm.parameters import list_wire_names
 from onym.net.sse import SSEEvent
 
@@ -301,16 +301,13 @@ _WINDOW_NAMES = (
 )
 
 
-@ERRORS.locate_errors
-def decode_chat(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.Completion:
+@ERRORS.decode_objects
+def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.Completion:
     """Return the completion in a 2xx response to POST /chat/completions.
 
     If the model refused in a separate field, that text is the completion's text. Raises
     MalformedResponseError, or the error that the body describes.
     """
-    data = ERRORS.decode_object(status, headers, body, exchange)
     choice, message = _require_choice(data)
     content, calls = message.get("content"), message.get("tool_calls")
     return types.Completion(
@@ -325,12 +322,11 @@ def decode_chat(
     )
 
 
-@ERRORS.locate_errors
+@ERRORS.decode_objects
 def decode_embed(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
+    data: dict[str, Any], headers: HeaderMap, exchange: Exchange, *, count: int
 ) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST /embeddings, in the order of the texts."""
-    data = ERRORS.decode_object(status, headers, body, exchange)
     return types.Embeddings(
         vectors=_decode_vectors(data.get("data"), count),
         model=codec.get_text(data, "model") or exchange.model,
@@ -347,20 +343,14 @@ def decode_models(
     data = ERRORS.decode_json(status, headers, body, exchange)
     if isinstance(data, dict) and ERRORS.is_failure(data):
         raise ERRORS.decode_body_error(data, status, headers, exchange)
-    records = codec.require_model_records(data.get("data") if isinstance(data, dict) else data)
-    models = (_decode_model_info(record) for record in records if codec.get_text(record, "id"))
-    return types.ModelPage(tuple(models))
+    records = codec.require_model_records(data.get("data") if isinstance(data, dict) else data, "id")
+    return types.ModelPage(tuple(map(_decode_model_info, records)))
 
 
-@ERRORS.locate_errors
-def decode_model(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.ModelInfo:
+@ERRORS.decode_objects
+def decode_model(record: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /models/{model}."""
-    record = ERRORS.decode_object(status, headers, body, exchange)
-    if codec.get_text(record, "id") is None:
-        raise codec.make_malformed_error("it has no model")
-    return _decode_model_info(record)
+    return _decode_model_info(codec.require_model_record(record, "id"))
 
 
 def _require_choice(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -431,11 +421,9 @@ class StreamDecoder(EventDecoder[SSEEvent]):
     """
 
     __slots__ = ("_answered", "_calls")
+    errors = ERRORS
 
-    def __init__(
-        self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
-    ) -> None:
-        super().__init__(SSEFramer(), ERRORS, request_id, exchange, status=status)
+    def _begin(self) -> None:
         self._answered = False
         #: by index of a tool call: the ID and the name that were returned
         self._calls: dict[int, list[str]] = {}
@@ -446,9 +434,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             if not self._answered:
                 raise codec.make_malformed_error("the stream has no answer")
             return True
-        chunk = codec.parse_json_object(data)
-        if chunk is None:
-            raise codec.make_malformed_error("an event of the stream is not a JSON object")
+        chunk = codec.require_json_object(data, "an event")
         if frame.event == "error" and "error" not in chunk:
             chunk = {"error": chunk}
         if ERRORS.is_failure(chunk):

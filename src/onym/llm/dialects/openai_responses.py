@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from onym import errors
 from onym.llm import types
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec
+from onym.llm.dialects import Exchange, HeaderMap, Routes, WireSpec, codec
 from onym.llm.dialects import openai_chat as chat
 from onym.llm.dialects.errors import find_request_id, has_error
-from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
+from onym.llm.dialects.streaming import EventDecoder, make_stream_decoder
 from onym.llm.parameters import list_wire_names
 from onym.net.sse import SSEEvent
 
@@ -325,29 +325,12 @@ def _encode_value(name: str, value: Any, schema: Mapping[str, Any] | None) -> An
     return {"type": "json_schema", "name": codec.make_schema_name(schema), "schema": schema, "strict": True}
 
 
-@ERRORS.locate_errors
-def decode_chat(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-) -> types.Completion:
+@ERRORS.decode_objects
+def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.Completion:
     """Return the completion in a 2xx response to POST /responses.
 
     The text of a refusal is included. Raises MalformedResponseError, or the error that the body describes.
     """
-    data = ERRORS.decode_object(status, headers, body, exchange)
-    return _decode_completion(data, headers, exchange)
-
-
-def _require_items(response: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the items of a response's output."""
-    items = response.get("output")
-    if not isinstance(items, list):
-        raise codec.make_malformed_error("it has no output")
-    if not all(isinstance(item, dict) for item in items):
-        raise codec.make_malformed_error("an item of the output is not an object")
-    return items
-
-
-def _decode_completion(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchange) -> types.Completion:
     items = _require_items(data)
     texts: dict[bool, list[str]] = {False: [], True: []}
     for item in items:
@@ -364,6 +347,16 @@ def _decode_completion(data: Mapping[str, Any], headers: HeaderMap, exchange: Ex
         carried=_decode_carried(items),
         raw=data,
     )
+
+
+def _require_items(response: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the items of a response's output."""
+    items = response.get("output")
+    if not isinstance(items, list):
+        raise codec.make_malformed_error("it has no output")
+    if not all(isinstance(item, dict) for item in items):
+        raise codec.make_malformed_error("an item of the output is not an object")
+    return items
 
 
 _END_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.done"})
@@ -404,11 +397,9 @@ class StreamDecoder(EventDecoder[SSEEvent]):
     """
 
     __slots__ = ("_calls", "_items", "_known", "_thought")
+    errors = ERRORS
 
-    def __init__(
-        self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
-    ) -> None:
-        super().__init__(SSEFramer(), ERRORS, request_id, exchange, status=status)
+    def _begin(self) -> None:
         self._items: list[_OutputItem] = []
         #: the items by ID (a string) and by position in the output (a number)
         self._known: dict[object, _OutputItem] = {}
@@ -421,9 +412,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             if not self._items:
                 raise codec.make_malformed_error("the stream has no answer")
             return True
-        record = codec.parse_json_object(frame.data)
-        if record is None:
-            raise codec.make_malformed_error("an event of the stream is not a JSON object")
+        record = codec.require_json_object(frame.data, "an event")
         kind = record.get("type")
         if not isinstance(kind, str) or not kind.startswith("response."):
             if frame.event == "error" or ERRORS.is_failure(record):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar
 from zlib import crc32
 
 from onym.errors import MalformedResponseError, NetError, ProtocolError, ProviderError, ResponseTooLarge
@@ -39,11 +39,6 @@ _MAX_BODY = 32 * 1024 * 1024
 _MAX_EVENT = 8 * 1024 * 1024
 _SLICE_SIZE = 1024 * 1024
 _WHOLE_BODY_TYPES = frozenset({"application/json", "text/html", "application/xhtml+xml"})
-
-
-def is_whole_body(headers: HeaderMap) -> bool:
-    """Whether this response to a streaming request is a whole body instead."""
-    return (headers.get("content-type") or "").partition(";")[0].strip().lower() in _WHOLE_BODY_TYPES
 
 
 class Framer(Protocol[F_co]):
@@ -118,15 +113,14 @@ class LineFramer:
 class EventDecoder(Generic[F]):
     """The push decoder of an API format. A subclass decodes one frame in `_decode_frame`.
 
-    It sets `usage`, `_model`, `_reason` and `_carried` when it learns them. An error of
-    `make_malformed_error` raised there becomes a MalformedResponseError of this exchange;
+    It sets `usage`, `_model`, `_reason` and `_carried` when it learns them, and its own state in `_begin`. An
+    error of `make_malformed_error` raised there becomes a MalformedResponseError of this exchange;
     `_make_stream_error` returns the provider's own error.
     """
 
     __slots__ = (
         "_carried",
         "_exchange",
-        "_failures",
         "_frames",
         "_model",
         "_reason",
@@ -137,26 +131,27 @@ class EventDecoder(Generic[F]):
         "usage",
     )
 
+    #: the framer, and the error decoder of the API format
+    framer: ClassVar[Callable[[], Framer[Any]]] = SSEFramer
+    errors: ClassVar[ErrorDecoder]
+
     def __init__(
-        self,
-        frames: Framer[F],
-        failures: ErrorDecoder,
-        request_id: str | None,
-        exchange: Exchange,
-        *,
-        status: int = 200,
+        self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
     ) -> None:
         self.error: NetError | ProviderError | None = None
         self.done = False
         self.usage: Usage = NO_USAGE
-        self._frames = frames
-        self._failures = failures
+        self._frames: Framer[F] = type(self).framer()
         self._request_id = request_id
         self._exchange = exchange
         self._status = status
         self._model: str | None = None
         self._reason: FinishReason | None = None
         self._carried: Carried | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Set the state of a new stream."""
 
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that these bytes complete; nothing after an error or the end."""
@@ -187,7 +182,7 @@ class EventDecoder(Generic[F]):
 
     def _make_stream_error(self, record: object) -> ProviderError:
         """Return the error that a frame describes."""
-        return self._failures.decode_stream_error(
+        return self.errors.decode_stream_error(
             record,
             status=self._status,
             request_id=self._request_id,
@@ -224,64 +219,62 @@ class EventDecoder(Generic[F]):
         )
 
     def _make_malformed_error(self, text: str) -> MalformedResponseError:
-        error = self._failures.make_malformed_error(
-            text, self._status, None, self._exchange, usage=self.usage
-        )
+        error = self.errors.make_malformed_error(text, self._status, None, self._exchange, usage=self.usage)
         error.request_id = self._request_id
         return error
 
 
-class WholeBodyDecoder:
-    """A whole body in response to a streaming request: read to its end, then returned as events."""
+class _WholeBodyFramer:
+    """The whole body as one frame."""
 
-    __slots__ = ("_body", "_decode", "_exchange", "_headers", "_status", "done", "error", "usage")
+    __slots__ = ("_body",)
 
-    def __init__(self, decode: DecodeChat, status: int, headers: HeaderMap, exchange: Exchange) -> None:
-        self._decode = decode
-        self.error: NetError | ProviderError | None = None
-        self.done = False
-        self.usage: Usage = NO_USAGE
-        self._status = status
-        self._headers = headers
-        self._exchange = exchange
+    def __init__(self) -> None:
         self._body = bytearray()
 
-    def feed(self, data: bytes) -> list[Event]:
-        """Return nothing: the body is decoded at its end."""
-        if self.error is None:
-            self._body += data
-            if len(self._body) > _MAX_BODY:
-                self._body.clear()
-                self.error = ResponseTooLarge(
-                    f"the response is larger than {_MAX_BODY // 1024**2} MiB",
-                    endpoint=self._exchange.endpoint,
-                )
-        return []
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        self._body += data
+        if len(self._body) > _MAX_BODY:
+            self._body.clear()
+            raise ResponseTooLarge(f"the response is larger than {_MAX_BODY // 1024**2} MiB")
+        yield from ()
 
-    def close(self) -> list[Event]:
-        """Return the response as events; raises ProviderError."""
-        if self.done:
-            return []
-        if self.error is not None:
-            raise self.error
-        try:
-            whole = self._decode(self._status, self._headers, bytes(self._body), self._exchange)
-        except (NetError, ProviderError) as error:
-            self.error = error
-            raise
-        self.done, self.usage = True, whole.usage
-        return list(_iter_events(whole))
+    def close(self) -> Iterator[bytes]:
+        yield bytes(self._body)
 
 
-class _DecoderFactory(Protocol):
-    def __call__(self, request_id: str | None, exchange: Exchange, *, status: int) -> Decoder: ...
+class WholeBodyDecoder(EventDecoder[bytes]):
+    """A whole body in response to a streaming request: read to its end, then returned as events."""
+
+    __slots__ = ("_decode", "_headers")
+    framer = _WholeBodyFramer
+
+    def __init__(self, decode: DecodeChat, status: int, headers: HeaderMap, exchange: Exchange) -> None:
+        super().__init__(None, exchange, status=status)
+        self._decode = decode
+        self._headers = headers
+
+    def _decode_frame(self, frame: bytes, events: list[Event]) -> bool:
+        whole = self._decode(self._status, self._headers, frame, self._exchange)
+        if whole.reasoning:
+            events.append(ReasoningDelta(whole.reasoning))
+        if whole.text:
+            events.append(TextDelta(whole.text))
+        for index, call in enumerate(whole.tool_calls):
+            events.append(ToolCallDelta(index=index, id=call.id, name=call.name, arguments=call.arguments))
+        self.usage, self._reason, self._model = whole.usage, whole.finish_reason, whole.model
+        self._request_id, self._carried = whole.request_id, whole.carried
+        return True
+
+    def _make_malformed_error(self, text: str) -> MalformedResponseError:
+        return MalformedResponseError(text, endpoint=self._exchange.endpoint, status=self._status)
 
 
 class _OpenDecoder(Protocol):
     def __call__(self, status: int, headers: HeaderMap, exchange: Exchange = ..., /) -> Decoder: ...
 
 
-def make_stream_decoder(decode_chat: DecodeChat, make_decoder: _DecoderFactory) -> _OpenDecoder:
+def make_stream_decoder(decode_chat: DecodeChat, make_decoder: type[EventDecoder[Any]]) -> _OpenDecoder:
     """Return a format's `stream_decoder`.
 
     Some servers and gateways answer a streaming request with a whole body, so the media type decides.
@@ -289,27 +282,11 @@ def make_stream_decoder(decode_chat: DecodeChat, make_decoder: _DecoderFactory) 
 
     def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> Decoder:
         """Return the decoder for the body of this response."""
-        if is_whole_body(headers):
+        if (headers.get("content-type") or "").partition(";")[0].strip().lower() in _WHOLE_BODY_TYPES:
             return WholeBodyDecoder(decode_chat, status, headers, exchange)
         return make_decoder(find_request_id(headers, exchange), exchange, status=status)
 
     return stream_decoder
-
-
-def _iter_events(whole: Completion) -> Iterator[Event]:
-    if whole.reasoning:
-        yield ReasoningDelta(whole.reasoning)
-    if whole.text:
-        yield TextDelta(whole.text)
-    for index, call in enumerate(whole.tool_calls):
-        yield ToolCallDelta(index=index, id=call.id, name=call.name, arguments=call.arguments)
-    yield Finish(
-        reason=whole.finish_reason,
-        usage=whole.usage,
-        model=whole.model or None,
-        request_id=whole.request_id,
-        carried=whole.carried,
-    )
 
 
 HeaderValue: TypeAlias = bool | int | bytes | str
@@ -319,6 +296,10 @@ _CRC: Final = Struct(">I")
 _OVERHEAD: Final = _PRELUDE.size + _CRC.size
 _MAX_MESSAGE: Final = 16 * 1024 * 1024
 _MAX_HEADERS: Final = 128 * 1024
+#: bytes of a header's value, by the number of its type: true, false, byte, short, integer, long, bytes, text,
+#: timestamp, UUID; None if the value has its own length
+_VALUE_SIZES: Final = (0, 0, 1, 2, 4, 8, None, None, 8, 16)
+_TRUE, _FALSE, _BYTES, _TEXT, _UUID = 0, 1, 6, 7, 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,13 +377,26 @@ def _decode_headers(data: bytes) -> dict[str, HeaderValue]:
     headers: dict[str, HeaderValue] = {}
     at = 0
     while at < len(data):
-        octets, at = _slice_bytes(data, at + 1, data[at])
-        name = _decode_utf8(octets)
+        coded, at = _slice_bytes(data, at + 1, data[at])
+        name = _decode_utf8(coded)
         kind, at = _slice_bytes(data, at, 1)
-        if name in headers or kind[0] >= len(_HEADER_READERS):
+        if name in headers or kind[0] >= len(_VALUE_SIZES):
             _raise_protocol_error("a header is repeated or has an unknown type")
-        headers[name], at = _HEADER_READERS[kind[0]](data, at)
+        size = _VALUE_SIZES[kind[0]]
+        if size is None:
+            length, at = _slice_bytes(data, at, 2)
+            size = int.from_bytes(length)
+        value, at = _slice_bytes(data, at, size)
+        headers[name] = _decode_value(kind[0], value)
     return headers
+
+
+def _decode_value(kind: int, value: bytes) -> HeaderValue:
+    if kind in (_TRUE, _FALSE):
+        return kind == _TRUE
+    if kind == _TEXT:
+        return _decode_utf8(value)
+    return value if kind in (_BYTES, _UUID) else int.from_bytes(value, signed=True)
 
 
 def _slice_bytes(data: bytes, at: int, size: int) -> tuple[bytes, int]:
@@ -411,55 +405,11 @@ def _slice_bytes(data: bytes, at: int, size: int) -> tuple[bytes, int]:
     return data[at : at + size], at + size
 
 
-def _decode_utf8(octets: bytes) -> str:
+def _decode_utf8(text: bytes) -> str:
     try:
-        return octets.decode()
+        return text.decode()
     except UnicodeDecodeError:
         _raise_protocol_error("a header is not UTF-8")
-
-
-_HeaderReader: TypeAlias = Callable[[bytes, int], tuple[HeaderValue, int]]
-
-
-def _make_constant_reader(value: bool) -> _HeaderReader:
-    return lambda _, at: (value, at)
-
-
-def _make_integer_reader(size: int) -> _HeaderReader:
-    def read_integer(data: bytes, at: int) -> tuple[int, int]:
-        octets, at = _slice_bytes(data, at, size)
-        return int.from_bytes(octets, signed=True), at
-
-    return read_integer
-
-
-def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
-    length, at = _slice_bytes(data, at, 2)
-    return _slice_bytes(data, at, int.from_bytes(length))
-
-
-def _read_string(data: bytes, at: int) -> tuple[str, int]:
-    octets, at = _read_bytes(data, at)
-    return _decode_utf8(octets), at
-
-
-def _read_uuid(data: bytes, at: int) -> tuple[bytes, int]:
-    return _slice_bytes(data, at, 16)
-
-
-#: by the number of the type: true, false, byte, short, integer, long, bytes, text, timestamp, UUID
-_HEADER_READERS: Final[tuple[_HeaderReader, ...]] = (
-    _make_constant_reader(True),
-    _make_constant_reader(False),
-    _make_integer_reader(1),
-    _make_integer_reader(2),
-    _make_integer_reader(4),
-    _make_integer_reader(8),
-    _read_bytes,
-    _read_string,
-    _make_integer_reader(8),
-    _read_uuid,
-)
 
 
 def _raise_protocol_error(reason: str) -> NoReturn:
