@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import json_support as answers
 from onym.errors import ContentFilterError, MalformedResponseError, RateLimitError
-from onym.llm.dialects import Exchange, gemini, gemini_vertex
+from onym.llm.dialects import Exchange, gemini
 from onym.llm.types import Carried, Completion, Embeddings, ToolCall, Usage
 from onym.net.messages import Headers
 from onym.uri.secret import Secret
@@ -263,12 +263,12 @@ def test_predictions_hold_vectors_and_count_the_tokens_of_each() -> None:
             {"embeddings": {"values": [-2.0], "statistics": {"token_count": 2}}},
         ]
     }
-    found = gemini_vertex.decode_embed(200, NAMED, json.dumps(data).encode(), AT, count=2)
+    found = gemini.VERTEX.decode_embed(200, NAMED, json.dumps(data).encode(), AT, count=2)
     assert found == Embeddings(
         vectors=((1.0, 0.25), (-2.0,)), model="asked", usage=Usage(input_tokens=5), request_id="req-1"
     )
     bare = b'{"predictions":[{"embeddings":{"values":[1]}}]}'
-    assert gemini_vertex.decode_embed(200, JSON, bare, AT, count=1).usage == Usage()
+    assert gemini.VERTEX.decode_embed(200, JSON, bare, AT, count=1).usage == Usage()
 
 
 BAD_VECTORS: dict[str, Any] = {
@@ -288,7 +288,7 @@ def test_vectors_that_do_not_fit_the_texts_are_malformed(records: Any) -> None:
     if isinstance(records, list):
         records = [{"embeddings": record} for record in records]
     with pytest.raises(MalformedResponseError):
-        gemini_vertex.decode_embed(200, JSON, json.dumps({"predictions": records}).encode(), AT, count=2)
+        gemini.VERTEX.decode_embed(200, JSON, json.dumps({"predictions": records}).encode(), AT, count=2)
 
 
 MODEL = {"name": "models/gemini-2.5-pro", "inputTokenLimit": 1048576, "outputTokenLimit": 65536}
@@ -320,7 +320,7 @@ def test_a_last_page_may_be_empty() -> None:
 
 def test_a_publishers_models_are_listed_without_their_publisher() -> None:
     data = b'{"publisherModels":[{"name":"publishers/google/models/gemini-2.5-pro"}]}'
-    assert gemini_vertex.decode_models(200, JSON, data, AT).models[0].id == "gemini-2.5-pro"
+    assert gemini.VERTEX.decode_models(200, JSON, data, AT).models[0].id == "gemini-2.5-pro"
 
 
 def test_one_model_is_read_as_in_the_list() -> None:
@@ -356,7 +356,7 @@ values = answers.any_json(NAMES, TEXTS)
 def test_any_json_is_read_or_refused_as_one_of_our_errors(value: Any) -> None:
     data = json.dumps(value).encode()
     answers.check_read_or_refused(gemini, data)
-    answers.check_read_or_refused(gemini_vertex, data)
+    answers.check_read_or_refused(gemini.VERTEX, data)
 
 
 @given(st.binary(max_size=60))

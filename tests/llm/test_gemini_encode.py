@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from onym.errors import UnsupportedError, UsageError
 from onym.llm import dialects
-from onym.llm.dialects import WireSpec, gemini, gemini_vertex
+from onym.llm.dialects import WireSpec, gemini
 from onym.llm.types import (
     Carried,
     DocumentPart,
@@ -41,12 +41,12 @@ def contents(*messages: Message) -> list[dict[str, Any]]:
 
 def test_both_dialects_are_found_by_name_and_differ_in_their_embeddings_alone() -> None:
     assert dialects.get_dialect("gemini").name == gemini.name
-    assert gemini_vertex.name == "gemini_vertex"
-    assert gemini_vertex.encode_chat is gemini.encode_chat
-    assert gemini_vertex.decode_chat is gemini.decode_chat
-    assert gemini_vertex.routes.find("chat") == gemini.routes.find("chat")
-    assert gemini_vertex.routes.find("embed") != gemini.routes.find("embed")
-    assert gemini_vertex.routes.find("models") is None
+    assert gemini.VERTEX.name == "gemini_vertex"
+    assert gemini.VERTEX.encode_chat is gemini.encode_chat
+    assert gemini.VERTEX.decode_chat is gemini.decode_chat
+    assert gemini.VERTEX.routes.find("chat") == gemini.routes.find("chat")
+    assert gemini.VERTEX.routes.find("embed") != gemini.routes.find("embed")
+    assert gemini.VERTEX.routes.find("models") is None
 
 
 def test_a_plain_request_is_its_contents_and_nothing_else() -> None:
@@ -315,11 +315,11 @@ def test_embeddings_are_a_request_for_each_text() -> None:
 
 def test_embeddings_at_vertex_are_instances_and_parameters() -> None:
     extra = {"dimensions": 3, "taskType": "RETRIEVAL_QUERY", "parameters": {"autoTruncate": False}}
-    assert gemini_vertex.encode_embed("e", ["a", "b"], extra) == {
+    assert gemini.VERTEX.encode_embed("e", ["a", "b"], extra) == {
         "instances": [{"content": text, "task_type": "RETRIEVAL_QUERY"} for text in "ab"],
         "parameters": {"outputDimensionality": 3, "autoTruncate": False},
     }
-    assert gemini_vertex.encode_embed("e", ["a"], {}) == {"instances": [{"content": "a"}]}
+    assert gemini.VERTEX.encode_embed("e", ["a"], {}) == {"instances": [{"content": "a"}]}
 
 
 texts = st.text(st.characters(codec="utf-8"), max_size=10)

@@ -19,7 +19,7 @@ from onym.errors import (
     RateLimitError,
     ServerError,
 )
-from onym.llm.dialects import Exchange, gemini, gemini_vertex
+from onym.llm.dialects import Exchange, gemini
 from onym.net.messages import Headers
 from onym.uri.secret import Secret
 from support import as_subtests
@@ -103,7 +103,7 @@ def test_a_failure_is_of_the_class_that_its_typed_fields_say(
 
 
 def test_both_dialects_read_failures_alike() -> None:
-    assert gemini_vertex.decode_error == gemini.decode_error
+    assert gemini.VERTEX.decode_error == gemini.decode_error
 
 
 def test_the_reason_comes_before_the_status() -> None:

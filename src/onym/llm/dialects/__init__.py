@@ -6,10 +6,12 @@ An API format is one module of pure functions with the names of `Dialect`. It ne
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from onym.errors import ConfigError, NetError, ProviderError, UnsupportedError
@@ -159,22 +161,26 @@ class Dialect(Protocol):
 
 #: entry points of other distributions: modules, or objects, with the names of `Dialect`
 GROUP = "onym.dialects"
-#: the API formats of this version, and their modules
+#: the API formats of this version: the module, and for a variant of its format the object in the module
 DIALECTS = {
-    name: f"onym.llm.dialects.{name}"
-    for name in (
-        "anthropic_messages",
-        "anthropic_vertex",
-        "bedrock_converse",
-        "cohere_v2",
-        "gemini",
-        "gemini_vertex",
-        "mistral_chat",
-        "ollama",
-        "openai_chat",
-        "openai_responses",
-    )
+    "anthropic_messages": "anthropic_messages",
+    "anthropic_vertex": "anthropic_messages:VERTEX",
+    "bedrock_converse": "bedrock_converse",
+    "cohere_v2": "cohere_v2",
+    "gemini": "gemini",
+    "gemini_vertex": "gemini:VERTEX",
+    "mistral_chat": "mistral_chat",
+    "ollama": "ollama",
+    "openai_chat": "openai_chat",
+    "openai_responses": "openai_responses",
 }
+
+
+def make_variant(module: str, **members: Any) -> Dialect:
+    """Return a variant of the format in `module`, which has been executed: `members` replace its own."""
+    variant = ModuleType(members["name"])
+    vars(variant).update({**vars(sys.modules[module]), **members})
+    return cast("Dialect", variant)
 
 
 @cache
@@ -184,7 +190,9 @@ def get_dialect(name: str) -> Dialect:
     Raises UnsupportedError for an unknown name and ConfigError for an entry point that cannot be loaded.
     """
     if name in DIALECTS:
-        return cast("Dialect", import_module(DIALECTS[name]))
+        module, _, variant = DIALECTS[name].partition(":")
+        dialect = import_module(f"{__name__}.{module}")
+        return cast("Dialect", getattr(dialect, variant) if variant else dialect)
     # late: 28 ms of imports, needed only for a name that is not one of Onym's
     from importlib.metadata import entry_points
 

@@ -7,7 +7,6 @@ names. Onym does not follow `results_url`: the results are at a known path of th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -16,9 +15,10 @@ from onym.errors import OnymError, ProviderError
 from onym.llm.dialects import Exchange, HeaderMap
 from onym.llm.dialects.anthropic_messages import ERRORS
 from onym.llm.dialects.batch_api import (
+    JSON_TYPE,
     Batch,
+    BatchApi,
     BatchRequest,
-    LineBatches,
     make_unanswered_error,
     require_identifier,
 )
@@ -28,8 +28,6 @@ from onym.llm.types import Completion
 from onym.net.messages import Headers
 from onym.uri.components import QUERY_VALUE, SEGMENT
 
-_JSON: Final = "application/json"
-_BASE_PATH: Final = "/v1/messages/batches"
 _PAGE_SIZE: Final = 1000
 _COUNT_NAMES: Final = ("processing", "succeeded", "errored", "canceled", "expired")
 _UNANSWERED: Final = {"canceled": "cancelled", "expired": "expired"}
@@ -61,49 +59,31 @@ class _ResultLine(msgspec.Struct):
 _LINE_DECODER: Final = msgspec.json.Decoder(_ResultLine)
 
 
-@dataclass(frozen=True, slots=True)
-class AnthropicBatches(LineBatches):
+class AnthropicBatches(BatchApi):
     """Batches of messages."""
 
     errors = ERRORS
-    most: int = 100_000
-    marks: bool = False
+    base_path = "/v1/messages/batches"
+    most = 100_000
+    marks = False
 
     def encode_line(self, name: str, body: bytes) -> bytes:
         """Return one item of `requests`."""
         return b'{"custom_id":"%s","params":%s}' % (name.encode(), body)
 
-    def upload(self, marker: str, lines: Sequence[bytes]) -> None:
-        """Return None: the requests are in the body of `create`."""
-        return
-
-    def decode_upload(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> str:
-        """Raise MalformedResponseError. Never called, because nothing is uploaded."""
-        raise ERRORS.make_malformed_error("nothing was uploaded", status, headers, exchange)
-
     def create(self, marker: str, lines: Sequence[bytes], uploaded: str | None) -> BatchRequest:
         """Return POST /v1/messages/batches."""
         body = b'{"requests":[%s]}' % b",".join(lines)
-        return BatchRequest(method="POST", path=_BASE_PATH, body=body, content_type=_JSON)
-
-    def retrieve(self, batch: str) -> BatchRequest:
-        """Return GET /v1/messages/batches/{id}."""
-        return BatchRequest(method="GET", path=f"{_BASE_PATH}/{SEGMENT.quote(batch)}")
-
-    def cancel(self, batch: str) -> BatchRequest:
-        """Return POST /v1/messages/batches/{id}/cancel."""
-        return BatchRequest(
-            method="POST", path=f"{_BASE_PATH}/{SEGMENT.quote(batch)}/cancel", content_type=_JSON
-        )
+        return BatchRequest(method="POST", path=self.base_path, body=body, content_type=JSON_TYPE)
 
     def list(self, after: str | None) -> BatchRequest:
         """Return GET /v1/messages/batches."""
         more = f"&after_id={QUERY_VALUE.quote(after)}" if after else ""
-        return BatchRequest(method="GET", path=f"{_BASE_PATH}?limit={_PAGE_SIZE}{more}")
+        return BatchRequest(method="GET", path=f"{self.base_path}?limit={_PAGE_SIZE}{more}")
 
     def download(self, batch: Batch) -> tuple[BatchRequest, ...]:
         """Return GET /v1/messages/batches/{id}/results."""
-        path = f"{_BASE_PATH}/{SEGMENT.quote(batch.id)}/results"
+        path = f"{self.base_path}/{SEGMENT.quote(batch.id)}/results"
         return (BatchRequest(method="GET", path=path, accept="application/binary"),)
 
     def _decode_outcome(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> Completion | OnymError:
@@ -114,9 +94,9 @@ class AnthropicBatches(LineBatches):
             return make_unanswered_error(_UNANSWERED[result.type], exchange)
         if result.type == "errored":
             return _decode_row_error(bytes(result.error), exchange)
-        return ERRORS.make_malformed_error("a line of the results is malformed", None, None, exchange)
+        return self._make_line_error(exchange)
 
-    def _decode_batch(self, data: dict[str, Any], exchange: Exchange) -> Batch:
+    def _decode_batch(self, data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> Batch:
         record = data.get("request_counts")
         counts = [parse_count(record.get(name)) for name in _COUNT_NAMES] if isinstance(record, dict) else []
         present = [count for count in counts if count is not None]

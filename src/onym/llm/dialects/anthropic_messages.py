@@ -17,7 +17,7 @@ import msgspec
 
 from onym import errors
 from onym.llm import types
-from onym.llm.dialects import Exchange, HeaderMap, Routes, WireSpec, codec
+from onym.llm.dialects import Exchange, HeaderMap, Routes, WireSpec, codec, make_variant
 from onym.llm.dialects.errors import (
     ErrorDecoder,
     ErrorDetails,
@@ -602,3 +602,24 @@ defaults: dict[str, object] = {"max_tokens": 4096}
 formats = frozenset({"json_schema"})
 stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)
 decode_error = ERRORS.decode_error
+
+
+def _encode_vertex_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
+    """Return the body of POST …:rawPredict: the model is in the path, the version in the body."""
+    body = encode_chat(request, spec)
+    del body["model"]
+    return {"anthropic_version": "vertex-2023-10-16", **body}
+
+
+#: the format on Vertex AI, which has no route for models
+VERTEX = make_variant(
+    __name__,
+    name="anthropic_vertex",
+    routes=Routes(
+        chat="/models/{model}:rawPredict",
+        stream="/models/{model}:streamRawPredict",
+        model_prefix="anthropic/",
+    ),
+    headers=(),
+    encode_chat=_encode_vertex_chat,
+)

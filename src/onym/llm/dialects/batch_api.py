@@ -7,19 +7,20 @@ decode responses, and do not send, wait or read a clock.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from onym.errors import MalformedResponseError, OnymError, ProviderError
+from onym.errors import OnymError, ProviderError
 from onym.llm.dialects import Exchange, HeaderMap
 from onym.llm.dialects.codec import make_malformed_error
 from onym.llm.dialects.errors import ErrorDecoder, clean_identifier, clean_message
 from onym.llm.dialects.streaming import DecodeChat
 from onym.llm.types import Completion
+from onym.uri.components import SEGMENT
 
 #: how a batch ended; `gone` is a batch that the provider no longer knows
 Ending: TypeAlias = Literal["completed", "failed", "expired", "cancelled", "gone"]
@@ -40,7 +41,8 @@ class _RequestName(msgspec.Struct):
 
 
 _NAME_DECODER: Final = msgspec.json.Decoder(_RequestName)
-T = TypeVar("T")
+#: the media type of requests
+JSON_TYPE: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class BatchRequest:
     path: str
     body: bytes = field(default=b"", repr=False)
     content_type: str | None = None
-    accept: str = "application/json"
+    accept: str = JSON_TYPE
 
 
 class BatchFault(NamedTuple):
@@ -94,52 +96,112 @@ class BatchAnswer(NamedTuple):
     outcome: Completion | OnymError
 
 
-class BatchApi(Protocol):
-    """A provider's batch API. Names of requests consist of letters, digits and hyphens, 64 at most."""
+class BatchApi:
+    """A provider's batch API: a list of batches in `data`, and results as JSON Lines with `custom_id`.
 
-    @property
-    def most(self) -> int:
-        """The largest number of requests in one batch."""
+    Names of requests consist of letters, digits and hyphens, 64 at most.
+    """
 
-    @property
-    def marks(self) -> bool:
-        """Whether the list of batches shows the client's marker."""
+    #: the error decoder of the API format
+    errors: ClassVar[ErrorDecoder]
+    #: the path of the batches
+    base_path: ClassVar[str]
+    #: the largest number of requests in one batch
+    most: ClassVar[int]
+    #: whether the list of batches shows the client's marker
+    marks: ClassVar[bool]
 
     def encode_line(self, name: str, body: bytes) -> bytes:
         """Return one request in the form in which it is sent; `body` is JSON."""
+        raise NotImplementedError
 
     def upload(self, marker: str, lines: Sequence[bytes]) -> BatchRequest | None:
         """Return the request that uploads the lines, None if `create` contains them."""
+        return None
 
     def decode_upload(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> str:
         """Return the identifier of the uploaded file; raises ProviderError."""
+        return self.errors.decode_objects(_decode_identifier)(status, headers, body, exchange)
 
     def create(self, marker: str, lines: Sequence[bytes], uploaded: str | None) -> BatchRequest:
         """Return the request that creates a batch, which has to be paid for."""
+        raise NotImplementedError
 
     def retrieve(self, batch: str) -> BatchRequest:
         """Return the request for the state of a batch."""
+        return BatchRequest(method="GET", path=f"{self.base_path}/{SEGMENT.quote(batch)}")
 
     def cancel(self, batch: str) -> BatchRequest:
         """Return the request that cancels a batch."""
+        path = f"{self.base_path}/{SEGMENT.quote(batch)}/cancel"
+        return BatchRequest(method="POST", path=path, content_type=JSON_TYPE)
 
     def list(self, after: str | None) -> BatchRequest:
         """Return the request for a page of the list of batches, newest first."""
+        raise NotImplementedError
 
     def download(self, batch: Batch) -> tuple[BatchRequest, ...]:
         """Return the requests for the results of a batch that has ended."""
+        raise NotImplementedError
 
     def decode_batch(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> Batch:
         """Decode a 2xx response to `create`, `retrieve` or `cancel`; raises ProviderError."""
+        return self.errors.decode_objects(self._decode_batch)(status, headers, body, exchange)
 
     def decode_list(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> BatchPage:
-        """Decode a 2xx response to `list`; raises ProviderError."""
+        """Decode a 2xx response to `list`.
+
+        Raises ProviderError also if one of the batches is malformed: it may be this client's.
+        """
+        return self.errors.decode_objects(self._decode_page)(status, headers, body, exchange)
 
     def decode_error(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ProviderError:
         """Return the error in any other response. It is not raised."""
+        return self.errors.decode_error(status, headers, body, exchange)
 
     def decode_line(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> BatchAnswer | None:
         """Decode a line of the results; None if it is cut or names no request."""
+        try:
+            # the decoder checks UTF-8 only in the fields that it keeps
+            line.decode()
+            name = _NAME_DECODER.decode(line).custom_id
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        try:
+            return BatchAnswer(name, self._decode_outcome(line, decode, exchange))
+        except OnymError as error:
+            return BatchAnswer(name, error.with_traceback(None))
+        except (msgspec.MsgspecError, RecursionError):
+            return BatchAnswer(name, self._make_line_error(exchange))
+
+    def _make_line_error(self, exchange: Exchange) -> ProviderError:
+        text = "a line of the results is malformed"
+        return self.errors.make_malformed_error(text, None, None, exchange)
+
+    def _decode_page(self, data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> BatchPage:
+        records = data.get("data")
+        if not isinstance(records, list):
+            raise make_malformed_error("it has no list of batches")
+        if not all(isinstance(record, dict) for record in records):
+            raise make_malformed_error("a batch is not an object")
+        batches = tuple(self._decode_batch(record, headers, exchange) for record in records)
+        more = data.get("has_more") is True and batches
+        return BatchPage(batches, self._find_next(data, batches[-1]) if more else None)
+
+    def _find_next(self, data: Mapping[str, Any], last: Batch) -> str | None:
+        """Return the value that requests the next page."""
+        return last.id
+
+    def _decode_batch(self, data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> Batch:
+        raise NotImplementedError
+
+    def _decode_outcome(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> Completion | OnymError:
+        """Decode the completion or the error in a line of the results."""
+        raise NotImplementedError
+
+
+def _decode_identifier(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> str:
+    return require_identifier(data.get("id"))
 
 
 def find_batch_api(dialect: str) -> BatchApi | None:
@@ -156,84 +218,6 @@ def require_identifier(value: Any) -> str:
     if not isinstance(value, str) or _IDENTIFIER.fullmatch(value) is None:
         raise make_malformed_error("an identifier is missing or invalid")
     return value
-
-
-class LineBatches:
-    """What the batch APIs share: a list of batches in `data`, and results as JSON Lines with `custom_id`.
-
-    A subclass decodes one batch (`_decode_batch`) and the outcome of one line (`_decode_outcome`).
-    """
-
-    #: the error decoder of the API format
-    errors: ClassVar[ErrorDecoder]
-
-    def decode_batch(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> Batch:
-        """Return the batch in a 2xx response; raises ProviderError."""
-        return self._decode_object(self._decode_batch, status, headers, body, exchange)
-
-    def decode_list(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> BatchPage:
-        """Return a page of batches; raises ProviderError also if one of them is malformed: it may be ours."""
-        return self._decode_object(self._decode_page, status, headers, body, exchange)
-
-    def decode_error(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ProviderError:
-        """Return the error in a response outside 2xx."""
-        return self.errors.decode_error(status, headers, body, exchange)
-
-    def decode_line(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> BatchAnswer | None:
-        """Return the name and the outcome in a line of the results, None if it is cut or has no name."""
-        try:
-            # the decoder checks UTF-8 only in the fields that it keeps
-            line.decode()
-            name = _NAME_DECODER.decode(line).custom_id
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return None
-        try:
-            return BatchAnswer(name, self._decode_outcome(line, decode, exchange))
-        except OnymError as error:
-            return BatchAnswer(name, error.with_traceback(None))
-        except (msgspec.MsgspecError, RecursionError):
-            failure = self.errors.make_malformed_error(
-                "a line of the results is malformed", None, None, exchange
-            )
-            return BatchAnswer(name, failure)
-
-    def _decode_object(
-        self,
-        read: Callable[[dict[str, Any], Exchange], T],
-        status: int,
-        headers: HeaderMap,
-        body: bytes,
-        exchange: Exchange,
-    ) -> T:
-        """Return what `read` makes of the JSON object in a response. Its errors get the response's data."""
-        data = self.errors.decode_object(status, headers, body, exchange)
-        try:
-            return read(data, exchange)
-        except MalformedResponseError as error:
-            reason = error.message
-        raise self.errors.make_malformed_error(reason, status, headers, exchange)
-
-    def _decode_page(self, data: dict[str, Any], exchange: Exchange) -> BatchPage:
-        records = data.get("data")
-        if not isinstance(records, list):
-            raise make_malformed_error("it has no list of batches")
-        batches = []
-        for record in records:
-            if not isinstance(record, dict):
-                raise make_malformed_error("a batch is not an object")
-            batches.append(self._decode_batch(record, exchange))
-        more = data.get("has_more") is True and batches
-        return BatchPage(tuple(batches), self._find_next(data, batches[-1]) if more else None)
-
-    def _find_next(self, data: Mapping[str, Any], last: Batch) -> str | None:
-        """Return the value that requests the next page."""
-        return last.id
-
-    def _decode_batch(self, data: dict[str, Any], exchange: Exchange) -> Batch:
-        raise NotImplementedError
-
-    def _decode_outcome(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> Completion | OnymError:
-        raise NotImplementedError
 
 
 def decode_error_message(error: Mapping[str, Any], exchange: Exchange) -> tuple[str, str | None]:

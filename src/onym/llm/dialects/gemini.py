@@ -19,7 +19,7 @@ import msgspec
 
 from onym import errors
 from onym.llm import types
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec, make_variant
 from onym.llm.dialects.errors import (
     ErrorDecoder,
     ErrorDetails,
@@ -763,3 +763,18 @@ defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
 stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)
 decode_error = ERRORS.decode_error
+
+#: the format on Vertex AI. The list of models is not below a project, so a provider entry has to name its
+#: path. Models with embeddings only by :embedContent are not supported
+VERTEX = make_variant(
+    __name__,
+    name="gemini_vertex",
+    routes=Routes(
+        chat="/models/{model}:generateContent",
+        stream="/models/{model}:streamGenerateContent?alt=sse",
+        embed="/models/{model}:predict",
+        model_prefix="models/",
+    ),
+    encode_embed=encode_predict,
+    decode_embed=decode_predict,
+)

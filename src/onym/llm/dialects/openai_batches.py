@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -11,11 +10,12 @@ import msgspec
 from onym.errors import BadRequestError, OnymError, ProviderError
 from onym.llm.dialects import Exchange, HeaderMap
 from onym.llm.dialects.batch_api import (
+    JSON_TYPE,
     Batch,
+    BatchApi,
     BatchFault,
     BatchRequest,
     Ending,
-    LineBatches,
     decode_error_message,
     make_unanswered_error,
     require_identifier,
@@ -27,7 +27,6 @@ from onym.llm.types import Completion
 from onym.net.messages import Headers
 from onym.uri.components import SEGMENT
 
-_JSON: Final = "application/json"
 #: the member of `metadata` with the client's marker
 _MARKER_NAME: Final = "onym"
 _PAGE_SIZE: Final = 100
@@ -55,14 +54,16 @@ class _ResultLine(msgspec.Struct):
 _LINE_DECODER: Final = msgspec.json.Decoder(_ResultLine)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAIBatches(LineBatches):
+class OpenAIBatches(BatchApi):
     """Batches of one operation. `endpoint` is its path in the API's spelling."""
 
     errors = ERRORS
-    endpoint: str
-    most: int = 50_000
-    marks: bool = True
+    base_path = "/batches"
+    most = 50_000
+    marks = True
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
 
     def encode_line(self, name: str, body: bytes) -> bytes:
         """Return one line of the uploaded file."""
@@ -88,12 +89,6 @@ class OpenAIBatches(LineBatches):
             content_type=f"multipart/form-data; boundary={boundary}",
         )
 
-    def decode_upload(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> str:
-        """Return the file's identifier; raises ProviderError."""
-        return self._decode_object(
-            lambda data, _: require_identifier(data.get("id")), status, headers, body, exchange
-        )
-
     def create(self, marker: str, lines: Sequence[bytes], uploaded: str | None) -> BatchRequest:
         """Return POST /batches."""
         body = {
@@ -103,21 +98,13 @@ class OpenAIBatches(LineBatches):
             "metadata": {_MARKER_NAME: marker},
         }
         return BatchRequest(
-            method="POST", path="/batches", body=msgspec.json.encode(body), content_type=_JSON
+            method="POST", path=self.base_path, body=msgspec.json.encode(body), content_type=JSON_TYPE
         )
-
-    def retrieve(self, batch: str) -> BatchRequest:
-        """Return GET /batches/{id}."""
-        return BatchRequest(method="GET", path=f"/batches/{SEGMENT.quote(batch)}")
-
-    def cancel(self, batch: str) -> BatchRequest:
-        """Return POST /batches/{id}/cancel."""
-        return BatchRequest(method="POST", path=f"/batches/{SEGMENT.quote(batch)}/cancel", content_type=_JSON)
 
     def list(self, after: str | None) -> BatchRequest:
         """Return GET /batches."""
         return BatchRequest(
-            method="GET", path=f"/batches?limit={_PAGE_SIZE}" + (f"&after={after}" if after else "")
+            method="GET", path=f"{self.base_path}?limit={_PAGE_SIZE}" + (f"&after={after}" if after else "")
         )
 
     def download(self, batch: Batch) -> tuple[BatchRequest, ...]:
@@ -141,7 +128,7 @@ class OpenAIBatches(LineBatches):
             return decode(response.status_code, headers, body, exchange)
         return ERRORS.decode_error(response.status_code, headers, body, exchange)
 
-    def _decode_batch(self, data: dict[str, Any], exchange: Exchange) -> Batch:
+    def _decode_batch(self, data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> Batch:
         counts, metadata = data.get("request_counts"), data.get("metadata")
         counts = counts if isinstance(counts, dict) else {}
         done = [parse_count(counts.get(name)) for name in ("completed", "failed")]
