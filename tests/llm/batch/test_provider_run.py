@@ -183,12 +183,9 @@ def test_what_does_not_fit_into_one_batch_goes_into_several(server, rows, tmp_pa
 
 
 def test_the_most_requests_of_a_batch_are_kept(openai, rows, tmp_path, monkeypatch):
-    from onym.llm.batch import _provider_flow
     from onym.llm.dialects.openai_batches import OpenAIBatches
 
-    monkeypatch.setattr(
-        _provider_flow, "find_batch_api", lambda dialect: OpenAIBatches("/v1/chat/completions", 2)
-    )
+    monkeypatch.setattr(OpenAIBatches, "most", 2)
     go(openai, tmp_path)
     assert [len(batch["rows"]) for batch in openai.batches.values()] == [2, 2, 1]
 
