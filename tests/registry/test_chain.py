@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import StoreError
-from onym.registry.codec import to_data
-from onym.registry.hash_chain import (
+from onym.registry.codec import (
     GENESIS,
     canonicalize_json,
     compute_digest,
     seal_record,
+    to_data,
     verify_chain,
     verify_link,
 )

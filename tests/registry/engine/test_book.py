@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from onym.errors import StoreError
+from onym.registry.codec import seal_record
 from onym.registry.engine import RegistryState, replay_log
-from onym.registry.hash_chain import seal_record
 from onym.registry.records import Actor, Event, EventKind, LogRecord
 
 from .table import ACTORS, AT, COMPLETE

@@ -9,8 +9,8 @@ import pytest
 
 from onym.errors import RefusalError
 from onym.registry import codec
+from onym.registry.codec import seal_record
 from onym.registry.engine import RegistryState, replay_log
-from onym.registry.hash_chain import seal_record
 from onym.registry.records import Decision, Entry, Event, EventKind, LogRecord, RequestKind, Status
 
 from .table import ACTORS, AT, COMPLETE

@@ -11,8 +11,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from onym.errors import RefusalError
 from onym.registry import codec
+from onym.registry.codec import seal_record, verify_chain
 from onym.registry.engine import RegistryState, iter_due_events, list_allowed_events, replay_log
-from onym.registry.hash_chain import seal_record, verify_chain
 from onym.registry.records import (
     IANA_CLOCK,
     Actor,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from onym.errors import StoreError
-from onym.registry.hash_chain import GENESIS
+from onym.registry.codec import GENESIS
 from onym.registry.records import IANA_CLOCK, Entry, Status
 from onym.registry.store import Store
 from registry.store.store_support import AT, SCHEMES, in_store

@@ -15,8 +15,7 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import RefusalError
-from onym.registry.codec import to_data
-from onym.registry.hash_chain import canonicalize_json
+from onym.registry.codec import canonicalize_json, to_data
 from onym.registry.records import Decision, Entry, Event, EventKind, LogRecord, Status
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store.rows import MOST_TEXT, EntryChange, decode_record

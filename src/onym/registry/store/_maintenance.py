@@ -26,8 +26,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.accounts.store import account_roles, accounts, audit, subjects, tokens
 from onym.errors import RegistryError, StoreError
-from onym.registry.codec import decode_time, encode_time, from_data, to_data
-from onym.registry.hash_chain import GENESIS, canonicalize_json, verify_link
+from onym.registry.codec import (
+    GENESIS,
+    canonicalize_json,
+    decode_time,
+    encode_time,
+    from_data,
+    to_data,
+    verify_link,
+)
 from onym.registry.records import Decision, Entry, EventKind, LogRecord, Request
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store._history import continue_version, make_change_row

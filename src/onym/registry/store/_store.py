@@ -11,9 +11,9 @@ from typing import Self
 
 from onym.accounts.store import AccountStore
 from onym.errors import StoreError, UnknownEntryError
+from onym.registry.codec import GENESIS
 from onym.registry.engine import decide as engine_decide
 from onym.registry.engine import iter_due_events as engine_due
-from onym.registry.hash_chain import GENESIS
 from onym.registry.records import Actor, Entry, Event, LogRecord, Request, RequestState, Role, Status
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store import _maintenance, queries

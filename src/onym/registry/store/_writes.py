@@ -18,8 +18,7 @@ from sqlalchemy import Row, Table, and_, bindparam, delete, insert, select, upda
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import RefusalError, RegistryError, StaleError, StoreError, UnknownEntryError
-from onym.registry.codec import to_data
-from onym.registry.hash_chain import GENESIS, canonicalize_json, seal_record
+from onym.registry.codec import GENESIS, canonicalize_json, seal_record, to_data
 from onym.registry.records import Actor, Decision, Entry, Event, EventKind, LogRecord, Request, Role
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store._history import (

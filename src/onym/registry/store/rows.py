@@ -10,8 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 from unicodedata import normalize
 
 from onym.errors import StoreError
-from onym.registry.codec import Codable, from_data, to_data
-from onym.registry.hash_chain import canonicalize_json
+from onym.registry.codec import Codable, canonicalize_json, from_data, to_data
 from onym.registry.records import Actor, Decision, Entry, Event, EventKind, LogRecord, Notice, Request, Role
 from onym.registry.store.schema import find_wake_day
 
