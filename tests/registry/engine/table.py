@@ -7,14 +7,16 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from onym.registry.engine import RegistryState
 from onym.registry.records import (
     Actor,
     Entry,
     EventKind,
+    LogRecord,
     Request,
     RequestKind,
     RequestState,
@@ -219,3 +221,11 @@ def cases() -> Iterator[tuple[str, str]]:
     for scene in SCENES:
         for profile in BOTH:
             yield scene, profile
+
+
+def replay(log: Iterable[LogRecord]) -> RegistryState:
+    """The registry that the log makes; each record is decided by the rule that it names."""
+    book = RegistryState()
+    for record in log:
+        assert book.apply(record.event, record.actor, record.at).rule == record.rule
+    return book

@@ -10,10 +10,10 @@ import pytest
 from onym.errors import RefusalError
 from onym.registry import codec
 from onym.registry.codec import seal_record
-from onym.registry.engine import RegistryState, replay_log
+from onym.registry.engine import RegistryState
 from onym.registry.records import Decision, Entry, Event, EventKind, LogRecord, RequestKind, Status
 
-from .table import ACTORS, AT, COMPLETE
+from .table import ACTORS, AT, COMPLETE, replay
 
 K, R, T = EventKind, RequestKind, Status
 ONE, TWO = "uri-schemes-1", "uri-schemes-2"
@@ -210,7 +210,7 @@ def test_a_removed_entry_is_restored_by_the_number_of_the_record_that_removed_it
     assert replace(row, notes=(), version=before.version, updated=before.updated) == before
     assert [notice.to for notice in done.notices] == ["owner"]
     # the log tells the same story, without the log of before
-    assert replay_log(ledger.log).entries == ledger.book.entries
+    assert replay(ledger.log).entries == ledger.book.entries
 
 
 def test_a_status_that_was_set_by_mistake_is_undone_by_number() -> None:

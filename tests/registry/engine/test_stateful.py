@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from onym.errors import RefusalError
 from onym.registry import codec
 from onym.registry.codec import seal_record, verify_chain
-from onym.registry.engine import RegistryState, iter_due_events, list_allowed_events, replay_log
+from onym.registry.engine import RegistryState, iter_due_events, list_allowed_events
 from onym.registry.records import (
     IANA_CLOCK,
     Actor,
@@ -28,7 +28,7 @@ from onym.registry.records import (
 )
 from onym.registry.registries import REGISTRIES
 
-from .table import AT, COMPLETE
+from .table import AT, COMPLETE, replay
 
 K, S, T = EventKind, RequestState, Status
 FINAL = {S.APPROVED, S.REJECTED, S.WITHDRAWN, S.TIMED_OUT}
@@ -230,7 +230,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         assert verify_chain(self.log) == len(self.log)
-        again = replay_log(self.log)
+        again = replay(self.log)
         assert again.entries == self.book.entries
         assert again.requests == self.book.requests
 

@@ -10,10 +10,10 @@ import pytest
 
 from onym.errors import RefusalError, RegistryError, StaleError, UnknownEntryError
 from onym.registry.codec import GENESIS, verify_chain
-from onym.registry.engine import replay_log
 from onym.registry.records import IANA_CLOCK, DraftReference, Event, EventKind, RequestState, Role, Status
 from onym.registry.store import MAX_EVENT, Head, Store, queries
 from onym.store import sql
+from registry.engine.table import replay
 from registry.store.store_support import (
     AT,
     ELEVEN,
@@ -55,7 +55,7 @@ def test_the_log_makes_the_same_registry_as_the_engine_says(store_url: str) -> N
         await under_review(store, "pending")
         records = await store.log()
         assert verify_chain(records) == len(records) == 6
-        book = replay_log(records)
+        book = replay(records)
         for (registry, name), row in book.entries.items():
             assert await store.entry(registry, name) == row
         for identifier, request in book.requests.items():

@@ -99,7 +99,7 @@ def test_the_last_changes_are_of_one_registry_and_of_its_columns(store_url: str)
 def test_the_newest_changes_are_there_however_long_entries_are(
     sqlite_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onym.registry.store._history.MOST_TEXT", 3000)
+    monkeypatch.setattr("onym.registry.store.queries.MOST_TEXT", 3000)
 
     async def work(store: Store) -> None:
         rows = [entry(f"e{number}", description="x" * 1000) for number in range(9)]

@@ -353,7 +353,6 @@ def test_long_entries_and_requests_come_in_shorter_pages_and_none_is_left_out(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "MOST_TEXT", 1)
-    monkeypatch.setattr(queries, "MOST_TEXT", 1)
 
     async def work(store: Store) -> None:
         for at in range(5):

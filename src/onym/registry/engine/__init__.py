@@ -1,8 +1,8 @@
 """The state machine of RFC 4395 and RFC 7595: pure functions over an append-only log.
 
 `decide` decides one event; `list_allowed_events` lists the events that an actor may send now;
-`iter_due_events` yields an event for each timer that has expired; `replay_log` builds the state of a
-registry from its log. `RULES` is the table of the state machine.
+`iter_due_events` yields an event for each timer that has expired; `RegistryState` is a registry in memory.
+`RULES` is the table of the state machine.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-from onym.errors import RefusalError, StoreError
+from onym.errors import RefusalError
 from onym.registry.engine import _entry_rules, _review, _submission
 from onym.registry.engine._rules import UNREVIEWED, EventContext, Rule
 from onym.registry.records import (
@@ -21,7 +21,6 @@ from onym.registry.records import (
     Entry,
     Event,
     EventKind,
-    LogRecord,
     Request,
     RequestState,
     Role,
@@ -31,13 +30,13 @@ from onym.registry.registries import get_profile, get_registry
 
 __all__ = [
     "RULES",
+    "Decide",
     "RegistryState",
     "Rule",
     "decide",
     "iter_due_events",
     "list_allowed_events",
     "publication_refusal",
-    "replay_log",
 ]
 
 #: the whole table, in the order in which rows are tried
@@ -232,15 +231,25 @@ def _format_permitted(rule: Rule) -> str:
     return f"Only {' or '.join(who)} may do this."
 
 
+class Decide(Protocol):
+    """The type of `decide`."""
+
+    def __call__(
+        self, event: Event, actor: Actor, at: datetime, *, request: Request | None, entry: Entry | None
+    ) -> Decision:
+        """Return the effect of the event. Raises RefusalError."""
+
+
 @dataclass(slots=True)
 class RegistryState:
-    """Entries by (registry, name) and requests by id. `apply` is the one way to change it."""
+    """A registry in memory: entries by (registry, name) and requests by ID. Only events change it."""
 
     entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
+    decide: Decide = decide
 
     def find_subjects(self, event: Event) -> tuple[Request | None, Entry | None]:
-        """The request and the entry that `event` is about."""
+        """Return the request and the entry that an event is about."""
         request = self.requests.get(event.request or "")
         name = (
             request.name
@@ -250,41 +259,17 @@ class RegistryState:
         return request, self.entries.get((event.registry, name))
 
     def apply(self, event: Event, actor: Actor, at: datetime) -> Decision:
-        """Decide, and take the decision in. Raises `RefusalError`; the book is then as it was."""
+        """Decide an event and store the result. Raises RefusalError; nothing changes then."""
         request, entry = self.find_subjects(event)
-        decision = decide(event, actor, at, request=request, entry=entry)
-        if decision.request is not None:
-            self.requests[decision.request.id] = decision.request
-        if decision.removed:
-            assert entry is not None  # noqa: S101
-            del self.entries[entry.registry, entry.name]
-        elif decision.entry is not None:
-            self.entries[decision.entry.registry, decision.entry.name] = decision.entry
+        decision = self.decide(event, actor, at, request=request, entry=entry)
+        self.take_decision(decision, entry)
         return decision
 
-
-def replay_log(records: Iterable[LogRecord]) -> RegistryState:
-    """The book that these records make, in their order.
-
-    Raises `StoreError` (registry.replay-failed) where a record was accepted once and is refused, or
-    decided by another rule, now.
-    """
-    book = RegistryState()
-    for record in records:
-        try:
-            decision = book.apply(record.event, record.actor, record.at)
-        except RefusalError as error:
-            raise _make_replay_error(record, f"is rejected now: {error.message}") from error
-        if decision.rule != record.rule:
-            raise _make_replay_error(
-                record, f"was decided by rule {record.rule}, but rule {decision.rule} applies now"
-            )
-    return book
-
-
-def _make_replay_error(record: LogRecord, said: str) -> StoreError:
-    return StoreError(
-        f"record {record.number} of the log {said}",
-        code="registry.replay-failed",
-        hint="Another release wrote the log, or somebody changed it. Run: onym registry verify",
-    )
+    def take_decision(self, decision: Decision, before: Entry | None) -> None:
+        """Store the request and the entry of a decision; `before` is the entry as it was."""
+        if decision.request is not None:
+            self.requests[decision.request.id] = decision.request
+        if decision.removed and before is not None:
+            del self.entries[before.registry, before.name]
+        elif decision.entry is not None:
+            self.entries[decision.entry.registry, decision.entry.name] = decision.entry

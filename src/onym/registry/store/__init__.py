@@ -6,11 +6,11 @@ async with await Store.open("registry.db", create=True) as store:
 
 from __future__ import annotations
 
-from onym.registry.store._store import Store, restore
-from onym.registry.store._writes import LEASE, MAX_EVENT
-from onym.registry.store.rows import (
+from onym.registry.engine import Decide
+from onym.registry.store._store import LEASE, Store, restore
+from onym.registry.store._writes import (
+    MAX_EVENT,
     Applied,
-    Decide,
     EntryChange,
     Head,
     ImportReport,

@@ -1,4 +1,4 @@
-"""Maintenance: verify the database against its log, rebuild the projections, back up and restore.
+"""Work on a whole registry: import entries, verify, rebuild the projections, back up and restore.
 
 The engine replays the log, record by record, and the result is compared with the tables.
 
@@ -12,22 +12,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
+import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Table, delete, func, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.accounts.store import account_roles, accounts, audit, subjects, tokens
-from onym.errors import RegistryError, StoreError
+from onym.common.files import replace_file
+from onym.errors import RefusalError, RegistryError, StoreError
 from onym.registry.codec import (
-    GENESIS,
     canonicalize_json,
     decode_time,
     encode_time,
@@ -35,21 +37,32 @@ from onym.registry.codec import (
     to_data,
     verify_link,
 )
-from onym.registry.records import Decision, Entry, EventKind, LogRecord, Request
+from onym.registry.engine import Decide, RegistryState
+from onym.registry.records import Actor, Decision, Entry, Event, EventKind, LogRecord
 from onym.registry.registries import get_registry as registry_of
-from onym.registry.store._history import continue_version, make_change_row
-from onym.registry.store.queries import insert_texts
-from onym.registry.store.rows import (
+from onym.registry.store._writes import (
+    EMPTY_HEAD,
     MOST_TEXT,
-    Decide,
+    Applied,
     Head,
+    ImportReport,
+    Irregularity,
+    PendingChanges,
     Verified,
+    continue_version,
     decode_record,
+    insert_texts,
+    make_change_row,
     make_entry_row,
     make_log_row,
+    make_notice_row,
     make_request_row,
     make_text_row,
+    require_storable_event,
+    seal_decision,
+    select_head,
 )
+from onym.registry.store.queries import match_entry
 from onym.registry.store.schema import (
     DATABASE_PROFILE,
     entries,
@@ -57,42 +70,41 @@ from onym.registry.store.schema import (
     entry_text,
     log,
     open_database,
+    outbox,
     read_revision,
     requests,
     sequences,
 )
-from onym.store.sql import Database, Time, translate_errors
+from onym.store.sql import Database, Time, is_storable, replace_unstorable, translate_errors
 
 _BATCH: Final = 1000
 _OnChange: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class LogFold:
-    """What the log makes: entries, requests with the record that opened each, the highest ids."""
+class LogFold(RegistryState):
+    """The registry that the log makes, and what its rows need beside entries and requests."""
 
-    decide: Decide
-    entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
-    requests: dict[str, Request] = field(default_factory=dict)
+    #: request -> the record that opened it
     opened: dict[str, int] = field(default_factory=dict)
+    #: registry -> the highest request number
     sequences: dict[str, int] = field(default_factory=dict)
     last: LogRecord | None = None
-    #: the last versions of names that are registered no longer
+    #: the last versions of names that are not registered any more
     gone: dict[tuple[str, str], int] = field(default_factory=dict)
-    #: what the last record changed of an entry
+    #: the row of `entry_changes` for the last record
     change: dict[str, Any] | None = None
 
     def add_record(self, record: LogRecord) -> str | None:
-        """One more record; the name that it is about. Raises StoreError for one that does not follow."""
+        """Add a record and return the name of its subject. Raises StoreError if it does not follow."""
         verify_link(self.last, record)
         event = record.event
-        request = self.requests.get(event.request or "")
+        request, before = self.find_subjects(event)
         name = event.name
         if request is not None:
             name = request.name
         elif name is not None:
             name = registry_of(event.registry).normalize_name(name)
-        before = self.entries.get((event.registry, name or ""))
         try:
             decision = self.decide(event, record.actor, record.at, request=request, entry=before)
         except RegistryError as error:
@@ -100,31 +112,30 @@ class LogFold:
         if (decision.rule, decision.clause) != (record.rule, record.clause):
             raise _make_replay_error(record, "was decided by another rule")
         decision = continue_version(decision, before, self.gone.get((event.registry, name or ""), 0))
-        self._apply_decision(record, decision, before)
+        self.take_decision(decision, before)
+        if decision.removed and before is not None:
+            self.gone[before.registry, before.name] = before.version
+        opened = decision.request
+        if opened is not None and event.kind is EventKind.OPEN:
+            self.opened[opened.id] = record.number
+            number = int(opened.id.rpartition("-")[2])
+            self.sequences[opened.registry] = max(number, self.sequences.get(opened.registry, 0))
         self.change = make_change_row(record, decision, before)
         self.last = record
         return name
 
-    def _apply_decision(self, record: LogRecord, decision: Decision, before: Entry | None) -> None:
-        request = decision.request
-        if request is not None:
-            self.requests[request.id] = request
-            if record.event.kind is EventKind.OPEN:
-                self.opened[request.id] = record.number
-                given = int(request.id.rpartition("-")[2])
-                self.sequences[request.registry] = max(given, self.sequences.get(request.registry, 0))
-        if decision.removed and before is not None:
-            del self.entries[before.registry, before.name]
-            self.gone[before.registry, before.name] = before.version
-        elif decision.entry is not None:
-            self.entries[decision.entry.registry, decision.entry.name] = decision.entry
-
     @property
     def head(self) -> Head:
         """The end of the log."""
-        if self.last is None:
-            return Head(number=0, digest=GENESIS)
-        return Head(number=self.last.number, digest=self.last.digest, at=self.last.at)
+        last = self.last
+        return EMPTY_HEAD if last is None else Head(number=last.number, digest=last.digest, at=last.at)
+
+    def make_result(self) -> Verified:
+        """Return the counts of a log that was verified."""
+        head = self.head
+        return Verified(
+            records=head.number, entries=len(self.entries), requests=len(self.requests), head=head
+        )
 
 
 async def fold_log(connection: AsyncConnection, decide: Decide, told: _OnChange) -> LogFold:
@@ -132,7 +143,7 @@ async def fold_log(connection: AsyncConnection, decide: Decide, told: _OnChange)
 
     `told` is given each row of `entry_changes` that it makes.
     """
-    fold = LogFold(decide)
+    fold = LogFold(decide=decide)
     async for row in _iter_rows(connection, log, log.c.number):
         record = decode_record(LogRecord, row["record"])
         if canonicalize_json(to_data(record)) != row["record"]:
@@ -167,9 +178,7 @@ async def verify_database(connection: AsyncConnection, decide: Decide) -> Verifi
             raise _make_difference_error("sequences", registry)
     if fold.sequences:
         raise _make_difference_error("sequences", next(iter(fold.sequences)))
-    return Verified(
-        records=fold.head.number, entries=len(fold.entries), requests=len(fold.requests), head=fold.head
-    )
+    return fold.make_result()
 
 
 async def rebuild_projections(connection: AsyncConnection, decide: Decide) -> Verified:
@@ -194,9 +203,7 @@ async def rebuild_projections(connection: AsyncConnection, decide: Decide) -> Ve
     for registry in known.keys() | fold.sequences.keys():
         last = max(known.get(registry, 0), fold.sequences.get(registry, 0))
         await connection.execute(insert(sequences), {"registry": registry, "last": last})
-    return Verified(
-        records=fold.head.number, entries=len(fold.entries), requests=len(fold.requests), head=fold.head
-    )
+    return fold.make_result()
 
 
 class _RowBuffer:
@@ -320,16 +327,11 @@ async def copy_sqlite(source: Path, target: Path) -> None:
 
 
 async def dump_portable(database: Database, target: Path) -> None:
-    """The portable form, of one moment."""
-    with (
-        translate_errors(DATABASE_PROFILE),
-        _replace_file(target) as path,
-        path.open("w", encoding="utf-8", newline="\n") as out,
-    ):
+    """Write the portable form of one moment."""
+    with translate_errors(DATABASE_PROFILE), replace_file(target, mode=0o600) as stream:
         async with database.open_reader(snapshot=True) as connection:
             async for line in _iter_lines(connection):
-                out.write(canonicalize_json(line) + "\n")
-        await asyncio.to_thread(_sync_file, out)
+                stream.write(canonicalize_json(line).encode() + b"\n")
 
 
 async def load_portable(database: Database, source: Path, decide: Decide) -> Verified:
@@ -376,11 +378,8 @@ def require_other_target(database: Path | None, target: Path) -> None:
         raise StoreError(
             "the backup needs a file name", code="registry.io", field="file", hint="Give a file name."
         )
-    own = (
-        ()
-        if database is None
-        else (database, *(Path(f"{database}{end}") for end in ("-wal", "-shm", "-journal")))
-    )
+    ends = () if database is None else ("", "-wal", "-shm", "-journal")
+    own = [Path(f"{database}{end}") for end in ends]
     if any(
         path.resolve() == target.resolve() or (target.exists() and path.exists() and path.samefile(target))
         for path in own
@@ -415,11 +414,16 @@ def is_sqlite_file(path: Path) -> bool:
 
 
 def _copy_sqlite_file(source: Path, target: Path) -> None:
-    with translate_errors(DATABASE_PROFILE), _replace_file(target) as path:
+    with (
+        translate_errors(DATABASE_PROFILE),
+        tempfile.TemporaryDirectory(prefix=".onym-part-", dir=target.parent) as folder,
+        replace_file(target, mode=0o600) as stream,
+    ):
+        copy = Path(folder) / "copy.db"
         try:
-            with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(path)) as new:
+            with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(copy)) as new:
                 old.backup(new)
-                # a file of its own, without the two that WAL has beside it
+                # one file, without the two that WAL keeps beside it
                 new.execute("PRAGMA journal_mode = DELETE")
         except sqlite3.Error as error:
             raise StoreError(
@@ -427,32 +431,8 @@ def _copy_sqlite_file(source: Path, target: Path) -> None:
                 code="registry.io",
                 hint="Check the free space and the owner of the folder.",
             ) from None
-        with path.open("rb") as file:
-            _sync_file(file)
-
-
-@contextmanager
-def _replace_file(target: Path) -> Iterator[Path]:
-    """A path to write to; it takes the place of `target` when the block ends well."""
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    part.unlink(missing_ok=True)
-    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    try:
-        yield part
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
-    if os.name == "posix":
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def _sync_file(file: IO[Any]) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+        with copy.open("rb") as file:
+            shutil.copyfileobj(file, stream)
 
 
 async def _iter_lines(connection: AsyncConnection) -> AsyncIterator[dict[str, Any]]:
@@ -479,7 +459,7 @@ class _PortableLoader:
 
     def __init__(self, connection: AsyncConnection, decide: Decide) -> None:
         self._connection = connection
-        self._fold = LogFold(decide)
+        self._fold = LogFold(decide=decide)
         self._tables = {table.name: table for table in _TABLES}
         self._counts = dict.fromkeys(["log", *self._tables], 0)
         self._line = 0
@@ -563,3 +543,141 @@ class _PortableLoader:
             field=str(self._line),
             hint="Use an older backup. Nothing was restored.",
         )
+
+
+async def select_last_versions(connection: AsyncConnection, registry: str) -> dict[str, int]:
+    """`select_last_version` of every name that is registered no longer."""
+    gone = entry_changes.outerjoin(entries, match_entry(entry_changes.c)).select()
+    statement = (
+        gone.with_only_columns(entry_changes.c.name, func.max(entry_changes.c.version).label("last"))
+        .where(entry_changes.c.registry == registry, entries.c.name.is_(None))
+        .group_by(entry_changes.c.name)
+    )
+    return {row.name: row.last for row in await connection.execute(statement)}
+
+
+async def import_entries(
+    connection: AsyncConnection,
+    decide: Decide,
+    registry: str,
+    given: Sequence[Entry],
+    actor: Actor,
+    at: datetime,
+    source: str,
+    progress: Callable[[int], object] | None = None,
+) -> ImportReport:
+    """Every entry through the engine as an IMPORT event; all of it, or nothing.
+
+    `progress` is told after each batch how many entries are done.
+    """
+    run = _ImportRun(decide, registry_of(registry).id, actor, at, source, await select_head(connection))
+    statement = select(entries.c.name, entries.c.record).where(entries.c.registry == registry)
+    for name, record in (await connection.execute(statement)).all():
+        run.present[name] = decode_record(Entry, record)
+    run.last = await select_last_versions(connection, registry)
+    for start in range(0, len(given), _BATCH):
+        batch = given[start : start + _BATCH]
+        rows, notices, changes = run.decide_all(batch)
+        if rows:
+            await connection.execute(insert(log), rows)
+        await changes.write(connection)
+        if notices:
+            await connection.execute(insert(outbox), notices)
+        if progress is not None:
+            progress(start + len(batch))
+    return run.make_report()
+
+
+class _ImportRun:
+    """An import under way: what was there, what the source brought, how it went."""
+
+    def __init__(
+        self, decide: Decide, registry: str, actor: Actor, at: datetime, source: str, head: Head
+    ) -> None:
+        self._decide, self._registry, self._actor = decide, registry, actor
+        self._at, self._source, self._head = at, source, head
+        self.present: dict[str, Entry] = {}
+        #: the last versions of names that were registered once
+        self.last: dict[str, int] = {}
+        self._seen: set[str] = set()
+        self._counts = {"added": 0, "changed": 0, "same": 0}
+        self._irregular: list[Irregularity] = []
+
+    def decide_all(
+        self, batch: Sequence[Entry]
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], PendingChanges]:
+        """Rows of the log and of the outbox, and the changes, that these entries make."""
+        rows: list[dict[str, Any]] = []
+        notices: list[dict[str, Any]] = []
+        changes = PendingChanges()
+        for entry in batch:
+            try:
+                found = self._import_entry(entry, changes)
+            except RefusalError as error:
+                if error.code == "registry.wrong-role":
+                    # of the actor, and so of every row
+                    raise
+                self._add_irregularity(entry, str(error), taken=False)
+                continue
+            if found is not None:
+                rows.append(make_log_row(found.record, found.record.event.name))
+                notices += [make_notice_row(notice, found.record) for notice in found.decision.notices]
+        return rows, notices, changes
+
+    def _import_entry(self, entry: Entry, changes: PendingChanges) -> Applied | None:
+        from onym.registry.iana import prepare_import  # late: an import alone needs it
+
+        key = registry_of(self._registry).normalize_name(entry.name)
+        if not is_storable(key):
+            raise RefusalError(
+                "the name contains characters that databases cannot store",
+                code="registry.bad-data",
+                field="name",
+            )
+        if entry.registry != self._registry:
+            raise RefusalError(
+                "the row belongs to another registry", code="registry.bad-data", field="registry"
+            )
+        if key in self._seen:
+            raise RefusalError("the source contains the name twice", code="registry.duplicate", field="name")
+        self._seen.add(key)
+        before = self.present.get(key)
+        entry, left_out = prepare_import(entry, before)
+        if left_out is not None:
+            self._add_irregularity(entry, left_out, taken=True)
+        event = self._make_event(key, entry)
+        decision = self._decide(event, self._actor, self._at, request=None, entry=before)
+        decision = continue_version(decision, before, self.last.get(key, 0))
+        if _is_unchanged(before, decision):
+            self._counts["same"] += 1
+            return None
+        record = seal_decision(self._head, decision, at=self._at, actor=self._actor, event=event)
+        changes.add(decision, before, record)
+        self._head = Head(number=record.number, digest=record.digest, at=record.at)
+        self._counts["added" if before is None else "changed"] += 1
+        return Applied(record=record, decision=decision)
+
+    def _add_irregularity(self, entry: Entry, reason: str, *, taken: bool) -> None:
+        self._irregular.append(Irregularity(name=replace_unstorable(entry.name), reason=reason, taken=taken))
+
+    def _make_event(self, key: str, entry: Entry) -> Event:
+        try:
+            data = {"entry": to_data(entry), "source": self._source}
+        except StoreError as error:
+            raise RefusalError(error.message, code="registry.bad-data", field=error.field) from None
+        return require_storable_event(
+            Event(kind=EventKind.IMPORT, registry=self._registry, name=key, data=data)
+        )
+
+    def make_report(self) -> ImportReport:
+        """How it went."""
+        absent = tuple(sorted(self.present.keys() - self._seen))
+        return ImportReport(**self._counts, absent=absent, irregular=tuple(self._irregular))
+
+
+def _is_unchanged(before: Entry | None, decision: Decision) -> bool:
+    """Would nothing change but the count of changes?"""
+    after = decision.entry
+    if before is None or after is None:
+        return False
+    return replace(after, version=before.version, updated=before.updated) == before

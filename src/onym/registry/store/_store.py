@@ -1,44 +1,50 @@
-"""The store: a registry in a database, as the rest of Onym uses it."""
+"""The store: a registry in a database, and its outbox.
+
+A sender claims notices for a limited time; if it dies, they are available again when the lease ends. A notice
+is therefore sent at least once, and by one sender at a time.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
+
+from sqlalchemy import Row, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.accounts.store import AccountStore
 from onym.errors import StoreError, UnknownEntryError
 from onym.registry.codec import GENESIS
+from onym.registry.engine import Decide
 from onym.registry.engine import decide as engine_decide
 from onym.registry.engine import iter_due_events as engine_due
 from onym.registry.records import Actor, Entry, Event, LogRecord, Request, RequestState, Role, Status
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store import _maintenance, queries
-from onym.registry.store._history import select_changes_of_name, select_shown_changes
-from onym.registry.store._maintenance import rebuild_projections, verify_database
 from onym.registry.store._writes import (
-    Outbox,
-    apply_event,
-    import_entries,
-    require_storable_event,
-    reserve_request_id,
-    select_head,
-)
-from onym.registry.store.queries import require_search, search_entries
-from onym.registry.store.rows import (
     Applied,
-    Decide,
     EntryChange,
     Head,
     ImportReport,
+    OutboxNotice,
     Verified,
+    apply_event,
+    require_storable_event,
+    reserve_request_id,
+    select_entry,
+    select_head,
+    select_request,
 )
-from onym.registry.store.schema import migrate_schema, open_database, require_schema
-from onym.store.sql import Database, Page, require_limit
+from onym.registry.store.schema import migrate_schema, open_database, outbox, require_schema
+from onym.store.sql import Database, Page, replace_unstorable, require_limit
 from onym.uri.secret import Secret
+
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
 
 
 class Store(AccountStore):
@@ -68,7 +74,7 @@ class Store(AccountStore):
         """
         database = open_database(url)
         try:
-            require_search(database)
+            queries.require_search(database)
             if create:
                 await asyncio.to_thread(database.create_file)
                 await migrate_schema(database)
@@ -105,12 +111,12 @@ class Store(AccountStore):
     ) -> Applied:
         """Let the engine decide, and write what follows: all of it, or nothing.
 
-        An OPEN event without a request gets the next id. An OVERRIDE that `undoes` a record (its number) gets
-        the entry as that record found it. `expected` is the version of the request, or of the entry where no
-        request is named (0: none is there). Where `at` is before the last record about it, that record's
-        time counts; a time that is `exact` is refused then. Raises RefusalError where the procedure does not
-        allow it, StaleError with the version in force where another was first, UnknownEntryError for a
-        request that is not there.
+        An OPEN event without a request gets the next ID. An OVERRIDE that `undoes` a record (its number) gets
+        the entry as it was before that record. `expected` is the version of the request, or of the entry if
+        the event names no request (0: there is no entry). If `at` is before the last record about the
+        subject, that record's time is used; with `exact`, the event is rejected. Raises RefusalError if the
+        procedure does not allow the event, StaleError with the current version if another event was first,
+        and UnknownEntryError for an unknown request.
         """
         require_storable_event(event)
         return await self._database.run_transaction(
@@ -133,40 +139,58 @@ class Store(AccountStore):
         source: str,
         progress: Callable[[int], object] | None = None,
     ) -> ImportReport:
-        """Take the rows of a published registry in, each as an IMPORT event, in one transaction.
+        """Import the rows of a published registry, each as an IMPORT event, in one transaction.
 
-        Rows that change nothing leave no record; rows that the engine refuses are reported as irregular;
-        names that the source lacks stay. Who has a say in an entry that is there stays too. `source` says
-        where the rows come from. `progress` is told how many are done, from time to time. Raises
-        RefusalError (registry.wrong-role) for an actor who may not import; nothing is taken in then.
+        Rows that change nothing leave no record; rows that the engine rejects are reported as irregular;
+        names that the source lacks stay. An import does not change who controls an existing entry. `source`
+        names the origin of the rows. `progress` is called with the number of rows that are done. Raises
+        RefusalError (registry.wrong-role) if the actor may not import; nothing is imported then.
         """
-        given = tuple(entries)
+        rows = tuple(entries)
         return await self._database.run_transaction(
-            lambda connection: import_entries(
-                connection, self._decide, registry, given, actor, at, source, progress
+            lambda connection: _maintenance.import_entries(
+                connection, self._decide, registry, rows, actor, at, source, progress
             )
         )
 
     async def rebuild(self) -> Verified:
         """Rebuild entries, requests and search index from the log. Raises StoreError as `verify` does."""
         return await self._database.run_transaction(
-            lambda connection: rebuild_projections(connection, self._decide)
+            lambda connection: _maintenance.rebuild_projections(connection, self._decide)
         )
 
     # ---------- reading
 
+    async def _read(
+        self,
+        query: Callable[Concatenate[AsyncConnection, _P], Awaitable[_Result]],
+        *args: _P.args,
+        **kwargs: _P.kwargs,
+    ) -> _Result:
+        async with self._database.open_reader() as connection:
+            return await query(connection, *args, **kwargs)
+
+    async def _read_snapshot(
+        self,
+        query: Callable[Concatenate[AsyncConnection, _P], Awaitable[_Result]],
+        *args: _P.args,
+        **kwargs: _P.kwargs,
+    ) -> _Result:
+        """Run the query in a transaction, so that its statements see the same state and may stream."""
+        async with self._database.open_reader(snapshot=True) as connection:
+            return await query(connection, *args, **kwargs)
+
     async def check_anchor(self, number: int, digest: str) -> None:
         """Compare the digest of a record with one that was saved earlier.
 
-        A chain says that no record was changed, not that none is missing at its end, nor that it is not
-        another chain as a whole: whoever can write the database can do both. Raises StoreError
+        The hash chain shows changed records. It does not show missing records at its end, or that another
+        chain replaced it: a program that can write the database can do both. Raises StoreError
         (registry.broken-chain).
         """
-        async with self._database.open_reader(snapshot=True) as connection:
-            found = await queries.select_records(connection, number - 1, 1) if number else ()
-        if (not number and digest == GENESIS) or (
-            found and (found[0].number, found[0].digest) == (number, digest)
-        ):
+        records = await self.log(after=number - 1, limit=1) if number else ()
+        if (number, digest) == (0, GENESIS) or (number, digest) in {
+            (record.number, record.digest) for record in records
+        }:
             return
         raise StoreError(
             f"record {number} is missing or has another digest than the one that was saved",
@@ -177,13 +201,11 @@ class Store(AccountStore):
 
     async def head(self) -> Head:
         """Return the end of the log. Its digest proves later that no earlier record changed."""
-        async with self._database.open_reader() as connection:
-            return await select_head(connection)
+        return await self._read(select_head)
 
     async def entry(self, registry: str, name: str) -> Entry | None:
         """Return the entry with this name (any case if the registry ignores case), or None."""
-        async with self._database.open_reader() as connection:
-            return await queries.select_entry(connection, registry, name)
+        return await self._read(select_entry, registry, name)
 
     async def entries(
         self,
@@ -194,38 +216,33 @@ class Store(AccountStore):
         after: str | None = None,
         limit: int = 50,
     ) -> Page[Entry]:
-        """Entries by name; those that contain `query` in name or text, those of `status`.
+        """Return entries by name: those that contain `query` in name or text, and have `status`.
 
-        `after` is the `next` of the page before. Raises RegistryError (store.bad-cursor,
+        `after` is the `next` of the previous page. Raises RegistryError (store.bad-cursor,
         store.bad-limit).
         """
-        async with self._database.open_reader(snapshot=True) as connection:
-            return await queries.select_entries(connection, registry, query, status, after, limit)
+        return await self._read_snapshot(queries.select_entries, registry, query, status, after, limit)
 
     async def count_by_status(self, registry: str) -> dict[Status, int]:
         """Return the number of entries by status, without the statuses that no entry has."""
-        async with self._database.open_reader() as connection:
-            return await queries.count_by_status(connection, registry)
+        return await self._read(queries.count_by_status, registry)
 
     async def names(self, registry: str) -> tuple[str, ...]:
         """Return every name of a registry, in order."""
-        async with self._database.open_reader() as connection:
-            return await queries.select_names(connection, registry)
+        return await self._read(queries.select_names, registry)
 
     async def search(self, registry: str | None, text: str, limit: int = 20) -> tuple[Entry, ...]:
-        """Entries that contain `text`, the best first: exact name, beginning, part of it, then text.
+        """Return entries that contain `text`: first the exact name, then its beginning, a part, other fields.
 
-        `registry` None searches all. One or two letters are looked for in names alone.
+        `registry` None searches all registries. One or two letters are searched for in names only.
         """
         if registry is not None:
             registry_of(registry)
-        async with self._database.open_reader(snapshot=True) as connection:
-            return await search_entries(connection, registry, text, require_limit(limit))
+        return await self._read_snapshot(queries.search_entries, registry, text, require_limit(limit))
 
     async def request(self, id: str) -> Request | None:  # noqa: A002 - what the caller has
         """Return the request with this ID, or None."""
-        async with self._database.open_reader() as connection:
-            return await queries.select_request(connection, id)
+        return await self._read(select_request, id)
 
     async def requests(
         self,
@@ -240,42 +257,34 @@ class Store(AccountStore):
     ) -> Page[Request]:
         """Return the requests that match all filters, the newest first."""
         conditions = queries.build_request_conditions(registry, state, holder, registrant, name)
-        async with self._database.open_reader(snapshot=True) as connection:
-            return await queries.select_requests(connection, conditions, after, limit)
+        return await self._read_snapshot(queries.select_requests, conditions, after, limit)
 
     async def log(self, *, after: int = 0, limit: int = 500) -> tuple[LogRecord, ...]:
-        """Log records beyond number `after`, the oldest first.
+        """Return log records after number `after`, oldest first.
 
-        Fewer than `limit`, and at least one, where they are long: whoever wants all asks until none come.
+        Long records make shorter pages than `limit`, with at least one record: only an empty page is the end.
         """
-        async with self._database.open_reader(snapshot=True) as connection:
-            return await queries.select_records(connection, after, limit)
+        return await self._read_snapshot(queries.select_records, after, limit)
 
     async def history(
         self, registry: str, name: str, *, after: int = 0, limit: int = 1000
     ) -> tuple[LogRecord, ...]:
-        """The records about that name, the oldest first, those of its requests among them."""
+        """Return the records about a name and its requests, oldest first; pages are as for `log`."""
         key = registry_of(registry).normalize_name(name)
-        async with self._database.open_reader(snapshot=True) as connection:
-            return await queries.select_records(connection, after, limit, registry=registry, name=key)
+        return await self._read_snapshot(queries.select_records, after, limit, registry=registry, name=key)
 
     async def changes(self, registry: str, *, limit: int = 50) -> tuple[EntryChange, ...]:
-        """The last changes of a registry's entries that a public column shows, the newest first.
+        """Return the last changes that a public column of the registry shows, newest first.
 
-        Fewer than `limit`, and at least one, where they are long.
+        Long changes make shorter pages than `limit`, with at least one change.
         """
-        async with self._database.open_reader(snapshot=True) as connection:
-            return await select_shown_changes(connection, registry, limit)
+        return await self._read_snapshot(queries.select_shown_changes, registry, limit)
 
     async def list_changes_of_name(
         self, registry: str, name: str, *, below: int | None = None, limit: int = 1000
     ) -> tuple[EntryChange, ...]:
-        """Every change of the entries of that name, the newest first; those before record `below`.
-
-        Fewer than `limit`, and at least one, where they are long: whoever wants all asks until none come.
-        """
-        async with self._database.open_reader(snapshot=True) as connection:
-            return await select_changes_of_name(connection, registry, name, below, limit)
+        """Return the changes of a name's entries before record `below`, newest first; pages as for `log`."""
+        return await self._read_snapshot(queries.select_changes_of_name, registry, name, below, limit)
 
     async def request_history(
         self,
@@ -284,20 +293,17 @@ class Store(AccountStore):
         after: int = 0,
         limit: int = 1000,
     ) -> tuple[LogRecord, ...]:
-        """The records about that request, the oldest first. Raises UnknownEntryError where there is none."""
-        async with self._database.open_reader(snapshot=True) as connection:
-            found = await queries.select_records(connection, after, limit, request=id)
-        if not found and after == 0:
+        """Return the records about a request, oldest first. Raises UnknownEntryError if it does not exist."""
+        records = await self._read_snapshot(queries.select_records, after, limit, request=id)
+        if not records and after == 0:
             raise UnknownEntryError(
                 "there is no request with this ID", code="registry.unknown-request", field="request"
             )
-        return found
+        return records
 
     async def list_due_events(self, at: datetime) -> tuple[Event, ...]:
         """Return the events of timers that are due at `at`; apply them one by one as IANA_CLOCK."""
-        async with self._database.open_reader(snapshot=True) as connection:
-            waiting, ripe = await queries.select_timed(connection, at.date())
-        return tuple(engine_due(waiting, ripe, at))
+        return tuple(engine_due(*await self._read_snapshot(queries.select_timed, at.date()), at))
 
     # ---------- care
 
@@ -307,14 +313,13 @@ class Store(AccountStore):
         Raises StoreError at the first fault: registry.broken-chain with the record's number,
         registry.replay-failed, registry.projection-differs, registry.corrupt.
         """
-        async with self._database.open_reader(snapshot=True) as connection:
-            return await verify_database(connection, self._decide)
+        return await self._read_snapshot(_maintenance.verify_database, self._decide)
 
     async def backup(self, path: str | Path, *, portable: bool = False) -> None:
-        """Write a consistent copy, while others read and write; `path` is replaced when it is whole.
+        """Write a consistent copy, while others read and write; `path` is replaced when it is complete.
 
         SQLite gives a database file, PostgreSQL (and SQLite if `portable`) JSON Lines for `restore`.
-        Password hashes are in it: it is for its owner alone to read.
+        The copy contains password hashes; only its owner may read it.
         """
         target = Path(path)
         _maintenance.require_other_target(self._database.path, target)
@@ -327,10 +332,10 @@ class Store(AccountStore):
 async def restore(
     source: str | Path, url: str | Path | Secret, *, decide: Decide = engine_decide
 ) -> Verified:
-    """Read a backup, of either form, into an empty registry at `url`, which is made where there is none.
+    """Restore a backup of either form into an empty registry at `url`, which is created if necessary.
 
-    Raises StoreError (registry.bad-backup, registry.not-empty, registry.broken-chain); nothing is written
-    then but the empty tables.
+    Raises StoreError (registry.bad-backup, registry.not-empty, registry.broken-chain); then only the empty
+    tables are written.
     """
     path = Path(source)
     if _maintenance.is_sqlite_file(path):
@@ -351,3 +356,73 @@ async def _restore_file(source: Path, url: str | Path | Secret, decide: Decide) 
             await old.backup(Path(folder) / "lines", portable=True)
         async with await Store.open(url, create=True, decide=decide) as store:
             return await _maintenance.load_portable(store._database, Path(folder) / "lines", decide)
+
+
+#: time for which a claimed notice belongs to one sender
+LEASE: Final = timedelta(minutes=5)
+#: characters of a stored reason
+_MAX_REASON: Final = 500
+
+
+class Outbox:
+    """`store.outbox`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def claim(
+        self, at: datetime, limit: int = 50, *, lease: timedelta = LEASE
+    ) -> tuple[OutboxNotice, ...]:
+        """Claim notices that are ready at `at`, the oldest first, for one sender until `at + lease`."""
+        require_limit(limit)
+
+        async def work(connection: AsyncConnection) -> tuple[OutboxNotice, ...]:
+            ready = select(outbox).where(outbox.c.ready <= at).order_by(outbox.c.id).limit(limit)
+            rows = (await connection.execute(ready)).all()
+            claimed = update(outbox).where(outbox.c.id.in_([row.id for row in rows]))
+            await connection.execute(claimed.values(ready=at + lease, attempts=outbox.c.attempts + 1))
+            return tuple(_decode_notice(row) for row in rows)
+
+        return await self._database.run_transaction(work)
+
+    async def mark_sent(self, id: int, at: datetime) -> None:  # noqa: A002 - what the caller has
+        """Record that the notice was sent. Raises UnknownEntryError."""
+        await self._update_notice(id, ready=None, sent=at, reason=None)
+
+    async def mark_failed(self, id: int, at: datetime, retry_at: datetime | None, reason: str) -> None:  # noqa: A002
+        """Record a failure; the next attempt is at `retry_at` (None: never). Raises UnknownEntryError."""
+        await self._update_notice(id, ready=retry_at, reason=replace_unstorable(reason[:_MAX_REASON]))
+
+    async def count_waiting(self) -> int:
+        """Return the number of notices that are still to be sent."""
+        async with self._database.open_reader() as connection:
+            rows = await connection.execute(select(outbox.c.id).where(outbox.c.ready.is_not(None)))
+            return len(rows.all())
+
+    async def _update_notice(self, identifier: int, **values: object) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            # a sent notice stays sent, also if a slow second sender reports a failure
+            statement = update(outbox).where(outbox.c.id == identifier, outbox.c.sent.is_(None))
+            done = await connection.execute(statement.values(**values))
+            if done.rowcount:
+                return
+            known = await connection.execute(select(outbox.c.id).where(outbox.c.id == identifier))
+            if known.scalar() is None:
+                raise UnknownEntryError(
+                    "there is no notice with this ID", code="registry.unknown-notice", field="id"
+                )
+
+        await self._database.run_transaction(work)
+
+
+def _decode_notice(row: Row[Any]) -> OutboxNotice:
+    return OutboxNotice(
+        id=row.id,
+        registry=row.registry,
+        request=row.request,
+        to=Role(row.recipient) if row.is_role else row.recipient,
+        subject=row.subject,
+        text=row.text,
+        attempts=row.attempts + 1,
+        number=row.number,
+    )

@@ -1,51 +1,373 @@
-"""Writes inside a transaction: one event, an import of many entries, and the outbox of notices.
+"""The store's values, their rows, and the writes of one event inside a transaction.
 
-An event writes its log row, the projections, the sequence of request IDs and the notices. An import
-writes each entry as an IMPORT event, all in one transaction. A sender claims notices for a limited time;
-if it dies, they are available again when the lease ends. A notice is therefore sent at least once, and
-by one sender at a time.
+An event writes its log row, the projections, the sequence of request IDs and the notices. What a record
+changed of an entry keeps the entry as it was before; the entry after it is what the next change of that
+name found, or the present entry. No history is therefore decided again to show a change.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, TypeVar
+from unicodedata import normalize
 
-from sqlalchemy import Row, Table, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Table, and_, bindparam, delete, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import RefusalError, RegistryError, StaleError, StoreError, UnknownEntryError
-from onym.registry.codec import GENESIS, canonicalize_json, seal_record, to_data
-from onym.registry.records import Actor, Decision, Entry, Event, EventKind, LogRecord, Request, Role
+from onym.registry.codec import GENESIS, Codable, canonicalize_json, from_data, seal_record, to_data
+from onym.registry.engine import Decide
+from onym.registry.records import (
+    Actor,
+    Decision,
+    Entry,
+    Event,
+    EventKind,
+    LogRecord,
+    Notice,
+    Request,
+    Role,
+    Status,
+)
 from onym.registry.registries import get_registry as registry_of
-from onym.registry.store._history import (
-    add_restored_entry,
-    continue_version,
-    make_change_row,
-    select_last_version,
-    select_last_versions,
+from onym.registry.store.schema import (
+    entries,
+    entry_changes,
+    entry_text,
+    find_wake_day,
+    log,
+    outbox,
+    requests,
+    sequences,
 )
-from onym.registry.store.queries import insert_texts
-from onym.registry.store.rows import (
-    Applied,
-    Decide,
-    Head,
-    ImportReport,
-    Irregularity,
-    OutboxNotice,
-    decode_record,
-    make_entry_row,
-    make_log_row,
-    make_notice_row,
-    make_request_row,
-    make_text_row,
-)
-from onym.registry.store.schema import entries, entry_changes, entry_text, log, outbox, requests, sequences
-from onym.store.sql import Database, is_storable, require_limit
+from onym.store.sql import is_storable
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The end of the log. An empty log has number 0, the digest of sixty-four zeros, and no time."""
+
+    number: int
+    digest: str
+    at: datetime | None = None
+
+
+EMPTY_HEAD: Final = Head(number=0, digest=GENESIS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """An accepted event: its log record, and what the engine decided."""
+
+    record: LogRecord
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryChange:
+    """What one record changed of an entry: None before for a new one, None after for one that it removed."""
+
+    #: the log record's
+    number: int
+    at: datetime
+    event: EventKind
+    name: str
+    #: of the entry after it, or of the one that it removed
+    version: int
+    before: Entry | None
+    after: Entry | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Irregularity:
+    """A row of an import that was not `taken`, or not whole, and why."""
+
+    name: str
+    reason: str
+    taken: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """What an import did. `absent` are names of the registry that the source lacks: they stay as they are."""
+
+    added: int
+    changed: int
+    same: int
+    absent: tuple[str, ...] = ()
+    irregular: tuple[Irregularity, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxNotice:
+    """A notice that its sender has claimed. `attempts` includes the current one."""
+
+    id: int
+    registry: str
+    request: str | None
+    #: an account id, or a role of the registry; the sender finds the addresses
+    to: str | Role
+    subject: str
+    text: str
+    attempts: int
+    #: the log record that it tells of
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What `verify` found sound: log records, entries and requests, and the head."""
+
+    records: int
+    entries: int
+    requests: int
+    head: Head
+
+
+_Value = TypeVar("_Value", bound=Codable)
+#: characters of one field that are searched
+MAX_TEXT: Final = 4000
+#: characters of the records that are read together, beyond the first one
+MOST_TEXT: Final = 8_000_000
+_TEXT_FIELDS: Final = ("description", "applications", "reference", "references", "notes")
+
+
+def decode_record(cls: type[_Value], record: str) -> _Value:
+    """The value in a `record` column. Raises StoreError (registry.bad-record)."""
+    try:
+        data = json.loads(record)
+    except (ValueError, RecursionError):
+        raise StoreError(
+            f"a {cls.__name__.lower()} in the database is not JSON",
+            code="registry.bad-record",
+            hint="Run: onym registry verify",
+        ) from None
+    return from_data(cls, data)
+
+
+def make_log_row(record: LogRecord, name: str | None) -> dict[str, Any]:
+    """`name`: of the entry that it is about."""
+    return {
+        "number": record.number,
+        "at": record.at,
+        "registry": record.event.registry,
+        "name": name,
+        "request": record.event.request,
+        "kind": str(record.event.kind),
+        "digest": record.digest,
+        "record": canonicalize_json(to_data(record)),
+    }
+
+
+def make_entry_row(entry: Entry) -> dict[str, Any]:
+    """A row of `entries`."""
+    return {
+        "registry": entry.registry,
+        "name": entry.name,
+        "status": str(entry.status),
+        "version": entry.version,
+        "wake": find_wake_day(entry.expires, None if entry.draft is None else entry.draft.expires),
+        "record": canonicalize_json(to_data(entry)),
+    }
+
+
+def make_text_row(entry: Entry) -> dict[str, Any]:
+    """A row of `entry_text`."""
+    return {
+        "registry": entry.registry,
+        "name": entry.name,
+        "status": str(entry.status),
+        "folded": fold_text(entry.name),
+        "text": fold_text(_join_text_fields(entry.fields)),
+    }
+
+
+def make_request_row(request: Request, opened: int) -> dict[str, Any]:
+    """A row of `requests`; `opened` is the number of the log record that began it."""
+    return {
+        "id": request.id,
+        "opened": opened,
+        "registry": request.registry,
+        "name": request.name,
+        "state": str(request.state),
+        "holder": None if request.holder is None else str(request.holder),
+        "registrant": request.registrant,
+        "version": request.version,
+        "record": canonicalize_json(to_data(request)),
+    }
+
+
+def make_notice_row(notice: Notice, record: LogRecord) -> dict[str, Any]:
+    """A row of `outbox`, to be sent at once."""
+    return {
+        "number": record.number,
+        "registry": record.event.registry,
+        "request": record.event.request,
+        "recipient": str(notice.to),
+        "is_role": isinstance(notice.to, Role),
+        "subject": notice.subject.replace("\0", " "),
+        "text": notice.text.replace("\0", " "),
+        "ready": record.at,
+        "attempts": 0,
+    }
+
+
+def fold_text(text: str) -> str:
+    """The text as it is compared: in NFC, without case, cut at `MAX_TEXT`. PostgreSQL holds no NUL."""
+    # folding can take letters apart again, so it is composed after it too (UAX #15, 3.13 of Unicode)
+    folded = normalize("NFC", normalize("NFC", text[:MAX_TEXT]).casefold())
+    return folded.replace("\0", " ")
+
+
+def _join_text_fields(fields: Mapping[str, str]) -> str:
+    return "\n".join(fields[name] for name in _TEXT_FIELDS if fields.get(name))
+
+
+_INDEX: Final = text(
+    "INSERT INTO entry_fts(rowid, folded, text) SELECT id, folded, text FROM entry_text WHERE id > :last"
+)
+
+
+async def insert_texts(connection: AsyncConnection, rows: list[dict[str, Any]]) -> None:
+    """Rows into `entry_text`, and into SQLite's index of it: in one statement, which is what FTS5 likes."""
+    last = (await connection.execute(select(func.max(entry_text.c.id)))).scalar() or 0
+    await connection.execute(insert(entry_text), rows)
+    if connection.dialect.name == "sqlite":
+        await connection.execute(_INDEX, {"last": last})
+
+
+async def select_entry(connection: AsyncConnection, registry: str, name: str) -> Entry | None:
+    """The entry of that name, as the registry files names; None where there is none."""
+    key = registry_of(registry).normalize_name(name)
+    if not is_storable(key):
+        return None
+    statement = select(entries.c.record).where(entries.c.registry == registry, entries.c.name == key)
+    record = (await connection.execute(statement)).scalar()
+    return None if record is None else decode_record(Entry, record)
+
+
+async def select_request(connection: AsyncConnection, identifier: str) -> Request | None:
+    """The request of that id; None where there is none."""
+    if not is_storable(identifier):
+        return None
+    statement = select(requests.c.record).where(requests.c.id == identifier)
+    record = (await connection.execute(statement)).scalar()
+    return None if record is None else decode_record(Request, record)
+
+
+def continue_version(decision: Decision, before: Entry | None, last: int) -> Decision:
+    """The decision; a row that was not there counts on from the last version that its name had."""
+    if before is not None or decision.entry is None:
+        return decision
+    return replace(decision, entry=replace(decision.entry, version=last + 1))
+
+
+def make_change_row(record: LogRecord, decision: Decision, before: Entry | None) -> dict[str, Any] | None:
+    """The row of `entry_changes` for that record; None where it changed no entry."""
+    from onym.registry.iana import compare_entries  # late: reading an entry needs none of it
+
+    after = None if decision.removed else decision.entry
+    about = after or (before if decision.removed else None)
+    if about is None:
+        return None
+    return {
+        "number": record.number,
+        "registry": about.registry,
+        "name": about.name,
+        "version": about.version,
+        "shown": compare_entries(before, after) is not None,
+        "before": None if before is None else canonicalize_json(to_data(before)),
+    }
+
+
+async def select_last_version(connection: AsyncConnection, registry: str, name: str) -> int:
+    """The highest version that an entry of that name has had; 0 where there was none."""
+    statement = select(func.max(entry_changes.c.version)).where(
+        entry_changes.c.registry == registry, entry_changes.c.name == name
+    )
+    return int((await connection.execute(statement)).scalar() or 0)
+
+
+async def add_restored_entry(
+    connection: AsyncConnection, event: Event, name: str | None, entry: Entry | None
+) -> Event:
+    """An override that undoes a record, with the entry as it was before that record as `restore`.
+
+    The event holds it from then on, so that the log alone says what came back; what a caller brings as
+    `restore` is not looked at. Other events come back as they are. `name` and `entry` are what the event is
+    about. Raises RefusalError (field "undoes"): registry.bad-data for what is no number,
+    registry.not-allowed where the record is no override of that name, found no entry, or the entry has
+    changed since.
+    """
+    given = event.data.get("undoes")
+    if event.kind is not EventKind.OVERRIDE or given is None or name is None:
+        return event
+    number = _parse_number(given)
+    of_name = (entry_changes.c.registry == event.registry, entry_changes.c.name == name)
+    one = select(log.c.kind, entry_changes.c.before).join(log, log.c.number == entry_changes.c.number)
+    first = (await connection.execute(one.where(*of_name, entry_changes.c.number == number))).one_or_none()
+    if first is None or first.kind != EventKind.OVERRIDE:
+        raise _make_undo_error(
+            f"record {number} is not an override of this name",
+            "List the records of the name: onym registry show NAME",
+        )
+    if first.before is None:
+        raise _make_undo_error(
+            f"there was no entry before record {number}", "Remove the entry with an override: remove=yes"
+        )
+    later = select(entry_changes.c.before).where(*of_name, entry_changes.c.number > number)
+    # what each later change found is what the record left, if nothing has changed since
+    changed = False
+    # an error inside the block would leave the cursor open
+    async with connection.stream_scalars(later.execution_options(yield_per=_FETCH_SIZE)) as rows:
+        async for before in rows:
+            changed = _decode_bare_entry(before) != _strip_pending(entry)
+            if changed:
+                break
+    if changed:
+        raise _make_undo_error(f"the entry has changed since record {number}", "Override what is wrong now.")
+    if entry is not None and entry.status is Status.PENDING_REVIEW:
+        raise _make_undo_error("a request for this name is under review", "Decide that request first.")
+    restored = to_data(decode_record(Entry, first.before))
+    return replace(event, data={**event.data, "undoes": number, "restore": restored})
+
+
+def _decode_bare_entry(record: str | None) -> Entry | None:
+    return None if record is None else _strip_pending(decode_record(Entry, record))
+
+
+def _strip_pending(entry: Entry | None) -> Entry | None:
+    """The entry but for what a request that waits leaves on it; None for a row that only waits."""
+    if entry is None or entry.status is Status.PENDING_REVIEW:
+        return None
+    return replace(entry, pending=(), updated=None, version=0)
+
+
+def _parse_number(given: object) -> int:
+    text = str(given) if isinstance(given, str | int) and not isinstance(given, bool) else ""
+    if not _NUMBER.fullmatch(text):
+        raise RefusalError("`undoes` is not the number of a record", code="registry.bad-data", field="undoes")
+    return int(text)
+
+
+def _make_undo_error(message: str, hint: str) -> RefusalError:
+    return RefusalError(
+        message,
+        code="registry.not-allowed",
+        field="undoes",
+        clause="docs/decisions/0026",
+        rule="X",
+        hint=hint,
+    )
+
+
+#: log records and changes that the database returns at once
+_FETCH_SIZE: Final = 20
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
 #: characters of one event's JSON
 MAX_EVENT: Final = 4_000_000
 
@@ -70,9 +392,7 @@ async def select_head(connection: AsyncConnection) -> Head:
     """The end of the log."""
     statement = select(log.c.number, log.c.digest, log.c.at).order_by(log.c.number.desc()).limit(1)
     row = (await connection.execute(statement)).one_or_none()
-    if row is None:
-        return Head(number=0, digest=GENESIS)
-    return Head(number=row.number, digest=row.digest, at=row.at)
+    return EMPTY_HEAD if row is None else Head(number=row.number, digest=row.digest, at=row.at)
 
 
 async def reserve_request_id(connection: AsyncConnection, registry: str) -> str:
@@ -92,17 +412,17 @@ async def apply_event(
 ) -> Applied:
     """Decide, seal, and write all that follows from it."""
     event = await _assign_request_id(connection, event)
-    request = None if event.kind is EventKind.OPEN else await _select_request(connection, event)
+    request = None if event.kind is EventKind.OPEN else await _find_request(connection, event)
     name = request.name if request is not None else _normalize_name(event)
-    entry = None if name is None else await _select_entry(connection, event.registry, name)
+    entry = None if name is None else await select_entry(connection, event.registry, name)
     _require_version(expected, event, request, entry)
     at = await _choose_time(connection, event, name, at, exact=exact)
     event = await add_restored_entry(connection, event, name, entry)
-    decision = await _continue_entry_version(
-        connection, decide(event, actor, at, request=request, entry=entry), entry
-    )
-    head = await select_head(connection)
-    record = seal_record(head, at=at, actor=actor, event=event, rule=decision.rule, clause=decision.clause)
+    decision = decide(event, actor, at, request=request, entry=entry)
+    if entry is None and decision.entry is not None:
+        last = await select_last_version(connection, decision.entry.registry, decision.entry.name)
+        decision = continue_version(decision, entry, last)
+    record = seal_decision(await select_head(connection), decision, at=at, actor=actor, event=event)
     await connection.execute(insert(log), make_log_row(record, name))
     changes = PendingChanges()
     changes.add(decision, entry, record)
@@ -112,6 +432,11 @@ async def apply_event(
             insert(outbox), [make_notice_row(notice, record) for notice in decision.notices]
         )
     return Applied(record=record, decision=decision)
+
+
+def seal_decision(head: Head, decision: Decision, *, at: datetime, actor: Actor, event: Event) -> LogRecord:
+    """Return the log record of a decision, after `head`."""
+    return seal_record(head, at=at, actor=actor, event=event, rule=decision.rule, clause=decision.clause)
 
 
 async def _assign_request_id(connection: AsyncConnection, event: Event) -> Event:
@@ -154,27 +479,15 @@ async def _advance_sequence(connection: AsyncConnection, registry: str, wanted: 
     return number
 
 
-async def _select_request(connection: AsyncConnection, event: Event) -> Request | None:
+async def _find_request(connection: AsyncConnection, event: Event) -> Request | None:
     if event.request is None:
         return None
-    statement = select(requests.c.record).where(
-        requests.c.id == event.request, requests.c.registry == event.registry
-    )
-    known = is_storable(event.request)
-    record = (await connection.execute(statement)).scalar() if known else None
-    if record is None:
+    request = await select_request(connection, event.request)
+    if request is None or request.registry != event.registry:
         raise UnknownEntryError(
-            "this registry has no request with this ID",
-            code="registry.unknown-request",
-            field="request",
+            "this registry has no request with this ID", code="registry.unknown-request", field="request"
         )
-    return decode_record(Request, record)
-
-
-async def _select_entry(connection: AsyncConnection, registry: str, name: str) -> Entry | None:
-    statement = select(entries.c.record).where(entries.c.registry == registry, entries.c.name == name)
-    record = (await connection.execute(statement)).scalar()
-    return None if record is None else decode_record(Entry, record)
+    return request
 
 
 def _normalize_name(event: Event) -> str | None:
@@ -224,14 +537,6 @@ async def _choose_time(
     )  # fmt: skip
 
 
-async def _continue_entry_version(
-    connection: AsyncConnection, decision: Decision, before: Entry | None
-) -> Decision:
-    new = None if before is not None else decision.entry
-    last = 0 if new is None else await select_last_version(connection, new.registry, new.name)
-    return continue_version(decision, before, last)
-
-
 @dataclass(slots=True)
 class PendingChanges:
     """Rows that decisions change, gathered, so that many go to the database together."""
@@ -267,17 +572,11 @@ class PendingChanges:
             await connection.execute(delete(entry_text).where(_match_key(entry_text, *key)))
             await connection.execute(delete(entries).where(_match_key(entries, *key)))
         if self.added:
-            await connection.execute(
-                insert(entries), [make_entry_row(entry) for entry in self.added.values()]
-            )
-            await insert_texts(connection, [make_text_row(entry) for entry in self.added.values()])
+            await connection.execute(insert(entries), list(map(make_entry_row, self.added.values())))
+            await insert_texts(connection, list(map(make_text_row, self.added.values())))
         if self.changed:
-            await _update_rows(
-                connection, entries, [make_entry_row(entry) for entry in self.changed.values()]
-            )
-            await _update_rows(
-                connection, entry_text, [make_text_row(entry) for entry in self.changed.values()]
-            )
+            await _update_rows(connection, entries, list(map(make_entry_row, self.changed.values())))
+            await _update_rows(connection, entry_text, list(map(make_text_row, self.changed.values())))
         if self.opened:
             await connection.execute(insert(requests), self.opened)
         if self.moved:
@@ -299,235 +598,9 @@ async def _update_rows(connection: AsyncConnection, table: Table, rows: Sequence
     await connection.execute(statement, [{f"new_{name}": item for name, item in row.items()} for row in rows])
 
 
+_MUTABLE_COLUMNS: Final = ("name", "state", "holder", "registrant", "version", "record")
 _UPDATE_REQUEST: Final = (
     update(requests)
     .where(requests.c.id == bindparam("new_id"))
-    .values(
-        {
-            word: bindparam(f"new_{word}")
-            for word in ("name", "state", "holder", "registrant", "version", "record")
-        }
-    )
+    .values({name: bindparam(f"new_{name}") for name in _MUTABLE_COLUMNS})
 )
-
-
-#: rows that go to the database together
-BATCH: Final = 1000
-
-
-async def import_entries(
-    connection: AsyncConnection,
-    decide: Decide,
-    registry: str,
-    given: Iterable[Entry],
-    actor: Actor,
-    at: datetime,
-    source: str,
-    progress: Callable[[int], object] | None = None,
-) -> ImportReport:
-    """Every entry through the engine as an IMPORT event; all of it, or nothing.
-
-    `progress` is told after each batch how many entries are done.
-    """
-    run = _ImportRun(decide, registry_of(registry).id, actor, at, source, await select_head(connection))
-    statement = select(entries.c.name, entries.c.record).where(entries.c.registry == registry)
-    for name, record in (await connection.execute(statement)).all():
-        run.present[name] = decode_record(Entry, record)
-    run.last = await select_last_versions(connection, registry)
-    done = 0
-    for batch in _iter_batches(given):
-        rows, notices, changes = run.decide_all(batch)
-        if rows:
-            await connection.execute(insert(log), rows)
-        await changes.write(connection)
-        if notices:
-            await connection.execute(insert(outbox), notices)
-        done += len(batch)
-        if progress is not None:
-            progress(done)
-    return run.make_report()
-
-
-class _ImportRun:
-    """An import under way: what was there, what the source brought, how it went."""
-
-    def __init__(
-        self, decide: Decide, registry: str, actor: Actor, at: datetime, source: str, head: Head
-    ) -> None:
-        self._decide, self._registry, self._actor = decide, registry, actor
-        self._at, self._source, self._head = at, source, head
-        self.present: dict[str, Entry] = {}
-        #: the last versions of names that were registered once
-        self.last: dict[str, int] = {}
-        self._seen: set[str] = set()
-        self._counts = {"added": 0, "changed": 0, "same": 0}
-        self._irregular: list[Irregularity] = []
-
-    def decide_all(
-        self, batch: Sequence[Entry]
-    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], PendingChanges]:
-        """Rows of the log and of the outbox, and the changes, that these entries make."""
-        rows: list[dict[str, Any]] = []
-        notices: list[dict[str, Any]] = []
-        changes = PendingChanges()
-        for entry in batch:
-            try:
-                found = self._import_entry(entry, changes)
-            except RefusalError as error:
-                if error.code == "registry.wrong-role":
-                    # of the actor, and so of every row
-                    raise
-                self._add_irregularity(entry, str(error), taken=False)
-                continue
-            if found is not None:
-                rows.append(make_log_row(found.record, found.record.event.name))
-                notices += [make_notice_row(notice, found.record) for notice in found.decision.notices]
-        return rows, notices, changes
-
-    def _import_entry(self, entry: Entry, changes: PendingChanges) -> Applied | None:
-        from onym.registry.iana import prepare_import  # late: an import alone needs it
-
-        key = registry_of(self._registry).normalize_name(entry.name)
-        if not is_storable(key):
-            raise RefusalError(
-                "the name contains characters that databases cannot store",
-                code="registry.bad-data",
-                field="name",
-            )
-        if entry.registry != self._registry:
-            raise RefusalError(
-                "the row belongs to another registry", code="registry.bad-data", field="registry"
-            )
-        if key in self._seen:
-            raise RefusalError("the source contains the name twice", code="registry.duplicate", field="name")
-        self._seen.add(key)
-        before = self.present.get(key)
-        entry, left_out = prepare_import(entry, before)
-        if left_out is not None:
-            self._add_irregularity(entry, left_out, taken=True)
-        event = self._make_event(key, entry)
-        decision = self._decide(event, self._actor, self._at, request=None, entry=before)
-        decision = continue_version(decision, before, self.last.get(key, 0))
-        if _is_unchanged(before, decision):
-            self._counts["same"] += 1
-            return None
-        record = seal_record(
-            self._head,
-            at=self._at,
-            actor=self._actor,
-            event=event,
-            rule=decision.rule,
-            clause=decision.clause,
-        )
-        changes.add(decision, before, record)
-        self._head = Head(number=record.number, digest=record.digest, at=record.at)
-        self._counts["added" if before is None else "changed"] += 1
-        return Applied(record=record, decision=decision)
-
-    def _add_irregularity(self, entry: Entry, reason: str, *, taken: bool) -> None:
-        name = entry.name.encode("utf-8", "replace").decode().replace("\0", "?")
-        self._irregular.append(Irregularity(name=name, reason=reason, taken=taken))
-
-    def _make_event(self, key: str, entry: Entry) -> Event:
-        try:
-            data = {"entry": to_data(entry), "source": self._source}
-        except StoreError as error:
-            raise RefusalError(error.message, code="registry.bad-data", field=error.field) from None
-        return require_storable_event(
-            Event(kind=EventKind.IMPORT, registry=self._registry, name=key, data=data)
-        )
-
-    def make_report(self) -> ImportReport:
-        """How it went."""
-        absent = tuple(sorted(self.present.keys() - self._seen))
-        return ImportReport(**self._counts, absent=absent, irregular=tuple(self._irregular))
-
-
-def _is_unchanged(before: Entry | None, decision: Decision) -> bool:
-    """Would nothing change but the count of changes?"""
-    after = decision.entry
-    if before is None or after is None:
-        return False
-    return replace(after, version=before.version, updated=before.updated) == before
-
-
-def _iter_batches(given: Iterable[Entry]) -> Iterator[list[Entry]]:
-    batch: list[Entry] = []
-    for entry in given:
-        batch.append(entry)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-#: how long a claimed notice belongs to one sender
-LEASE: Final = timedelta(minutes=5)
-#: characters of a reason that are kept
-_MAX_REASON: Final = 500
-
-
-class Outbox:
-    """`store.outbox`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def claim(
-        self, at: datetime, limit: int = 50, *, lease: timedelta = LEASE
-    ) -> tuple[OutboxNotice, ...]:
-        """Claim notices that are ready at `at`, the oldest first, for one sender until `at + lease`."""
-        require_limit(limit)
-
-        async def work(connection: AsyncConnection) -> tuple[OutboxNotice, ...]:
-            ready = select(outbox).where(outbox.c.ready <= at).order_by(outbox.c.id).limit(limit)
-            rows = (await connection.execute(ready)).all()
-            claimed = update(outbox).where(outbox.c.id.in_([row.id for row in rows]))
-            await connection.execute(claimed.values(ready=at + lease, attempts=outbox.c.attempts + 1))
-            return tuple(_decode_notice(row) for row in rows)
-
-        return await self._database.run_transaction(work)
-
-    async def mark_sent(self, id: int, at: datetime) -> None:  # noqa: A002 - what the caller has
-        """It is out. Raises UnknownEntryError."""
-        await self._update_notice(id, ready=None, sent=at, reason=None)
-
-    async def mark_failed(self, id: int, at: datetime, retry_at: datetime | None, reason: str) -> None:  # noqa: A002
-        """It failed at `at`: again at `retry_at`, or (None) never. Raises UnknownEntryError."""
-        said = reason[:_MAX_REASON].encode("utf-8", "replace").decode().replace("\0", "?")
-        await self._update_notice(id, ready=retry_at, reason=said)
-
-    async def count_waiting(self) -> int:
-        """How many are still to be sent."""
-        async with self._database.open_reader() as connection:
-            rows = await connection.execute(select(outbox.c.id).where(outbox.c.ready.is_not(None)))
-            return len(rows.all())
-
-    async def _update_notice(self, identifier: int, **values: object) -> None:
-        async def work(connection: AsyncConnection) -> None:
-            # what was sent stays sent, whatever a slow second sender says
-            statement = update(outbox).where(outbox.c.id == identifier, outbox.c.sent.is_(None))
-            done = await connection.execute(statement.values(**values))
-            if done.rowcount:
-                return
-            known = await connection.execute(select(outbox.c.id).where(outbox.c.id == identifier))
-            if known.scalar() is None:
-                raise UnknownEntryError(
-                    "there is no notice with this ID", code="registry.unknown-notice", field="id"
-                )
-
-        await self._database.run_transaction(work)
-
-
-def _decode_notice(row: Row[Any]) -> OutboxNotice:
-    return OutboxNotice(
-        id=row.id,
-        registry=row.registry,
-        request=row.request,
-        to=Role(row.recipient) if row.is_role else row.recipient,
-        subject=row.subject,
-        text=row.text,
-        attempts=row.attempts + 1,
-        number=row.number,
-    )

@@ -1,4 +1,4 @@
-"""Queries: entries, requests, pages of them, the log, and full-text search.
+"""Queries: pages of entries and requests, the log, changes of entries, and full-text search.
 
 Search order: exact name, beginning of the name, part of the name, then part of description,
 applications, references or notes; shorter names first within each. Search ignores case. One or two
@@ -14,14 +14,14 @@ from functools import cache
 from itertools import accumulate
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, func, insert, literal_column, or_, select, text
+from sqlalchemy import ColumnElement, Select, and_, case, func, literal_column, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import StoreError
-from onym.registry.records import Entry, LogRecord, Request, RequestState, Role, Status
+from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestState, Role, Status
 from onym.registry.registries import get_registry as registry_of
-from onym.registry.store.rows import MOST_TEXT, decode_record, fold_text
-from onym.registry.store.schema import entries, entry_text, log, requests
+from onym.registry.store._writes import MOST_TEXT, EntryChange, decode_record, fold_text
+from onym.registry.store.schema import entries, entry_changes, entry_text, log, requests
 from onym.store.sql import Database, Page, decode_cursor, encode_cursor, is_storable, require_limit
 
 #: characters of a query; more are not read
@@ -35,9 +35,6 @@ _TRIGRAM: Final = 3
 #: succeeds where SQLite is 3.34 or newer and built with FTS5
 PROBE: Final = "CREATE VIRTUAL TABLE probe USING fts5(x, tokenize='trigram')"
 
-_INDEX: Final = text(
-    "INSERT INTO entry_fts(rowid, folded, text) SELECT id, folded, text FROM entry_text WHERE id > :last"
-)
 _FOLDED: Final = entry_text.c.folded
 _TEXT: Final = entry_text.c.text
 _SHORTEST: Final = (func.length(_FOLDED), _FOLDED, entry_text.c.registry)
@@ -82,14 +79,6 @@ async def search_entries(
         if len(found) >= limit:
             break
     return await _fetch_entries(connection, found[:limit])
-
-
-async def insert_texts(connection: AsyncConnection, rows: list[dict[str, Any]]) -> None:
-    """Rows into `entry_text`, and into SQLite's index of it: in one statement, which is what FTS5 likes."""
-    last = (await connection.execute(select(func.max(entry_text.c.id)))).scalar() or 0
-    await connection.execute(insert(entry_text), rows)
-    if connection.dialect.name == "sqlite":
-        await connection.execute(_INDEX, {"last": last})
 
 
 async def search_names(
@@ -206,16 +195,6 @@ FINAL_STATES: Final = (
 )
 
 
-async def select_entry(connection: AsyncConnection, registry: str, name: str) -> Entry | None:
-    """The entry of that name, as the registry files names; None where there is none."""
-    key = registry_of(registry).normalize_name(name)
-    if not is_storable(key):
-        return None
-    statement = select(entries.c.record).where(entries.c.registry == registry, entries.c.name == key)
-    record = (await connection.execute(statement)).scalar()
-    return None if record is None else decode_record(Entry, record)
-
-
 async def count_by_status(connection: AsyncConnection, registry: str) -> dict[Status, int]:
     """How many entries have each status; statuses that none has are left out."""
     statement = select(entries.c.status, func.count()).where(entries.c.registry == registry_of(registry).id)
@@ -227,15 +206,6 @@ async def select_names(connection: AsyncConnection, registry: str) -> tuple[str,
     """Every name, in order."""
     statement = select(entries.c.name).where(entries.c.registry == registry_of(registry).id)
     return tuple((await connection.execute(statement.order_by(entries.c.name))).scalars())
-
-
-async def select_request(connection: AsyncConnection, identifier: str) -> Request | None:
-    """The request of that id; None where there is none."""
-    if not is_storable(identifier):
-        return None
-    statement = select(requests.c.record).where(requests.c.id == identifier)
-    record = (await connection.execute(statement)).scalar()
-    return None if record is None else decode_record(Request, record)
 
 
 async def select_entries(
@@ -282,7 +252,7 @@ async def select_requests(
 
 
 async def select_records(
-    connection: AsyncConnection, after: int, limit: int, **about: str
+    connection: AsyncConnection, /, after: int, limit: int, **about: str
 ) -> tuple[LogRecord, ...]:
     """Log records beyond number `after`, the oldest first; `about` are columns and what they must be.
 
@@ -352,3 +322,89 @@ async def _fetch_rows(
 def _make_page(cls: Any, rows: list[tuple[Any, str]], more: bool, filters: tuple[object, ...]) -> Page[Any]:
     following = encode_cursor(filters, rows[-1][0]) if more else None
     return Page(items=tuple(decode_record(cls, record) for _, record in rows), next=following)
+
+
+async def select_shown_changes(
+    connection: AsyncConnection, registry: str, limit: int
+) -> tuple[EntryChange, ...]:
+    """The last changes of a registry that its public columns show, the newest first."""
+    conditions = (entry_changes.c.registry == registry_of(registry).id, entry_changes.c.shown)
+    return await _fetch_changes(connection, _build_statement(conditions, limit))
+
+
+async def select_changes_of_name(
+    connection: AsyncConnection, registry: str, name: str, below: int | None, limit: int
+) -> tuple[EntryChange, ...]:
+    """The changes of one name before record `below`, the newest first."""
+    key = registry_of(registry).normalize_name(name)
+    if not is_storable(key):
+        return ()
+    conditions = [entry_changes.c.registry == registry, entry_changes.c.name == key]
+    if below is not None:
+        conditions.append(entry_changes.c.number < below)
+    return await _fetch_changes(connection, _build_statement(conditions, limit))
+
+
+def match_entry(columns: Any) -> ColumnElement[bool]:
+    """Return the condition that a row is about an entry of `entries`."""
+    return and_(entries.c.registry == columns.registry, entries.c.name == columns.name)
+
+
+def _build_statement(conditions: Any, limit: int) -> Select[Any]:
+    later = entry_changes.alias()
+    following = (
+        select(func.min(later.c.number))
+        .where(
+            later.c.registry == entry_changes.c.registry,
+            later.c.name == entry_changes.c.name,
+            later.c.number > entry_changes.c.number,
+        )
+        .scalar_subquery()
+    )
+    some = (
+        select(entry_changes, following.label("following"))
+        .where(*conditions)
+        .order_by(entry_changes.c.number.desc())
+        .limit(require_limit(limit))
+        .subquery()
+    )
+    then = entry_changes.alias()
+    after = case((some.c.following.is_(None), entries.c.record), else_=then.c.before)
+    joined = some.join(log, log.c.number == some.c.number)
+    joined = joined.outerjoin(then, then.c.number == some.c.following).outerjoin(entries, match_entry(some.c))
+    return (
+        select(
+            some.c.number,
+            log.c.at,
+            log.c.kind,
+            some.c.name,
+            some.c.version,
+            some.c.before,
+            after.label("after"),
+        )
+        .select_from(joined)
+        .order_by(some.c.number.desc())
+    )
+
+
+async def _fetch_changes(connection: AsyncConnection, statement: Select[Any]) -> tuple[EntryChange, ...]:
+    """Fewer where they are long, as for `records_of`; the newest are there."""
+    found: list[EntryChange] = []
+    weight = 0
+    async with connection.stream(statement.execution_options(yield_per=_FETCH_SIZE)) as rows:
+        async for row in rows:
+            weight += len(row.before or "") + len(row.after or "")
+            if found and weight > MOST_TEXT:
+                break
+            found.append(
+                EntryChange(
+                    number=row.number,
+                    at=row.at,
+                    event=EventKind(row.kind),
+                    name=row.name,
+                    version=row.version,
+                    before=None if row.before is None else decode_record(Entry, row.before),
+                    after=None if row.after is None else decode_record(Entry, row.after),
+                )
+            )
+    return tuple(found)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import (
     Boolean,
@@ -38,7 +38,7 @@ from onym.store.sql import Database, DatabaseProfile, Failure, Time, make_number
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
-    from alembic.config import Config
+    pass
 
 
 METADATA: Final = MetaData()
@@ -236,25 +236,16 @@ def _read_current_revision(connection: Connection) -> str | None:
 
 
 def _run_alembic(connection: Connection, target: str) -> None:
-    from alembic import command  # late: 0.2 s, and needed once in a database's life
+    # late: 0.2 s, and needed once in a database's life
+    from alembic import command
+    from alembic.config import Config
 
-    # read again: another process may have moved it while this one waited
+    # read again: another process may have changed it while this one waited
     current = _read_current_revision(connection) or ""
-    config = _make_config(connection)
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
     if target == BASE or target < current:
         command.downgrade(config, target)
     else:
         command.upgrade(config, target)
-
-
-def _make_config(connection: Connection) -> Config:
-    from alembic.config import Config  # late: the same
-
-    config = Config(attributes=_make_attributes(connection))
-    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    return config
-
-
-def _make_attributes(connection: Connection) -> dict[str, Any]:
-    return {"connection": connection}

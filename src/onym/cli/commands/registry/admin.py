@@ -34,8 +34,7 @@ from onym.registry.service import list_entries
 
 if TYPE_CHECKING:
     from onym.accounts.records import Account
-    from onym.registry.store import Store
-    from onym.registry.store.rows import Verified
+    from onym.registry.store import Store, Verified
     from onym.server.settings import Settings
 
 #: the actor of the entries that `init_command` imports
