@@ -147,10 +147,10 @@ async def fold_log(connection: AsyncConnection, decide: Decide, told: _OnChange)
     async for row in _iter_rows(connection, log, log.c.number):
         record = decode_record(LogRecord, row["record"])
         if canonicalize_json(to_data(record)) != row["record"]:
-            raise _make_replay_error(record, "is not in canonical form", code="registry.broken-chain")
+            raise _make_replay_error(record, "is not in canonical form", broken=True)
         name = fold.add_record(record)
         if make_log_row(record, name) != row:
-            raise _make_replay_error(record, "differs from its columns", code="registry.broken-chain")
+            raise _make_replay_error(record, "differs from its columns", broken=True)
         if fold.change is not None:
             await told(fold.change)
     return fold
@@ -294,14 +294,16 @@ async def _iter_rows(connection: AsyncConnection, table: Table, number: Any) -> 
         after = rows[-1]["number"]
 
 
-def _make_replay_error(record: LogRecord, said: str, *, code: str = "registry.replay-failed") -> StoreError:
-    return StoreError(
-        f"record {record.number} of the log {said}",
-        code=code,
-        field=str(record.number),
-        hint="Another release wrote the log, or somebody changed it. Open it with the release that "
-        "wrote it, or restore a backup.",
+def _make_replay_error(record: LogRecord, reason: str, *, broken: bool = False) -> StoreError:
+    message = f"record {record.number} of the log {reason}"
+    field_name = str(record.number)
+    hint = (
+        "Another release wrote the log, or another program changed it. Open it with the release that wrote "
+        "it, or restore a backup."
     )
+    if broken:
+        return StoreError(message, code="registry.broken-chain", field=field_name, hint=hint)
+    return StoreError(message, code="registry.replay-failed", field=field_name, hint=hint)
 
 
 def _make_difference_error(table: str, key: str) -> StoreError:
