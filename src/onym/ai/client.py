@@ -12,7 +12,8 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from types import TracebackType
+from typing import Any, Final, Self, cast
 
 from onym._lazy import require_extra
 from onym.ai import client_flows
@@ -30,20 +31,15 @@ from onym.ai.content import EVENTS, encode_json
 from onym.ai.records import Description, Effects, Invocation, Resolution, Result
 from onym.ai.replay import MemoryReplays, Replays
 from onym.ai.settings import ResolverSettings
-from onym.ai.telemetry import observe_call, observe_stream_call
+from onym.ai.telemetry import Telemetry, observe_call, observe_stream_call
 from onym.errors import ProvenanceError, ResponseTooLarge, UsageError
 from onym.net.config import NetConfig
 from onym.net.limits import TLSConfig
+from onym.net.messages import AsyncStreamBody, StreamBody
 from onym.net.policy import Policy
+from onym.net.sse import SSEEvent
 from onym.net.transport import AsyncTransport, Transport, arun_flow, run_flow
 from onym.uri.ai import AIURI
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from onym.ai.telemetry import Telemetry
-    from onym.net.messages import AsyncStreamBody, StreamBody
-    from onym.net.sse import SSEEvent
 
 #: bytes of a body that is stored
 _LONGEST_BODY = 64 * 1024 * 1024

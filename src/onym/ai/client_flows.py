@@ -39,7 +39,7 @@ from onym.ai.records import (
 )
 from onym.ai.replay import MemoryReplays, Replays
 from onym.ai.settings import ResolverSettings
-from onym.ai.telemetry import resolve_telemetry
+from onym.ai.telemetry import Telemetry, resolve_telemetry
 from onym.errors import (
     ConnectionFailed,
     DeniedError,
@@ -51,15 +51,13 @@ from onym.errors import (
     ResolveError,
     SignatureError,
 )
-from onym.net.messages import Reply, Wait, Work
+from onym.net.messages import Flow, Origin, Reply, Wait, Work
+from onym.sign.keys import AuthorityKeys
+from onym.uri.ai import AIURI
+from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from onym.ai._spans import Stage
-    from onym.ai.telemetry import Telemetry
-    from onym.net.messages import Flow, Origin
-    from onym.sign.keys import AuthorityKeys
-    from onym.uri.ai import AIURI
-    from onym.uri.secret import Secret
 
 #: returns the access token for an authority and the client ID that it was issued to, or None
 Tokens: TypeAlias = "Callable[[Resolution], tuple[Secret, str] | None]"

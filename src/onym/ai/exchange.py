@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from onym.ai.content import PROBLEM
 from onym.ai.problems import decode_problem
@@ -17,6 +18,7 @@ from onym.ai.records import Invocation, Resolution, Result
 from onym.errors import AIIPError, ProvenanceError, ResponseTooLarge, SignatureError, UsageError
 from onym.net.messages import HTTPRequest, Origin, Reply, Send
 from onym.net.sse import SSEDecoder, SSEEvent
+from onym.sign.keys import AuthorityKeys
 from onym.sign.receipts import (
     Expected,
     Receipt,
@@ -30,11 +32,6 @@ from onym.sign.receipts import (
 from onym.uri.ai import to_https
 from onym.uri.generic import URI
 from onym.uri.secret import Secret
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onym.sign.keys import AuthorityKeys
 
 #: the type of a stream's last event; its data is the receipt in its compact form
 RECEIPT_EVENT: Final = "receipt"

@@ -11,17 +11,14 @@ import hmac
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from onym.common.strict_json import parse_json_value
 from onym.errors import ProvenanceError
-from onym.net.messages import Headers
-
-if TYPE_CHECKING:
-    from onym.net.messages import Origin
-    from onym.sign.keys import AuthorityKeys
-    from onym.sign.receipts import Receipt
-    from onym.uri.ai import AIURI
+from onym.net.messages import Headers, Origin
+from onym.sign.keys import AuthorityKeys
+from onym.sign.receipts import Receipt
+from onym.uri.ai import AIURI
 
 #: the authority of an ai URI without one (`ai:/path`); it can never be a host
 NO_AUTHORITY: Final = "_"

@@ -14,14 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from onym.ai.discovery.pins import MemoryPins, Pins
 from onym.ai.records import LEVELS, Auth, Namespace, Namespaces, Requirements
-
-if TYPE_CHECKING:
-    from onym.ai.telemetry import Telemetry
-    from onym.net.messages import Headers
+from onym.ai.telemetry import Telemetry
+from onym.net.messages import Headers
 
 #: seconds in the cache: at least, at most, without a header field, and for a document that does not exist
 SHORTEST_LIFE: Final = 60.0

@@ -19,8 +19,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from onym._version import __version__
-from onym.ai.records import hash_path
+from onym.ai.records import AnchorDocument, Resolution, Result, hash_path
 from onym.errors import MissingExtraError, OnymError, OnymWarning
+from onym.net.messages import Flow, Reply
+from onym.uri.ai import AIURI
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -28,9 +30,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from onym.ai._spans import Attributes, Stage
-    from onym.ai.records import AnchorDocument, Resolution, Result
-    from onym.net.messages import Flow, Reply
-    from onym.uri.ai import AIURI
 
 __all__ = ["VARIABLE", "Telemetry", "from_environment"]
 

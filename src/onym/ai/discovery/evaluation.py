@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from onym.ai.discovery import dns
 from onym.ai.discovery.html import find_head_links, get_charset, is_html
@@ -33,16 +33,12 @@ from onym.ai.discovery_document import (
     try_canonicalize,
 )
 from onym.ai.records import NO_AUTHORITY, AnchorDocument, Namespace, Source, Verdict
-from onym.ai.settings import SHORTEST_LIFE, CacheEntry
+from onym.ai.settings import SHORTEST_LIFE, CacheEntry, ResolverSettings
 from onym.errors import DiscoveryError, URIError, UsageError
 from onym.net.hosts import parse_host
-from onym.net.messages import Ask, Origin, Records
+from onym.net.messages import Ask, Flow, Origin, Records
 from onym.uri.ai import AIURI
 from onym.uri.generic import URI
-
-if TYPE_CHECKING:
-    from onym.ai.settings import ResolverSettings
-    from onym.net.messages import Flow
 
 _LONGEST: Final = 2_048
 _HINT: Final = "Pass a host (bank.example), an https URL or an ai URI."

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import codecs
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from onym._lazy import require_extra
 from onym.ai.discovery.link_header import MAX_LINKS, RELATION, Pointers
-
-if TYPE_CHECKING:
-    from onym.net.messages import Headers
+from onym.net.messages import Headers
 
 #: bytes of a page that are parsed
 MAX_OCTETS: Final = 512 * 1024

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from onym._version import __version__
 from onym.ai.content import JSON, parse_media_type
@@ -23,17 +23,19 @@ from onym.ai.discovery_document import (
 )
 from onym.ai.problems import decode_problem_detail, get_network_code
 from onym.ai.records import NO_AUTHORITY, AnchorDocument, Namespace
-from onym.ai.settings import LONGEST_LIFE, NEGATIVE_LIFE, SHORTEST_LIFE, CacheEntry, get_cache_lifetime
+from onym.ai.settings import (
+    LONGEST_LIFE,
+    NEGATIVE_LIFE,
+    SHORTEST_LIFE,
+    CacheEntry,
+    ResolverSettings,
+    get_cache_lifetime,
+)
 from onym.errors import DiscoveryError, NetError, RedirectRefused, ResponseTooLarge, SignatureError
-from onym.net.messages import HTTPRequest, Origin, Reply, Send, Wait
-from onym.sign.keys import read_authority_keys
+from onym.net.messages import Flow, HTTPRequest, Origin, Reply, Send, Wait
+from onym.sign.keys import AuthorityKeys, read_authority_keys
+from onym.sign.metadata import Metadata
 from onym.uri.generic import URI
-
-if TYPE_CHECKING:
-    from onym.ai.settings import ResolverSettings
-    from onym.net.messages import Flow
-    from onym.sign.keys import AuthorityKeys
-    from onym.sign.metadata import Metadata
 
 _METADATA_CLAUSE: Final = "AIIP/HTTPS v1 3.2, signed_metadata"
 

@@ -11,14 +11,15 @@ import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from onym.ai.content import DESCRIPTION, is_json
 from onym.ai.endpoint._runner import HandlerRunner, get_caller_key
-from onym.ai.endpoint.context import ANONYMOUS, Answer, Call, Caller
+from onym.ai.endpoint.context import ANONYMOUS, Answer, Authorization, Call, Caller, Limits
 from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX as ANONYMOUS_CLIENT
 from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
-from onym.ai.endpoint.resources import PREFIX
+from onym.ai.endpoint.policy import Policies
+from onym.ai.endpoint.resources import PREFIX, Resource, Site
 from onym.ai.endpoint.responses import (
     ALLOWED,
     Receive,
@@ -30,19 +31,11 @@ from onym.ai.endpoint.responses import (
     send_answer,
 )
 from onym.ai.endpoint.signing import ReceiptRequest, ReceiptSigner
-from onym.ai.request_validation import bad_request, validate_json_depth, verify_content_digest
-from onym.ai.telemetry import NULL_STAGE
+from onym.ai.request_validation import RequestHead, bad_request, validate_json_depth, verify_content_digest
+from onym.ai.telemetry import NULL_STAGE, Telemetry
 from onym.common.strict_json import parse_json_value
 from onym.errors import AIIPError, OnymError
-from onym.uri.ai import from_target
-
-if TYPE_CHECKING:
-    from onym.ai.endpoint.context import Authorization, Limits
-    from onym.ai.endpoint.policy import Policies
-    from onym.ai.endpoint.resources import Resource, Site
-    from onym.ai.request_validation import RequestHead
-    from onym.ai.telemetry import Telemetry
-    from onym.uri.ai import AIURI
+from onym.uri.ai import AIURI, from_target
 
 _LOG: Final = logging.getLogger("onym.ai.endpoint")
 #: the header field of a stored answer

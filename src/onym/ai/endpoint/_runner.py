@@ -13,12 +13,14 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from onym.ai.content import EVENTS
-from onym.ai.endpoint.context import Answer, StreamEvent
+from onym.ai.endpoint.context import Answer, Call, Caller, Limits, StreamEvent
+from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
+from onym.ai.endpoint.resources import Resource
 from onym.ai.endpoint.responses import (
     EventEncoder,
     HandlerEvents,
@@ -34,16 +36,10 @@ from onym.ai.endpoint.responses import (
     send_head,
     wait_for_disconnect,
 )
-from onym.ai.endpoint.signing import validate_answer
+from onym.ai.endpoint.signing import ReceiptRequest, ReceiptSigner, validate_answer
 from onym.common.concurrency import TOTAL, ConcurrencyLimiter
 from onym.errors import AIIPError, OnymError
 from onym.net.hosts import get_client_network
-
-if TYPE_CHECKING:
-    from onym.ai.endpoint.context import Call, Caller, Limits
-    from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
-    from onym.ai.endpoint.resources import Resource
-    from onym.ai.endpoint.signing import ReceiptRequest, ReceiptSigner
 
 T = TypeVar("T")
 

@@ -9,12 +9,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from onym._lazy import require_extra
 from onym.ai.content import JSON
 from onym.ai.endpoint._request_pipeline import RequestPipeline
-from onym.ai.endpoint.context import Answer, Limits
+from onym.ai.endpoint.context import Answer, Authorization, Limits, ResourceHandler
 from onym.ai.endpoint.functions import FunctionHandler
 from onym.ai.endpoint.idempotency import IdempotencyStore
 from onym.ai.endpoint.policy import load_policies
@@ -30,16 +30,12 @@ from onym.ai.endpoint.responses import Receive, Send, send_answer
 from onym.ai.endpoint.signing import ReceiptSigner
 from onym.ai.records import Effects
 from onym.ai.request_validation import parse_request_head
-from onym.ai.telemetry import resolve_telemetry
+from onym.ai.telemetry import Telemetry, resolve_telemetry
 from onym.errors import AIIPError, ConfigError, OnymError, URIError, UsageError
+from onym.sign.keys import Signer
+from onym.sign.keystore import KeyStore
 from onym.uri.ai import AIURI
 from onym.uri.generic import URI
-
-if TYPE_CHECKING:
-    from onym.ai.endpoint.context import Authorization, ResourceHandler
-    from onym.ai.telemetry import Telemetry
-    from onym.sign.keys import Signer
-    from onym.sign.keystore import KeyStore
 
 _LOG: Final = logging.getLogger("onym.ai.endpoint")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from onym.ai.content import JSON
 from onym.errors import UsageError
-
-if TYPE_CHECKING:
-    from onym.net.messages import Headers
-    from onym.uri.ai import AIURI
+from onym.net.messages import Headers
+from onym.uri.ai import AIURI
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,24 +15,20 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from onym.ai.endpoint.context import Caller
 from onym.errors import AIIPError, NetError, SignatureError, URIError, UsageError
 from onym.net.config import NetConfig
 from onym.net.limits import NetLimits
-from onym.net.messages import HTTPRequest, Origin, Reply, Send
+from onym.net.messages import Headers, HTTPRequest, Origin, Reply, Send
 from onym.net.transport import AsyncTransport
 from onym.sign.algorithms import TOKEN_ALGORITHMS
 from onym.sign.encoding import decode_base64url, parse_json_object
 from onym.sign.jws import verify
-from onym.sign.keys import MAX_KEY_SET, read_keys
+from onym.sign.keys import MAX_KEY_SET, KeySet, read_keys
 from onym.sign.receipts import access_token_hash
 from onym.uri.generic import URI
-
-if TYPE_CHECKING:
-    from onym.net.messages import Headers
-    from onym.sign.keys import KeySet
 
 __all__ = ["JWTAuthorization"]
 

@@ -19,17 +19,15 @@ import dataclasses
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
 
 from onym._lazy import require_extra
+from onym.ai.endpoint.context import Call, Caller
 from onym.ai.records import Effects
 from onym.errors import ConfigError, DeniedError
-
-if TYPE_CHECKING:
-    from onym.ai.endpoint.context import Call, Caller
 
 #: characters of all policies
 MAX_POLICY: Final = 1024 * 1024

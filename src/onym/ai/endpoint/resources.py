@@ -6,7 +6,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -18,17 +18,13 @@ from onym.ai.discovery_document import (
     encode_discovery_document,
     parse_discovery_document,
 )
-from onym.ai.endpoint.context import Answer
+from onym.ai.endpoint.context import Answer, ResourceHandler
 from onym.ai.endpoint.responses import TYPES
-from onym.ai.endpoint.signing import ALGORITHMS, METADATA_LIFE
+from onym.ai.endpoint.signing import ALGORITHMS, METADATA_LIFE, ReceiptSigner
 from onym.ai.problems import CODES
 from onym.ai.records import AnchorDocument, Auth, Effects, EndpointEntry, Requirements
 from onym.errors import OnymError, UsageError
 from onym.uri.ai import AIURI
-
-if TYPE_CHECKING:
-    from onym.ai.endpoint.context import ResourceHandler
-    from onym.ai.endpoint.signing import ReceiptSigner
 
 #: paths at the anchor
 JWKS: Final = "/.well-known/aiip.jwks.json"

@@ -12,12 +12,12 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from onym.ai.content import PROBLEM
-from onym.ai.endpoint.context import Answer, StreamEvent
+from onym.ai.endpoint.context import Answer, Limits, StreamEvent
 from onym.ai.problems import CODES, LONGEST_DETAIL, ProblemCode, build_problem_document, get_problem_code
 from onym.ai.request_validation import bad_request
 from onym.errors import (
@@ -33,9 +33,6 @@ from onym.errors import (
 )
 from onym.sign.receipts import StreamChain, StreamEnd
 from onym.uri.ai import AIURI
-
-if TYPE_CHECKING:
-    from onym.ai.endpoint.context import Limits
 
 T = TypeVar("T")
 

@@ -6,16 +6,19 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from onym.ai.endpoint.context import CONTENT_TYPE, Answer
+from onym.ai.endpoint.context import CONTENT_TYPE, Answer, Caller
 from onym.errors import AIIPError, CredentialError, OnymError, SignatureError
 from onym.sign.algorithms import USUAL_ALGORITHMS
+from onym.sign.keys import Signer
+from onym.sign.keystore import KeyStore
 from onym.sign.metadata import sign_metadata
 from onym.sign.receipts import Receipt as _Receipt
 from onym.sign.receipts import (
+    StreamEnd,
     content_digest,
     decode_claims,
     encode_claims,
@@ -23,12 +26,6 @@ from onym.sign.receipts import (
     request_hash,
     sign_receipt,
 )
-
-if TYPE_CHECKING:
-    from onym.ai.endpoint.context import Caller
-    from onym.sign.keys import Signer
-    from onym.sign.keystore import KeyStore
-    from onym.sign.receipts import StreamEnd
 
 #: the algorithms of receipts, unless a published key has another one (3.8)
 ALGORITHMS: Final = USUAL_ALGORITHMS

@@ -9,18 +9,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from onym.ai.records import Auth, Effects, Level
+from onym.ai.records import Auth, Description, Effects, Level, Resolution, Result
 from onym.common.strict_json import encode_base64url
 from onym.errors import AIIPError, DeniedError
+from onym.sign.keys import Signer
 from onym.sign.receipts import GATEWAY, Receipt, make_receipt_id, sign_receipt
+from onym.uri.ai import AIURI
 from onym.uri.generic import URI
-
-if TYPE_CHECKING:
-    from onym.ai.records import Description, Resolution, Result
-    from onym.sign.keys import Signer
-    from onym.uri.ai import AIURI
 
 #: the policy as text; `pol` of a gateway's receipt is its hash
 POLICY: Final = (

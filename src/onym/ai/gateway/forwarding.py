@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from onym import errors
 from onym.ai.content import parse_media_type
 from onym.ai.problems import CODES, LONGEST_DETAIL, ProblemCode, build_problem_document, get_problem_code
 from onym.ai.request_validation import Fields, get_connection_fields, get_field_values
 from onym.errors import AIIPError
-
-if TYPE_CHECKING:
-    from onym.net.messages import Headers
+from onym.net.messages import Headers
 
 #: forwarded unchanged; the gateway's client sets or checks Accept, Content-Type, Content-Digest and
 #: Idempotency-Key itself
