@@ -12,8 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Generic, Self, TypeVar
 
 from onym._lazy import require_extra
 from onym.ai import client_flows
@@ -27,7 +26,7 @@ from onym.ai.client_flows import (
     resolve_uri,
     verify_answer,
 )
-from onym.ai.content import EVENTS, encode_json
+from onym.ai.content import EVENTS, JSON, encode_json
 from onym.ai.records import Description, Effects, Invocation, Resolution, Result
 from onym.ai.replay import MemoryReplays, Replays
 from onym.ai.settings import ResolverSettings
@@ -35,23 +34,29 @@ from onym.ai.telemetry import Telemetry, observe_call, observe_stream_call
 from onym.errors import ProvenanceError, ResponseTooLarge, UsageError
 from onym.net.config import NetConfig
 from onym.net.limits import TLSConfig
-from onym.net.messages import AsyncStreamBody, StreamBody
+from onym.net.messages import Flow
 from onym.net.policy import Policy
 from onym.net.sse import SSEEvent
 from onym.net.transport import AsyncTransport, Transport, arun_flow, run_flow
 from onym.uri.ai import AIURI
 
+AnyTransport = TypeVar("AnyTransport", bound=Transport | AsyncTransport)
+
 #: bytes of a body that is stored
 _LONGEST_BODY = 64 * 1024 * 1024
 
 
-class _StreamState:
+class _StreamState(Generic[AnyTransport]):
     """The state of a response that arrives in parts; no I/O."""
 
-    def __init__(self, opened: PendingAnswer, session: Session, keep: bool) -> None:
+    def __init__(
+        self, opened: PendingAnswer, session: Session, transport: AnyTransport, *, keep: bool = False
+    ) -> None:
         self._opened = opened
         self._keep = keep or opened.reader is None
         self._session = session
+        self._transport = transport
+        self._stream: Any = opened.reply.stream
         self._events: deque[SSEEvent] = deque()
         self._body: list[bytes] = []
         self._size = 0
@@ -72,61 +77,47 @@ class _StreamState:
             )
         return self._result
 
-    def _feed_bytes(self, data: bytes) -> None:
-        if self._opened.reader is not None:
-            self._events.extend(self._opened.reader.feed(data))
-        if not self._keep:
-            return
-        self._size += len(data)
-        if self._size > _LONGEST_BODY:
-            raise ResponseTooLarge(
-                f"the body is longer than {_LONGEST_BODY} bytes", endpoint=self._opened.attempt.target
-            )
-        self._body.append(data)
+    def _feed_bytes(self, data: bytes) -> Flow[Result] | None:
+        """Take the next bytes; at the end (b"") return the verification of the whole response."""
+        opened = self._opened
+        if not data:
+            self._over = True
+            reply = replace(opened.reply, body=b"".join(self._body), stream=None)
+            return verify_answer(replace(opened, reply=reply), self._session)
+        if opened.reader is not None:
+            self._events.extend(opened.reader.feed(data))
+        if self._keep:
+            self._size += len(data)
+            if self._size > _LONGEST_BODY:
+                raise ResponseTooLarge(
+                    f"the body is longer than {_LONGEST_BODY} bytes", endpoint=opened.attempt.target
+                )
+            self._body.append(data)
+        return None
 
     def _end_call(self, error: BaseException | None = None) -> None:
         """End the observed call; without a result and an error it was abandoned."""
         call = self._opened.call
-        if call is None:
-            return
-        if error is None and self._result is None:
+        if call is not None and error is None and self._result is None:
             call.abandon()
-        else:
+        elif call is not None:
             call.end(error)
 
-    def _get_buffered_answer(self) -> PendingAnswer:
-        """Return the response with the body that was read."""
-        return replace(
-            self._opened, reply=replace(self._opened.reply, body=b"".join(self._body), stream=None)
-        )
 
-
-class AIStream(_StreamState):
+class AIStream(_StreamState[Transport]):
     """The events of a response, provisional until `result` is available. Use it in a `with` statement.
 
     With `keep`, the bytes of the stream become the result's body, so that you can store them with the
     receipt.
     """
 
-    def __init__(
-        self, opened: PendingAnswer, session: Session, transport: Transport, *, keep: bool = False
-    ) -> None:
-        super().__init__(opened, session, keep)
-        self._transport = transport
-        self._stream = cast("StreamBody | None", opened.reply.stream)
-
     def __iter__(self) -> Iterator[SSEEvent]:
         """Yield every event except the receipt; raise ProvenanceError at the end if it is invalid."""
         try:
             while not self._over:
-                data = self._stream.read() if self._stream else b""
-                if data:
-                    self._feed_bytes(data)
-                else:
-                    self._over = True
-                    self._result = run_flow(
-                        verify_answer(self._get_buffered_answer(), self._session), self._transport
-                    )
+                verification = self._feed_bytes(self._stream.read() if self._stream else b"")
+                if verification is not None:
+                    self._result = run_flow(verification, self._transport)
                 while self._events:
                     yield self._events.popleft()
         except BaseException as error:
@@ -145,34 +136,20 @@ class AIStream(_StreamState):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class AsyncAIStream(_StreamState):
+class AsyncAIStream(_StreamState[AsyncTransport]):
     """The async version of `AIStream`."""
-
-    def __init__(
-        self, opened: PendingAnswer, session: Session, transport: AsyncTransport, *, keep: bool = False
-    ) -> None:
-        super().__init__(opened, session, keep)
-        self._transport = transport
-        self._stream = cast("AsyncStreamBody | None", opened.reply.stream)
 
     async def __aiter__(self) -> AsyncIterator[SSEEvent]:
         """Yield events as `AIStream` does."""
         try:
             while not self._over:
-                data = await self._stream.aread() if self._stream else b""
-                if data:
-                    self._feed_bytes(data)
-                else:
-                    self._over = True
-                    self._result = await arun_flow(
-                        verify_answer(self._get_buffered_answer(), self._session), self._transport
-                    )
+                verification = self._feed_bytes(await self._stream.aread() if self._stream else b"")
+                if verification is not None:
+                    self._result = await arun_flow(verification, self._transport)
                 while self._events:
                     yield self._events.popleft()
         except BaseException as error:
@@ -191,9 +168,7 @@ class AsyncAIStream(_StreamState):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -203,24 +178,38 @@ _NETWORK: Final = NetConfig(policy=Policy.untrusted(), tls=TLS)
 _STREAM: Final = f"{EVENTS}, */*;q=0.5"
 
 
-def _build_session(
-    settings: ResolverSettings | None,
-    origin: str | None,
-    tokens: Tokens | None,
-    allow_effects: Collection[Effects | str],
-    replays: Replays | None,
-    timeout: float,
-    telemetry: Telemetry | None,
-) -> Session:
-    require_extra("joserfc", "ai")  # fail now, not when the first receipt arrives
-    return Session(
-        settings=add_telemetry(settings or ResolverSettings(), telemetry),
-        origin=origin,
-        tokens=tokens,
-        allow_effects=allow_effects,
-        replays=replays or MemoryReplays(),
-        timeout=timeout,
-    )
+class _Client(Generic[AnyTransport]):
+    """The settings of a client; no I/O."""
+
+    _transport_class: type[AnyTransport]
+
+    def __init__(
+        self,
+        settings: ResolverSettings | None = None,
+        *,
+        policy: Policy | None = None,
+        network: NetConfig | None = None,
+        transport: AnyTransport | None = None,
+        origin: str | None = None,
+        tokens: Tokens | None = None,
+        allow_effects: Collection[Effects | str] = DEFAULT_EFFECTS,
+        replays: Replays | None = None,
+        timeout: float = 60.0,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        require_extra("joserfc", "ai")  # fail now, not when the first receipt arrives
+        self.session = Session(
+            settings=add_telemetry(settings or ResolverSettings(), telemetry),
+            origin=origin,
+            tokens=tokens,
+            allow_effects=allow_effects,
+            replays=replays or MemoryReplays(),
+            timeout=timeout,
+        )
+        self._telemetry = self.session.settings.telemetry
+        self._locks: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+        self._owns_transport = transport is None
+        self._transport = transport or self._transport_class(_choose_network(policy, network))
 
 
 def _choose_network(policy: Policy | None, network: NetConfig | None) -> NetConfig:
@@ -228,7 +217,7 @@ def _choose_network(policy: Policy | None, network: NetConfig | None) -> NetConf
     return chosen if policy is None else replace(chosen, policy=policy)
 
 
-class AIClient:
+class AIClient(_Client[Transport]):
     """Resolves, describes and invokes ai URIs. Threads may share it; close it, or use it in a `with` block.
 
     `settings` control how authorities are found and what they must offer; `origin`, `tokens`,
@@ -238,32 +227,13 @@ class AIClient:
     `telemetry` reports calls; the default is that of `settings`, or of `ONYM_TELEMETRY=1`.
     """
 
-    def __init__(
-        self,
-        settings: ResolverSettings | None = None,
-        *,
-        policy: Policy | None = None,
-        network: NetConfig | None = None,
-        transport: Transport | None = None,
-        origin: str | None = None,
-        tokens: Tokens | None = None,
-        allow_effects: Collection[Effects | str] = DEFAULT_EFFECTS,
-        replays: Replays | None = None,
-        timeout: float = 60.0,
-        telemetry: Telemetry | None = None,
-    ) -> None:
-        self.session = _build_session(settings, origin, tokens, allow_effects, replays, timeout, telemetry)
-        self._telemetry = self.session.settings.telemetry
-        self._locks: weakref.WeakValueDictionary[str, _WeakLock] = weakref.WeakValueDictionary()
-        self._owns_transport = transport is None
-        self._transport = transport or Transport(_choose_network(policy, network))
+    _transport_class = Transport
 
     def resolve(self, uri: str | AIURI) -> Resolution:
         """Find the URI's service and keys. Raises AIURIError, DiscoveryError, NetError."""
         target = AIURI.parse(uri).target
         # one lookup at a time for an authority, so that the others find its result in the cache
-        guard = self._locks.setdefault(target.authority_text or "", _WeakLock())
-        with guard.lock:
+        with self._locks.setdefault(target.authority_text or "", threading.Lock()):
             return run_flow(resolve_uri(target, self.session.settings), self._transport)
 
     def describe(self, uri: str | AIURI) -> Description:
@@ -326,34 +296,14 @@ class AIClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class AsyncAIClient:
+class AsyncAIClient(_Client[AsyncTransport]):
     """The async version of `AIClient`, with the same arguments."""
 
-    def __init__(
-        self,
-        settings: ResolverSettings | None = None,
-        *,
-        policy: Policy | None = None,
-        network: NetConfig | None = None,
-        transport: AsyncTransport | None = None,
-        origin: str | None = None,
-        tokens: Tokens | None = None,
-        allow_effects: Collection[Effects | str] = DEFAULT_EFFECTS,
-        replays: Replays | None = None,
-        timeout: float = 60.0,
-        telemetry: Telemetry | None = None,
-    ) -> None:
-        self.session = _build_session(settings, origin, tokens, allow_effects, replays, timeout, telemetry)
-        self._telemetry = self.session.settings.telemetry
-        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
-        self._owns_transport = transport is None
-        self._transport = transport or AsyncTransport(_choose_network(policy, network))
+    _transport_class = AsyncTransport
 
     async def resolve(self, uri: str | AIURI) -> Resolution:
         """Find the URI's service and keys. Raises AIURIError, DiscoveryError, NetError."""
@@ -434,19 +384,8 @@ class AsyncAIClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-class _WeakLock:
-    """A lock that can be a value of a weak dictionary."""
-
-    __slots__ = ("__weakref__", "lock")
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
 
 
 def _build_invocation(
@@ -460,7 +399,10 @@ def _build_invocation(
     if arguments is not None:
         if body is not None:
             raise UsageError("arguments and body cannot both be given", code="usage.bad-argument")
-        body, content_type = _encode_arguments(arguments), "application/json"
+        try:
+            body, content_type = encode_json(dict(arguments)), JSON
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UsageError("the arguments cannot be encoded as JSON", code="usage.bad-argument") from error
     if body and content_type is None:
         raise UsageError("a body needs a content_type", code="usage.bad-argument")
     return Invocation(
@@ -470,10 +412,3 @@ def _build_invocation(
         accept=accept,
         idempotency_key=idempotency_key,
     )
-
-
-def _encode_arguments(arguments: Mapping[str, Any]) -> bytes:
-    try:
-        return encode_json(dict(arguments))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError("the arguments cannot be encoded as JSON", code="usage.bad-argument") from error
