@@ -44,7 +44,7 @@ from onym.ai.endpoint.idempotency import RETENTION_SECONDS
 from onym.ai.endpoint.kinds import Completed, model
 from onym.ai.endpoint.signing import LIFE
 from onym.ai.problems import CODES
-from onym.ai.records import Auth, Namespace, Requirements
+from onym.ai.records import Auth, Invocation, Namespace, Requirements
 from onym.errors import AIIPError, DeniedError, DiscoveryError, ProvenanceError
 from onym.net.config import NetConfig
 from onym.net.messages import Wait
@@ -277,12 +277,12 @@ def test_a_description_of_another_media_type_is_none(tmp_path: Path) -> None:
 
     with factory_of(tmp_path, lambda app: app.add("/odd", Odd())) as factory, factory.client() as client:
         found = client.resolve(factory.uri("/odd"))
-        description, result = run_flow(
-            client_flows.describe_resource(client.session, found), client._transport
-        )
-        assert description.uri == factory.uri("/odd")
+        uri = factory.uri("/odd")
+        invocation = Invocation(uri=AIURI.parse(uri), method="GET", accept="application/aiip+json")
+        result = run_flow(client_flows.run_exchange(client.session, invocation, found), client._transport)
+        assert client_flows.parse_description(result, uri).uri == uri
         with pytest.raises(ProvenanceError):
-            client_flows.parse_description(replace(result, content_type="application/json"), description.uri)
+            client_flows.parse_description(replace(result, content_type="application/json"), uri)
 
 
 def test_a_key_set_is_where_its_url_says_to_the_last_slash() -> None:

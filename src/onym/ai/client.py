@@ -239,10 +239,8 @@ class AIClient(_Client[Transport]):
     def describe(self, uri: str | AIURI) -> Description:
         """Return the resource's description, which its endpoint has signed."""
         with observe_call(self._telemetry, "GET"):
-            description, _ = run_flow(
-                client_flows.describe_resource(self.session, self.resolve(uri)), self._transport
-            )
-        return description
+            flow = client_flows.describe_resource(self.session, self.resolve(uri))
+            return run_flow(flow, self._transport)
 
     def invoke(
         self,
@@ -260,10 +258,8 @@ class AIClient(_Client[Transport]):
         """
         invocation = _build_invocation(uri, arguments, body, content_type, accept, idempotency_key)
         with observe_call(self._telemetry, invocation.method):
-            return run_flow(
-                client_flows.invoke_resource(self.session, invocation, self.resolve(invocation.uri)),
-                self._transport,
-            )
+            flow = client_flows.invoke_resource(self.session, invocation, self.resolve(invocation.uri))
+            return run_flow(flow, self._transport)
 
     def stream(
         self,
@@ -282,10 +278,8 @@ class AIClient(_Client[Transport]):
         """
         invocation = _build_invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
         with observe_stream_call(self._telemetry, invocation.method) as call:
-            opened = run_flow(
-                client_flows.open_stream(self.session, invocation, self.resolve(invocation.uri)),
-                self._transport,
-            )
+            flow = client_flows.open_stream(self.session, invocation, self.resolve(invocation.uri))
+            opened = run_flow(flow, self._transport)
         return AIStream(attach_call(opened, call), self.session, self._transport, keep=keep)
 
     def close(self) -> None:
@@ -314,11 +308,8 @@ class AsyncAIClient(_Client[AsyncTransport]):
     async def describe(self, uri: str | AIURI) -> Description:
         """Return the resource's description, which its endpoint has signed."""
         with observe_call(self._telemetry, "GET"):
-            resolution = await self.resolve(uri)
-            description, _ = await arun_flow(
-                client_flows.describe_resource(self.session, resolution), self._transport
-            )
-        return description
+            flow = client_flows.describe_resource(self.session, await self.resolve(uri))
+            return await arun_flow(flow, self._transport)
 
     async def invoke(
         self,
@@ -334,9 +325,8 @@ class AsyncAIClient(_Client[AsyncTransport]):
         invocation = _build_invocation(uri, arguments, body, content_type, accept, idempotency_key)
         with observe_call(self._telemetry, invocation.method):
             resolution = await self.resolve(invocation.uri)
-            return await arun_flow(
-                client_flows.invoke_resource(self.session, invocation, resolution), self._transport
-            )
+            flow = client_flows.invoke_resource(self.session, invocation, resolution)
+            return await arun_flow(flow, self._transport)
 
     async def stream(
         self,
@@ -351,10 +341,8 @@ class AsyncAIClient(_Client[AsyncTransport]):
         """Invoke the resource and stream its events; see `AIClient.stream`."""
         invocation = _build_invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
         with observe_stream_call(self._telemetry, invocation.method) as call:
-            resolution = await self.resolve(invocation.uri)
-            opened = await arun_flow(
-                client_flows.open_stream(self.session, invocation, resolution), self._transport
-            )
+            flow = client_flows.open_stream(self.session, invocation, await self.resolve(invocation.uri))
+            opened = await arun_flow(flow, self._transport)
         return AsyncAIStream(attach_call(opened, call), self.session, self._transport, keep=keep)
 
     async def exchange(self, invocation: Invocation, resolution: Resolution | None = None) -> Result:
@@ -371,10 +359,8 @@ class AsyncAIClient(_Client[AsyncTransport]):
     ) -> AsyncAIStream:
         """Do what `exchange` does, with the events of a stream as they arrive."""
         resolution = resolution or await self.resolve(invocation.uri)
-        opened = await arun_flow(
-            client_flows.begin_exchange(self.session, invocation, resolution), self._transport
-        )
-        return AsyncAIStream(opened, self.session, self._transport)
+        flow = client_flows.begin_exchange(self.session, invocation, resolution)
+        return AsyncAIStream(await arun_flow(flow, self._transport), self.session, self._transport)
 
     async def close(self) -> None:
         """Close the connections."""

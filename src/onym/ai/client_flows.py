@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from onym.ai.content import DESCRIPTION, EVENTS, parse_media_type
-from onym.ai.discovery.evaluation import fetch_srv_targets
+from onym.ai.discovery.evaluation import fetch_srv_targets, select_targets
 from onym.ai.discovery.well_known import (
     fetch_authority,
     fetch_document,
     fetch_keys,
     find_namespace,
-    parse_origin,
 )
 from onym.ai.exchange import Caller, RequestAttempt, StreamReader
 from onym.ai.problems import decode_problem
 from onym.ai.records import (
+    NO_AUTHORITY,
     AnchorDocument,
     Auth,
     Description,
@@ -102,37 +102,25 @@ class Session:
         `approval` means that the resource needs an approval, which Onym does not support yet.
         """
         needs = resolution.document.requirements
-        target = str(resolution.uri.without_query)
+        code, clause, hint = None, _SESSION_CLAUSE, None
         if needs.mtls or needs.dpop is Level.REQUIRED:
-            raise DeniedError(
-                f"{resolution.authority} requires sender-bound tokens, which Onym does not support",
-                code="aiip.sender-constraint",
-                target=target,
-                clause=_SESSION_CLAUSE,
-            )
-        if needs.auth is Auth.OAUTH2 and self._get_caller(resolution).token is None:
-            raise DeniedError(
-                f"{resolution.authority} requires an access token",
-                code="aiip.authentication-required",
-                target=target,
-                clause=_SESSION_CLAUSE,
-                hint="Get a token from "
-                f"{', '.join(resolution.document.authorization_servers) or 'its authorization server'}.",
-            )
-        if approval:
-            raise DeniedError(
-                "the resource requires an approval, which Onym does not support",
-                code="aiip.approval-required",
-                target=target,
-                clause="AIIP/HTTPS v1 3.13",
-            )
-        if effects not in self.allow_effects:
-            raise DeniedError(
-                f"the resource has {effects} effects, which are not allowed by default",
-                target=target,
-                clause="draft-sogomonian-ai-uri-scheme-01, Security Considerations",
-                hint=f'Allow them with allow_effects=["{effects}"] (command line: --allow {effects}).',
-            )
+            code = "aiip.sender-constraint"
+            message = f"{resolution.authority} requires sender-bound tokens, which Onym does not support"
+        elif needs.auth is Auth.OAUTH2 and self._get_caller(resolution).token is None:
+            code, message = "aiip.authentication-required", f"{resolution.authority} requires an access token"
+            servers = ", ".join(resolution.document.authorization_servers)
+            hint = f"Get a token from {servers or 'its authorization server'}."
+        elif approval:
+            code, clause = "aiip.approval-required", "AIIP/HTTPS v1 3.13"
+            message = "the resource requires an approval, which Onym does not support"
+        elif effects not in self.allow_effects:
+            message = f"the resource has {effects} effects, which are not allowed by default"
+            clause = "draft-sogomonian-ai-uri-scheme-01, Security Considerations"
+            hint = f'Allow them with allow_effects=["{effects}"] (command line: --allow {effects}).'
+        else:
+            return
+        target = str(resolution.uri.without_query)
+        raise DeniedError(message, code=code, target=target, clause=clause, hint=hint)
 
     def add_idempotency_key(
         self, invocation: Invocation, effects: Effects, *, keyed: bool = False
@@ -193,13 +181,13 @@ def _resolve_target(uri: AIURI, settings: ResolverSettings) -> Flow[Resolution]:
     if settings.telemetry is not None:
         flow = settings.telemetry.observe_discovery(flow, lambda data: data[0])
     document, keys, (targets, sources) = yield from flow
-    targets = _select_targets(document, targets)
+    targets, text = select_targets(document, targets), str(target.without_query)
     return Resolution(
         uri=target,
         authority=document.authority,
         document=replace(document, requirements=settings.apply_floor(document.requirements)),
         keys=keys,
-        entry=_find_entry(document, target),
+        entry=next((entry for entry in document.endpoints if entry.uri == text), None),
         connect=next(iter(targets), None),
         sources=sources,
         fallbacks=targets[1:],
@@ -208,10 +196,8 @@ def _resolve_target(uri: AIURI, settings: ResolverSettings) -> Flow[Resolution]:
 
 def _discover_authority(namespace: Namespace, settings: ResolverSettings) -> Flow[_AuthorityData]:
     """Fetch the anchor's document and keys, and the targets that DNS names."""
-    document = yield from fetch_document(
-        namespace.label, settings, anchor=namespace.anchor, only=namespace.keys
-    )
-    keys = yield from fetch_authority(document, settings, only=namespace.keys)
+    document = yield from fetch_document(namespace, settings)
+    keys = yield from fetch_authority(document, namespace, settings)
     return document, keys, (yield from fetch_srv_targets(document, settings))
 
 
@@ -224,9 +210,7 @@ def renew_keys(resolution: Resolution, settings: ResolverSettings) -> Flow[Autho
 def _refetch_keys(resolution: Resolution, settings: ResolverSettings) -> Flow[AuthorityKeys]:
     namespace = _find_target_namespace(resolution.uri, settings)
     # the document as it is published now: the resolution's may be older, and has the caller's requirements
-    document = yield from fetch_document(
-        namespace.label, settings, anchor=namespace.anchor, only=namespace.keys
-    )
+    document = yield from fetch_document(namespace, settings)
     keys = yield from fetch_keys(document, settings, only=namespace.keys, renew=True)
     settings.pins.check(document.speaker, document, keys.kids, settings.clock())
     return keys
@@ -245,19 +229,7 @@ def _find_target_namespace(target: AIURI, settings: ResolverSettings) -> Namespa
             clause="AIIP/HTTPS v1 3.1",
             hint="Write the authority (ai://host/path), or configure a context.",
         )
-    return replace(context, label="_")
-
-
-def _find_entry(document: AnchorDocument, target: AIURI) -> EndpointEntry | None:
-    """Return the resource's entry in the discovery document."""
-    text = str(target.without_query)
-    return next((entry for entry in document.endpoints if entry.uri == text), None)
-
-
-def _select_targets(document: AnchorDocument, targets: tuple[Origin, ...]) -> tuple[Origin, ...]:
-    """Return the targets if the service is at the anchor, because DNS records apply only to that host."""
-    same = parse_origin(document.service) == parse_origin(document.anchor)
-    return targets if same else ()
+    return replace(context, label=NO_AUTHORITY)
 
 
 #: how often a request is repeated if that is safe
@@ -297,14 +269,14 @@ def attach_call(opened: PendingAnswer, call: Stage | None) -> PendingAnswer:
     return replace(opened, call=call)
 
 
-def describe_resource(session: Session, resolution: Resolution) -> Flow[tuple[Description, Result]]:
+def describe_resource(session: Session, resolution: Resolution) -> Flow[Description]:
     """Fetch the resource's description, which its endpoint has signed."""
     uri = resolution.uri.without_query
     invocation = Invocation(uri=uri, method="GET", accept=DESCRIPTION)
     result = yield from run_exchange(session, invocation, replace(resolution, uri=uri))
     if result.status != 200:
         raise decode_problem(result.status, result.content_type, result.body, str(uri), signed=True)
-    return parse_description(result, str(uri)), result
+    return parse_description(result, str(uri))
 
 
 def invoke_resource(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Result]:
@@ -331,7 +303,7 @@ def _prepare_invocation(session: Session, invocation: Invocation, resolution: Re
     known: EndpointEntry | Description | None = resolution.entry
     if known is None:
         session.require_allowed(resolution, Effects.READ)
-        known, _ = yield from describe_resource(session, resolution)
+        known = yield from describe_resource(session, resolution)
     session.require_allowed(resolution, known.effects, approval=known.approval)
     return session.add_idempotency_key(invocation, known.effects, keyed=known.idempotency)
 
@@ -378,11 +350,10 @@ def begin_exchange(session: Session, invocation: Invocation, resolution: Resolut
 
 def verify_answer(opened: PendingAnswer, session: Session) -> Flow[Result]:
     """Verify a complete response and return its result. Keys that may be too old are fetched again."""
-    telemetry = session.settings.telemetry
-    flow = _verify_with_renewal(opened, session)
-    if telemetry is None:
-        return flow
-    return telemetry.observe_verification(opened.attempt.resolution, opened.call, flow)
+    flow, telemetry = _verify_with_renewal(opened, session), session.settings.telemetry
+    if telemetry is not None:
+        flow = telemetry.observe_verification(opened.attempt.resolution, opened.call, flow)
+    return flow
 
 
 def _verify_with_renewal(opened: PendingAnswer, session: Session) -> Flow[Result]:
@@ -393,7 +364,11 @@ def _verify_with_renewal(opened: PendingAnswer, session: Session) -> Flow[Result
         try:
             return (yield from _run_verification(opened, session, keys))
         except SignatureError as error:
-            raise _make_unknown_key_error(opened.attempt) from error
+            raise ProvenanceError(
+                "the receipt is signed with a key that the authority does not publish",
+                target=opened.attempt.target,
+                clause="AIIP/HTTPS v1 3.8 step 4",
+            ) from error
 
 
 def _run_verification(opened: PendingAnswer, session: Session, keys: AuthorityKeys) -> Flow[Result]:
@@ -420,21 +395,12 @@ def _make_stream_reader(attempt: RequestAttempt, reply: Reply) -> StreamReader |
     return StreamReader(attempt, reply.status, content_type)
 
 
-def _make_unknown_key_error(attempt: RequestAttempt) -> ProvenanceError:
-    return ProvenanceError(
-        "the receipt is signed with a key that the authority does not publish",
-        target=attempt.target,
-        clause="AIIP/HTTPS v1 3.8 step 4",
-    )
-
-
 def _send_attempt(session: Session, attempt: RequestAttempt, *, stream: bool) -> Flow[Reply]:
     """Send the request and return the unverified reply, or the beginning of a stream."""
-    telemetry = session.settings.telemetry
-    flow = _send_with_retries(attempt, stream=stream)
-    if telemetry is None:
-        return flow
-    return telemetry.observe_exchange(attempt.invocation.method, attempt.resolution, flow)
+    flow, telemetry = _send_with_retries(attempt, stream=stream), session.settings.telemetry
+    if telemetry is not None:
+        flow = telemetry.observe_exchange(attempt.invocation.method, attempt.resolution, flow)
+    return flow
 
 
 def _send_with_retries(attempt: RequestAttempt, *, stream: bool) -> Flow[Reply]:
@@ -449,7 +415,7 @@ def _send_with_retries(attempt: RequestAttempt, *, stream: bool) -> Flow[Reply]:
             raise attempt.make_redirect_error() from error
         except NetError as error:
             error.endpoint = attempt.target
-            begun = begun or _may_have_arrived(error)
+            begun = begun or (error.sent and not isinstance(error, ResolveError))
             fallback = next(fallbacks, None) if _can_try_fallback(invocation, error, begun=begun) else None
             if fallback is not None:
                 send = replace(send, connect=fallback)
@@ -470,11 +436,6 @@ def _can_try_fallback(invocation: Invocation, error: NetError, *, begun: bool) -
     idempotency key does not help, because two servers may not share their stored answers.
     """
     return isinstance(error, ConnectionFailed | ResolveError) and (invocation.method == "GET" or not begun)
-
-
-def _may_have_arrived(error: NetError) -> bool:
-    """Report whether the target may have received the request."""
-    return error.sent and not isinstance(error, ResolveError)
 
 
 def parse_description(result: Result, uri: str) -> Description:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeV
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from onym.uri.generic import URI
     from onym.uri.secret import Secret
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "StreamBody",
     "Wait",
     "Work",
+    "split_url",
 ]
 
 T = TypeVar("T")
@@ -54,6 +56,14 @@ class Origin:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
+
+
+def split_url(url: URI) -> tuple[Origin, str]:
+    """Return the origin and the request target of a valid https or http URL."""
+    scheme: Literal["https", "http"] = "http" if url.scheme == "http" else "https"
+    query = "" if url.query is None else f"?{url.query}"
+    port = int(url.port or (80 if scheme == "http" else 443))
+    return Origin(scheme, url.host or "", port), (url.path or "/") + query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

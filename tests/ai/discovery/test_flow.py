@@ -14,7 +14,7 @@ from onym.ai.discovery.evaluation import (
     discover_authority,
     fetch_srv_targets,
 )
-from onym.ai.discovery.well_known import fetch_document, fetch_keys
+from onym.ai.discovery.well_known import fetch_document, fetch_keys, find_namespace
 from onym.ai.records import AnchorDocument, Namespace, Source, Verdict
 from onym.ai.settings import ResolverSettings
 from onym.errors import DiscoveryError, PolicyError
@@ -48,7 +48,7 @@ def of(found: Discovery, name: str) -> Source:
 
 
 def anchor(world: World) -> AnchorDocument:
-    document = world.run(fetch_document(world.bank.authority, world.settings))
+    document = world.run(fetch_document(find_namespace(world.bank.authority, world.settings), world.settings))
     assert isinstance(document, AnchorDocument)
     return document
 

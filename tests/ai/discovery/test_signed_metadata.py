@@ -13,7 +13,7 @@ from ai_factory import NAME, Factory, resources
 from ai_support import authority_ca, key_store, serve_authority
 from discovery_support import DOCUMENT, KEYS, World, world_of
 from onym.ai.client_flows import resolve_uri
-from onym.ai.discovery.well_known import fetch_document
+from onym.ai.discovery.well_known import fetch_document, find_namespace
 from onym.ai.discovery_document import (
     MAX_OCTETS,
     document_to_members,
@@ -179,13 +179,13 @@ def test_a_registry_says_which_key_may_sign_a_document(world: World) -> None:
     row = {"endpoint": "ai://bank/pay"}
     world.bank.publish(**row, signed_metadata=signed(world, scopes=["ours"]))
     assert world.run(resolve_uri(AIURI.parse("ai://bank/pay"), settings)).document.scopes == ("ours",)
-    assert world.run(fetch_document("bank", settings)).scopes == ("ours",)
+    assert world.run(fetch_document(find_namespace("bank", settings), settings)).scopes == ("ours",)
     world.clock.at += 601
     world.bank.publish(**row, signed_metadata=signed(world, other, scopes=["theirs"]))
     with pytest.raises(DiscoveryError, match="signed_metadata"):
         world.run(resolve_uri(AIURI.parse("ai://bank/pay"), settings))
     with pytest.raises(DiscoveryError, match="signed_metadata"):
-        world.run(fetch_document("bank", settings))
+        world.run(fetch_document(find_namespace("bank", settings), settings))
 
 
 def test_a_host_that_speaks_for_a_registry_name_has_the_keys_that_the_registry_allows(world: World) -> None:

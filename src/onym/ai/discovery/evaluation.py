@@ -21,7 +21,6 @@ from onym.ai.discovery.well_known import (
     fetch_document,
     fetch_url,
     find_namespace,
-    list_allowed_keys,
     parse_origin,
 )
 from onym.ai.discovery_document import (
@@ -388,8 +387,7 @@ def _query_sources(question: str | AIURI, settings: ResolverSettings) -> Flow[Di
     named = yield from _fetch_named_documents(sources, statement.authority, settings)
     weighed = weigh_sources(origin or "", statement.authority, statement.document, sources, named)
     refusal = weighed.refusal or _make_failure(statement, weighed.candidates)
-    if refusal is not None or not _is_service_at_anchor(statement.document):
-        targets = ()
+    targets = select_targets(statement.document, () if refusal else targets)
     return Discovery(
         authority=statement.authority,
         anchor=statement.anchor,
@@ -403,9 +401,10 @@ def _query_sources(question: str | AIURI, settings: ResolverSettings) -> Flow[Di
     )
 
 
-def _is_service_at_anchor(document: AnchorDocument | None) -> bool:
-    """Report whether the service is at the anchor, because DNS records apply only to that host."""
-    return document is not None and parse_origin(document.service) == parse_origin(document.anchor)
+def select_targets(document: AnchorDocument | None, targets: tuple[Origin, ...]) -> tuple[Origin, ...]:
+    """Return the targets if the service is at the anchor, because DNS records apply only to that host."""
+    same = document and parse_origin(document.service) == parse_origin(document.anchor)
+    return targets if same else ()
 
 
 def fetch_srv_targets(
@@ -453,8 +452,11 @@ def _fetch_statement(target: DiscoveryTarget, settings: ResolverSettings) -> Flo
         name="context" if in_context else "registry", rank=3, location=target.authority, verdict=Verdict.WON
     )
     try:
-        namespace = target.context if in_context else find_namespace(target.authority, settings)
-        if namespace is None:
+        if not in_context:
+            namespace = find_namespace(target.authority, settings)
+        elif target.context is not None:
+            namespace = replace(target.context, label=NO_AUTHORITY)
+        else:
             raise DiscoveryError(
                 "no context is configured for ai:/path", code=_UNKNOWN, clause="AIIP/HTTPS v1 3.1"
             )
@@ -479,14 +481,10 @@ def _fetch_anchor_statement(
         return parse_discovery_document(octets, anchor=namespace.anchor, authority=authority)
 
     try:
-        only = namespace.keys if target.authority == NO_AUTHORITY else None
-        document = yield from fetch_document(
-            target.authority, settings, anchor=namespace.anchor, read=read, only=only
-        )
+        document = yield from fetch_document(namespace, settings, read)
         statement = replace(statement, authority=document.authority, document=document)
         source = replace(source, said=list_resources(document))
-        allowed = list_allowed_keys(document, settings) if only is None else only
-        keys = yield from fetch_authority(document, settings, only=allowed)
+        keys = yield from fetch_authority(document, namespace, settings)
     except DiscoveryError as error:
         verdict = Verdict.ABSENT if error.code == _UNKNOWN else Verdict.FAILED
         failed = replace(source, verdict=verdict, why=error.message)
@@ -580,7 +578,7 @@ def _fetch_named_documents(
     documents: dict[str, AnchorDocument] = {}
     for authority in [other for other in others if other not in {own, NO_AUTHORITY}][:_MOST_NAMED]:
         try:
-            documents[authority] = yield from fetch_document(authority, settings)
+            documents[authority] = yield from fetch_document(find_namespace(authority, settings), settings)
         except DiscoveryError:
             continue  # then it confirms nothing
     return documents

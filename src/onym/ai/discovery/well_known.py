@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from onym._version import __version__
@@ -22,7 +23,7 @@ from onym.ai.discovery_document import (
     parse_discovery_document,
 )
 from onym.ai.problems import decode_problem_detail, get_network_code
-from onym.ai.records import NO_AUTHORITY, AnchorDocument, Namespace
+from onym.ai.records import AnchorDocument, Namespace
 from onym.ai.settings import (
     LONGEST_LIFE,
     NEGATIVE_LIFE,
@@ -32,9 +33,9 @@ from onym.ai.settings import (
     get_cache_lifetime,
 )
 from onym.errors import DiscoveryError, NetError, RedirectRefused, ResponseTooLarge, SignatureError
-from onym.net.messages import Flow, HTTPRequest, Origin, Reply, Send, Wait
+from onym.net.messages import Flow, HTTPRequest, Origin, Reply, Send, Wait, split_url
+from onym.sign import metadata as signing
 from onym.sign.keys import AuthorityKeys, read_authority_keys
-from onym.sign.metadata import Metadata
 from onym.uri.generic import URI
 
 _METADATA_CLAUSE: Final = "AIIP/HTTPS v1 3.2, signed_metadata"
@@ -49,15 +50,6 @@ class PublishedDocument:
     token: str | None = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _VerifiedMetadata:
-    """A `signed_metadata` that was verified recently, the keys used, and the resulting document."""
-
-    octets: bytes = field(repr=False)
-    kids: frozenset[str]
-    document: AnchorDocument
-
-
 def apply_signed_metadata(
     published: PublishedDocument, settings: ResolverSettings, *, only: Collection[str] = ()
 ) -> Flow[AnchorDocument]:
@@ -69,51 +61,36 @@ def apply_signed_metadata(
     document, token = published.document, published.token
     if token is None:
         return document
-    keys = yield from fetch_keys(document, settings, only=only)
-    name = f"signed {document.authority} {document.anchor}"
-    entry, now = settings.cache.get(name), settings.clock()
-    if entry is not None and 0 < entry.expires - now <= SHORTEST_LIFE:
-        verified: _VerifiedMetadata = entry.value
-        if verified.octets == published.octets and verified.kids == keys.kids:
-            return verified.document
-    try:
-        metadata = _verify_signed_metadata(token, document, keys, now)
-    except SignatureError as error:
-        if error.code != "sign.unknown-key":
-            raise _make_metadata_error(document, error) from error
-        keys = yield from fetch_keys(document, settings, only=only, renew=True)
-        now = settings.clock()
-        metadata = _verify_with_new_keys(token, document, keys, now)
+    name, renew = f"signed {document.authority} {document.anchor}", False
+    while True:
+        keys = yield from fetch_keys(document, settings, only=only, renew=renew)
+        entry, now = settings.cache.get(name), settings.clock()
+        # the entry contains the bytes, the keys and the document of a verification
+        if entry is not None and 0 < entry.expires - now <= SHORTEST_LIFE:
+            octets, kids, verified = entry.value
+            if octets == published.octets and kids == keys.kids:
+                return verified  # type: ignore[no-any-return]
+        try:
+            metadata = signing.verify_metadata(
+                token, keys, issuer=document.anchor, at=now, algorithms=document.algorithms
+            )
+            break
+        except SignatureError as error:
+            if renew or error.code != "sign.unknown-key":
+                raise DiscoveryError(
+                    f"the discovery document of {document.authority} cannot be used: `signed_metadata`: "
+                    f"{error.message}",
+                    code="aiip.discovery-conflict",
+                    clause=_METADATA_CLAUSE,
+                    hint="Its owner must sign it again, or remove the member.",
+                ) from error
+            renew = True
     merged = parse_discovery_document(
         published.octets, anchor=document.anchor, authority=document.authority, attested=metadata.members
     )
     expires = now + SHORTEST_LIFE if metadata.expires is None else min(now + SHORTEST_LIFE, metadata.expires)
-    verified = _VerifiedMetadata(octets=published.octets, kids=keys.kids, document=merged)
-    settings.cache.put(name, CacheEntry(value=verified, expires=expires))
+    settings.cache.put(name, CacheEntry(value=(published.octets, keys.kids, merged), expires=expires))
     return merged
-
-
-def _verify_signed_metadata(token: str, document: AnchorDocument, keys: AuthorityKeys, at: float) -> Metadata:
-    from onym.sign.metadata import verify_metadata  # late: few documents have signed members
-
-    return verify_metadata(token, keys, issuer=document.anchor, at=at, algorithms=document.algorithms)
-
-
-def _verify_with_new_keys(token: str, document: AnchorDocument, keys: AuthorityKeys, at: float) -> Metadata:
-    """Verify with keys that were just fetched, so that a failure is final."""
-    try:
-        return _verify_signed_metadata(token, document, keys, at)
-    except SignatureError as error:
-        raise _make_metadata_error(document, error) from error
-
-
-def _make_metadata_error(document: AnchorDocument, error: SignatureError) -> DiscoveryError:
-    return DiscoveryError(
-        f"the discovery document of {document.authority} cannot be used: `signed_metadata`: {error.message}",
-        code="aiip.discovery-conflict",
-        clause=_METADATA_CLAUSE,
-        hint="Its owner must sign it again, or remove the member.",
-    )
 
 
 _JSON: Final = frozenset({JSON})
@@ -147,84 +124,64 @@ def find_namespace(authority: str, settings: ResolverSettings) -> Namespace:
 
 
 def fetch_document(
-    authority: str,
-    settings: ResolverSettings,
-    *,
-    anchor: str | None = None,
-    read: Callable[[bytes], AnchorDocument] | None = None,
-    only: Collection[str] | None = None,
+    namespace: Namespace, settings: ResolverSettings, read: Callable[[bytes], AnchorDocument] | None = None
 ) -> Flow[AnchorDocument]:
-    """Fetch the discovery document of `authority` from its anchor (default: that of `find_namespace`).
+    """Fetch the discovery document of a namespace from its anchor. `read` replaces the parser.
 
-    `signed_metadata` is verified with the keys that the document names, if `only` (thumbprints; default: the
-    registry's) allows them. `read` replaces the parser. Raises DiscoveryError: aiip.unknown-authority if the
-    document is missing, aiip.discovery-conflict if it cannot be used, and the code of a network failure. The
-    caller checks the pins, after it has fetched the keys.
+    `signed_metadata` is verified with the keys that the document names, if a registry allows them. Raises
+    DiscoveryError: aiip.unknown-authority if the document is missing, aiip.discovery-conflict if it cannot be
+    used, and the code of a network failure. The caller checks the pins, after it has fetched the keys.
     """
-    origin = find_namespace(authority, settings).anchor if anchor is None else anchor
-
-    def parse(octets: bytes) -> AnchorDocument:
-        return parse_discovery_document(octets, anchor=origin, authority=authority)
+    authority, anchor = namespace.label, namespace.anchor
+    parse = read or partial(parse_discovery_document, anchor=anchor, authority=authority)
 
     def parse_published(octets: bytes) -> PublishedDocument:
-        return PublishedDocument(
-            octets=octets, document=(read or parse)(octets), token=find_signed_metadata(octets)
-        )
+        return PublishedDocument(octets=octets, document=parse(octets), token=find_signed_metadata(octets))
 
-    def add_metadata(published: PublishedDocument) -> Flow[AnchorDocument]:
-        # `read` depends on the question, so a cached document is parsed again
-        current = published if read is None else replace(published, document=read(published.octets))
-        if current.token is None:
-            return current.document
-        allowed = list_allowed_keys(current.document, settings) if only is None else only
-        return (yield from apply_signed_metadata(current, settings, only=allowed))
-
-    key = f"anchor {authority} {origin}" if read is None else f"anchor {authority} {origin} read"
+    key = f"anchor {authority} {anchor}" if read is None else f"anchor {authority} {anchor} read"
     before = settings.cache.get(key)
-    published = yield from _fetch_published(key, origin, parse_published, authority, settings)
-    try:
-        return (yield from add_metadata(published))
-    except DiscoveryError as error:
-        if error.code != "aiip.discovery-conflict":
-            raise
-        settings.cache.drop(key)  # its owner may have fixed it before the next request
-        if before is None or before.value is not published:
-            raise
-    published = yield from _fetch_published(key, origin, parse_published, authority, settings)
-    return (yield from add_metadata(published))
+    while True:
+        published = yield from _fetch_cached(key, anchor + WELL_KNOWN, _JSON, parse_published, settings)
+        if published is None:
+            raise DiscoveryError(
+                f"{authority} has no discovery document",
+                code="aiip.unknown-authority",
+                clause=_CLAUSE,
+                hint=f"Its owner publishes the document at {anchor}{WELL_KNOWN}.",
+            )
+        try:
+            # `read` depends on the question, so a cached document is parsed again
+            current = published if read is None else replace(published, document=read(published.octets))
+            allowed = (
+                () if current.token is None else list_allowed_keys(current.document, namespace, settings)
+            )
+            return (yield from apply_signed_metadata(current, settings, only=allowed))
+        except DiscoveryError as error:
+            if error.code != "aiip.discovery-conflict":
+                raise
+            settings.cache.drop(key)  # its owner may have fixed it before the next request
+            if before is None or before.value is not published:
+                raise
+            before = None
 
 
-def _fetch_published(
-    key: str,
-    origin: str,
-    read: Callable[[bytes], PublishedDocument],
-    authority: str,
-    settings: ResolverSettings,
-) -> Flow[PublishedDocument]:
-    published = yield from _fetch_cached(key, origin + WELL_KNOWN, _JSON, read, settings)
-    if published is None:
-        raise DiscoveryError(
-            f"{authority} has no discovery document",
-            code="aiip.unknown-authority",
-            clause=_CLAUSE,
-            hint=f"Its owner publishes the document at {origin}{WELL_KNOWN}.",
-        )
-    return published  # type: ignore[no-any-return]
-
-
-def list_allowed_keys(document: AnchorDocument, settings: ResolverSettings) -> Collection[str]:
+def list_allowed_keys(
+    document: AnchorDocument, namespace: Namespace, settings: ResolverSettings
+) -> Collection[str]:
     """Return the key thumbprints that a registry allows for the document's authority; empty for any key."""
-    return () if document.authority == NO_AUTHORITY else find_namespace(document.authority, settings).keys
+    if document.authority == namespace.label:
+        return namespace.keys
+    return find_namespace(document.authority, settings).keys
 
 
 def fetch_authority(
-    document: AnchorDocument, settings: ResolverSettings, *, only: Collection[str]
+    document: AnchorDocument, namespace: Namespace, settings: ResolverSettings
 ) -> Flow[AuthorityKeys]:
     """Fetch the keys of a document's authority and check the document against its pin.
 
     Raises DiscoveryError as `fetch_keys` and `Pins.check` do, and if no key can verify a receipt.
     """
-    keys = yield from fetch_keys(document, settings, only=only)
+    keys = yield from fetch_keys(document, settings, only=list_allowed_keys(document, namespace, settings))
     if not keys.kids:
         raise DiscoveryError(
             f"{document.authority} publishes no key that can verify its results",
@@ -251,7 +208,12 @@ def fetch_keys(
     allowed = ",".join(sorted(only))
     key = f"keys {document.authority} {document.jwks} {allowed}"
     if renew and not _begin_renewal(key, settings):
-        yield from _wait_for_renewal(key, settings)
+        # another caller fetches the set, or did so a moment ago
+        for _ in range(int(settings.timeout / _POLL_SECONDS) + 1):
+            entry = settings.cache.get(key)
+            if entry is None or not entry.fetching:
+                break
+            yield Wait(_POLL_SECONDS)
         renew = False
 
     def parse(octets: bytes) -> AuthorityKeys:
@@ -269,7 +231,10 @@ def fetch_keys(
         keys = yield from _fetch_cached(key, document.jwks, _KEYS, parse, settings, renew=renew)
     finally:
         if renew:
-            _end_renewal(key, settings)
+            with _RENEWAL_LOCK:
+                entry = settings.cache.get(key)
+                if entry is not None and entry.fetching:
+                    settings.cache.put(key, replace(entry, fetching=False))
     if keys is None:
         raise DiscoveryError(
             f"{document.authority} has no key set at {document.jwks}",
@@ -289,23 +254,6 @@ def _begin_renewal(key: str, settings: ResolverSettings) -> bool:
             return False
         settings.cache.put(key, replace(kept, refetched=now, fetching=True))
     return True
-
-
-def _wait_for_renewal(key: str, settings: ResolverSettings) -> Flow[None]:
-    """Wait while another caller fetches the set."""
-    for _ in range(int(settings.timeout / _POLL_SECONDS) + 1):
-        kept = settings.cache.get(key)
-        if kept is None or not kept.fetching:
-            return
-        yield Wait(_POLL_SECONDS)
-
-
-def _end_renewal(key: str, settings: ResolverSettings) -> None:
-    """Record that the early fetch has ended."""
-    with _RENEWAL_LOCK:
-        kept = settings.cache.get(key)
-        if kept is not None and kept.fetching:
-            settings.cache.put(key, replace(kept, fetching=False))
 
 
 def _fetch_cached(
@@ -363,16 +311,14 @@ def fetch_url(
 
     Raises DiscoveryError with the code of a network failure.
     """
-    origin = parse_origin(url)
+    origin, path = split_url(URI.parse(url))
     headers = [
         ("Accept", accept),
         ("Accept-Encoding", "identity"),
         ("User-Agent", f"onym/{__version__}"),
         *([("If-None-Match", etag)] if etag else []),
     ]
-    request = HTTPRequest(
-        method="GET", origin=origin, target=target or URI.parse(url).path or "/", headers=tuple(headers)
-    )
+    request = HTTPRequest(method="GET", origin=origin, target=target or path, headers=tuple(headers))
     try:
         reply = yield Send(request, settings.timeout, limit=limit)
     except NetError as error:
@@ -385,8 +331,7 @@ def fetch_url(
 
 def parse_origin(url: str) -> Origin:
     """Return the origin of a validated https URL."""
-    uri = URI.parse(url)
-    return Origin("https", uri.host or "", int(uri.port or 443))
+    return split_url(URI.parse(url))[0]
 
 
 def make_fetch_error(error: NetError, url: str) -> DiscoveryError:
@@ -404,13 +349,14 @@ def make_fetch_error(error: NetError, url: str) -> DiscoveryError:
 def _validate_reply(reply: Reply, url: str, types: Collection[str]) -> None:
     """Raise DiscoveryError unless this is a 200 with one of these media types."""
     if reply.status != 200:
+        detail = decode_problem_detail(reply.headers.get("content-type"), reply.body)
         raise DiscoveryError(
             f"{url} answered with status {reply.status}",
             code="aiip.upstream-unreachable",
             clause=_CLAUSE,
             status=reply.status,
             retryable=reply.status == 429 or reply.status >= 500,
-            hint=_get_error_detail(reply),
+            hint=None if detail is None else f"The server's reason (unsigned): {detail}",
         )
     content_types = reply.headers.get_all("content-type")
     if len(content_types) != 1 or parse_media_type(content_types[0]) not in types:
@@ -419,9 +365,3 @@ def _validate_reply(reply: Reply, url: str, types: Collection[str]) -> None:
             code="aiip.discovery-conflict",
             clause=_CLAUSE,
         )
-
-
-def _get_error_detail(reply: Reply) -> str | None:
-    """Return the server's own reason, which is unsigned."""
-    detail = decode_problem_detail(reply.headers.get("content-type"), reply.body)
-    return None if detail is None else f"The server's reason (unsigned): {detail}"
