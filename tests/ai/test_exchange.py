@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from onym.ai.content import EVENTS, parse_media_type
-from onym.ai.exchange import ANONYMOUS, Caller, RequestAttempt, StreamReader
+from onym.ai.exchange import Caller, RequestAttempt, StreamReader
 from onym.ai.problems import decode_problem
-from onym.ai.records import AnchorDocument, Invocation, Resolution
+from onym.ai.records import ANONYMOUS_AUDIENCE, AnchorDocument, Invocation, Resolution
 from onym.errors import AIIPError, InvocationError, ProvenanceError, SignatureError, UsageError
 from onym.net.messages import ConnectionInfo, Headers, Reply
 from onym.sign.keys import AuthorityKeys, SigningKey, read_authority_keys
@@ -134,7 +134,7 @@ def test_a_token_goes_as_a_secret_and_the_receipt_is_made_out_to_its_client() ->
 
 def test_without_a_token_the_origin_or_the_word_anonymous_is_the_audience() -> None:
     assert Caller(origin="https://gw.example").audience == "https://gw.example"
-    assert Caller().audience == ANONYMOUS
+    assert Caller().audience == ANONYMOUS_AUDIENCE
     assert header(asking(Caller(origin="https://gw.example")), "Origin") == "https://gw.example"
 
 

@@ -12,7 +12,16 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
-from onym.ai.records import NO_AUTHORITY, AnchorDocument, Auth, Effects, EndpointEntry, Level, Requirements
+from onym.ai.records import (
+    NO_AUTHORITY,
+    SCOPE_CHARACTER,
+    AnchorDocument,
+    Auth,
+    Effects,
+    EndpointEntry,
+    Level,
+    Requirements,
+)
 from onym.common.strict_json import parse_json_object
 from onym.errors import DiscoveryError, URIError
 from onym.net.hosts import parse_host
@@ -85,8 +94,7 @@ _LONGEST_TEXT: Final = 512
 _VERSION: Final = "1"
 #: seconds; larger values mean the same
 _LONGEST_PIN: Final = 10**9
-#: RFC 6749 3.3
-_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}\Z")
+_SCOPE: Final = re.compile(SCOPE_CHARACTER + r"{1,256}\Z")
 _NO_ENTRIES: Final[tuple[EndpointEntry, ...]] = ()
 _SIGNED: Final = "signed_metadata"
 #: JSON can escape lone surrogates, which no text can contain

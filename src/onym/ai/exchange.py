@@ -14,9 +14,9 @@ from typing import Final
 
 from onym.ai.content import PROBLEM
 from onym.ai.problems import decode_problem
-from onym.ai.records import Invocation, Resolution, Result
+from onym.ai.records import ANONYMOUS_AUDIENCE, Invocation, Resolution, Result
 from onym.errors import AIIPError, ProvenanceError, ResponseTooLarge, SignatureError, UsageError
-from onym.net.messages import HTTPRequest, Origin, Reply, Send
+from onym.net.messages import HTTPRequest, Reply, Send, split_url
 from onym.net.sse import SSEDecoder, SSEEvent
 from onym.sign.keys import AuthorityKeys
 from onym.sign.receipts import (
@@ -53,14 +53,10 @@ class StreamReader:
         self._content_type = content_type
         self._decoder = SSEDecoder(MAX_EVENT)
         self._chain = StreamChain(attempt.request_hash)
-        self._token: str | None = None
+        #: the receipt in its compact form, or None before it has arrived
+        self.token: str | None = None
         self._problem: str | None = None
         self._count = 0
-
-    @property
-    def token(self) -> str | None:
-        """The receipt in its compact form, or None before it has arrived."""
-        return self._token
 
     def feed(self, data: bytes) -> list[SSEEvent]:
         """Return the events that these bytes complete.
@@ -70,27 +66,26 @@ class StreamReader:
         return [event for event in self._decoder.events(data) if self._accept_event(event)]
 
     def _accept_event(self, event: SSEEvent) -> bool:
-        if self._token is not None:
+        target = self._attempt.target
+        if self.token is not None:
             raise ProvenanceError(
-                "the stream continues after its receipt", target=self._attempt.target, clause=_STREAM_CLAUSE
+                "the stream continues after its receipt", target=target, clause=_STREAM_CLAUSE
             )
         if event.event == RECEIPT_EVENT:
-            self._token = event.data
+            self.token = event.data
             return False
         # only the last event reports a failure; followed by others it is an event like them
         self._problem = event.data if event.event == PROBLEM_EVENT else None
         try:
             self._chain.add(event.id, event.event, event.data)
         except SignatureError as error:
-            raise ProvenanceError(
-                error.message, target=self._attempt.target, clause=_STREAM_CLAUSE
-            ) from error
+            raise ProvenanceError(error.message, target=target, clause=_STREAM_CLAUSE) from error
         self._count += 1
         if self._count > MAX_EVENTS:
             raise ResponseTooLarge(
                 f"the stream has more than {MAX_EVENTS} events",
                 code="net.too-large.event",
-                endpoint=self._attempt.target,
+                endpoint=target,
             )
         return True
 
@@ -100,24 +95,14 @@ class StreamReader:
         Raises ProvenanceError; InvocationError if the endpoint reports, unsigned, why the receipt is missing;
         SignatureError `sign.unknown-key` if `keys` may be too old.
         """
-        if self._token is None:
-            raise self._make_failure()
-        return self._attempt.verify_token(
-            self._token,
-            keys,
-            at,
-            seen,
-            status=self._status,
-            content_type=self._content_type,
-            stream=self._chain.end,
-        )
-
-    def _make_failure(self) -> AIIPError:
-        """Return the error of a stream without a receipt: its problem event, if it has one."""
-        target = self._attempt.target
+        target, status, content_type = self._attempt.target, self._status, self._content_type
+        if self.token is not None:
+            return self._attempt.verify_token(
+                self.token, keys, at, seen, status=status, content_type=content_type, stream=self._chain.end
+            )
         if self._problem is not None:
-            return decode_problem(None, PROBLEM, self._problem.encode(), target, signed=False)
-        return ProvenanceError(
+            raise decode_problem(None, PROBLEM, self._problem.encode(), target, signed=False)
+        raise ProvenanceError(
             "the stream ended without a receipt, so none of its events can be trusted",
             code="aiip.provenance-missing",
             target=target,
@@ -125,25 +110,11 @@ class StreamReader:
         )
 
 
-#: `aud` of a receipt for a caller with neither token nor origin
-ANONYMOUS: Final = "anonymous"
 #: the checks before a result is released, in the order of 3.8
 CHECKS: Final = (
-    "form",
-    "header",
-    "key",
-    "signature",
-    "issuer",
-    "resource",
-    "audience",
-    "nonce",
-    "request",
-    "time",
-    "replay",
-    "status",
-    "content type",
-    "content",
-)
+    "form", "header", "key", "signature", "issuer", "resource", "audience", "nonce", "request", "time",
+    "replay", "status", "content type", "content",
+)  # fmt: skip
 #: header fields that Onym sets, and that a caller may not pass
 _RESERVED_FIELDS: Final = frozenset(
     {
@@ -152,7 +123,7 @@ _RESERVED_FIELDS: Final = frozenset(
         "idempotency-key", "origin", "te", "trailer", "transfer-encoding", "upgrade",
     }
 )  # fmt: skip
-_LONGEST_KEY: Final = 255
+_KEY: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
 _SHA256: Final = re.compile(r"sha-256=:[^:]*:")
 _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
 
@@ -168,7 +139,7 @@ class Caller:
     @property
     def audience(self) -> str:
         """The audience that a receipt must name."""
-        return self.client_id or self.origin or ANONYMOUS
+        return self.client_id or self.origin or ANONYMOUS_AUDIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +177,11 @@ class RequestAttempt:
     def build_request(self, *, stream: bool = False) -> Send:
         """Return the request for the transport."""
         url = URI.parse(to_https(self.resolution.document.service, self.resolution.uri))
+        origin, target = split_url(url)
         request = HTTPRequest(
             method=self.invocation.method,
-            origin=Origin("https", url.host or "", int(url.port or 443)),
-            target=url.path if url.query is None else f"{url.path}?{url.query}",
+            origin=origin,
+            target=target,
             headers=tuple(self._build_headers()),
             body=self.invocation.body,
             credential=None if self.caller.token is None else self.resolution.authority,
@@ -218,24 +190,19 @@ class RequestAttempt:
 
     def _build_headers(self) -> list[tuple[str, str | Secret]]:
         invocation = self.invocation
-        headers: list[tuple[str, str | Secret]] = [
+        key, token = invocation.idempotency_key, self.caller.token
+        fields: tuple[tuple[str, str | Secret | None], ...] = (
             ("Accept", invocation.accept or "*/*"),
             ("Accept-Encoding", "identity"),
             ("AIIP-Nonce", self.nonce),
-        ]
-        optional: tuple[tuple[str, str | Secret | None], ...] = (
             ("Origin", self.caller.origin),
             ("Content-Type", invocation.content_type),
             ("Content-Digest", self._digest),
-            (
-                "Idempotency-Key",
-                None if invocation.idempotency_key is None else f'"{invocation.idempotency_key}"',
-            ),
+            ("Idempotency-Key", None if key is None else f'"{key}"'),
+            ("Authorization", None if token is None else Secret(f"Bearer {token.reveal()}")),
+            *invocation.headers,
         )
-        headers += [(name, value) for name, value in optional if value is not None]
-        if self.caller.token is not None:
-            headers.append(("Authorization", Secret(f"Bearer {self.caller.token.reveal()}")))
-        return headers + list(invocation.headers)
+        return [(name, value) for name, value in fields if value is not None]
 
     def verify_reply(
         self, reply: Reply, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]
@@ -248,14 +215,31 @@ class RequestAttempt:
         if 300 <= reply.status < 400 and reply.status != 304:  # "not modified" is not a redirect
             raise self.make_redirect_error()
         content_type = reply.headers.get("content-type")
-        token = self._find_receipt_token(reply)
-        if token is None:
-            raise self._make_unsigned_error(reply, content_type)
-        self._validate_digest(reply)
+        tokens = reply.headers.get_all("aiip-receipt")
+        if len(tokens) > 1:
+            raise ProvenanceError("the response has two receipts", target=self.target, clause=_CLAUSE)
+        if not tokens and reply.status >= 400:
+            # at best an unsigned problem (3.7)
+            raise decode_problem(reply.status, content_type, reply.body, self.target, signed=False)
+        if not tokens:
+            raise ProvenanceError(
+                "the response has no receipt",
+                code="aiip.provenance-missing",
+                target=self.target,
+                clause=_CLAUSE,
+                status=reply.status,
+                hint="The endpoint must sign its responses.",
+            )
+        # other software may rely on Content-Digest (3.6)
+        digests = _SHA256.findall(", ".join(reply.headers.get_all("content-digest")))
+        if any(digest != content_digest(reply.body) for digest in digests):
+            raise ProvenanceError(
+                "the Content-Digest does not match the body", target=self.target, clause="RFC 9530 2"
+            )
         receipt = self.verify_token(
-            token, keys, at, seen, status=reply.status, content_type=content_type, body=reply.body
+            tokens[0], keys, at, seen, status=reply.status, content_type=content_type, body=reply.body
         )
-        return self.build_result(reply, receipt, token)
+        return self.build_result(reply, receipt, tokens[0])
 
     def verify_token(
         self,
@@ -302,33 +286,6 @@ class RequestAttempt:
             target=self.target,
         )
 
-    def _validate_digest(self, reply: Reply) -> None:
-        """Raise ProvenanceError for a wrong Content-Digest, because other software may rely on it (3.6)."""
-        digests = _SHA256.findall(", ".join(reply.headers.get_all("content-digest")))
-        if any(digest != content_digest(reply.body) for digest in digests):
-            raise ProvenanceError(
-                "the Content-Digest does not match the body", target=self.target, clause="RFC 9530 2"
-            )
-
-    def _find_receipt_token(self, reply: Reply) -> str | None:
-        tokens = reply.headers.get_all("aiip-receipt")
-        if len(tokens) > 1:
-            raise ProvenanceError("the response has two receipts", target=self.target, clause=_CLAUSE)
-        return tokens[0] if tokens else None
-
-    def _make_unsigned_error(self, reply: Reply, content_type: str | None) -> AIIPError:
-        """Return the error of a response without a receipt: at best an unsigned problem (3.7)."""
-        if reply.status >= 400:
-            return decode_problem(reply.status, content_type, reply.body, self.target, signed=False)
-        return ProvenanceError(
-            "the response has no receipt",
-            code="aiip.provenance-missing",
-            target=self.target,
-            clause=_CLAUSE,
-            status=reply.status,
-            hint="The endpoint must sign its responses.",
-        )
-
     def build_result(self, reply: Reply, receipt: Receipt, token: str) -> Result:
         """Return the result of a reply whose receipt was verified.
 
@@ -352,9 +309,9 @@ class RequestAttempt:
 
 def _validate_invocation(invocation: Invocation) -> None:
     key = invocation.idempotency_key
-    if key is not None and not (0 < len(key) <= _LONGEST_KEY and _is_visible_ascii(key)):
+    if key is not None and not _KEY.fullmatch(key):
         raise UsageError(
-            f'an idempotency key has 1 to {_LONGEST_KEY} visible ASCII characters, without " and \\',
+            'an idempotency key has 1 to 255 visible ASCII characters, without " and \\',
             code="usage.bad-argument",
         )
     reserved = next((name for name, _ in invocation.headers if name.lower() in _RESERVED_FIELDS), None)
@@ -362,7 +319,3 @@ def _validate_invocation(invocation: Invocation) -> None:
         raise UsageError(
             f"the header field {reserved} cannot be passed: Onym sets it", code="usage.bad-argument"
         )
-
-
-def _is_visible_ascii(key: str) -> bool:
-    return all("\x21" <= character <= "\x7e" and character not in '"\\' for character in key)

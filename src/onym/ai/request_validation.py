@@ -99,7 +99,7 @@ def _validate_host(fields: Fields, hosts: Collection[str]) -> None:
 
 
 #: 128 bits of base64url and more (3.6)
-_NONCE: Final = re.compile(r"[A-Za-z0-9_-]{22,128}")
+NONCE: Final = re.compile(r"[A-Za-z0-9_-]{22,128}")
 #: a string of RFC 9651 4.2.5, of 1 to 255 characters
 _KEY: Final = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,255})"')
 #: a serialised origin (RFC 6454 6.2)
@@ -148,7 +148,7 @@ def parse_request_head(scope: Any, hosts: Collection[str]) -> RequestHead:
         raw_path=scope["raw_path"],
         query=scope["query_string"],
         headers=headers,
-        nonce=_match_header(headers, "aiip-nonce", _NONCE, "22 to 128 characters of base64url"),
+        nonce=_match_header(headers, "aiip-nonce", NONCE, "22 to 128 characters of base64url"),
         idempotency_key=_parse_idempotency_key(headers),
         origin=_match_header(headers, "origin", _ORIGIN, "a serialised origin (RFC 6454 6.2)"),
         content_type=_match_header(headers, "content-type", _TYPE, "a media type in ASCII"),

@@ -15,12 +15,12 @@ from onym.ai.discovery.link_header import MAX_LINKS, RELATION, Pointers
 from onym.net.messages import Headers
 
 #: bytes of a page that are parsed
-MAX_OCTETS: Final = 512 * 1024
+MAX_PAGE_BYTES: Final = 512 * 1024
 #: tags of a page that are parsed. The time and memory of an HTML5 parser grow with the square of their
 #: number, because it opens formatting elements again in every paragraph
 MAX_TAGS: Final = 1024
 
-_SPACE: Final = " \t\n\f\r"
+_HTML_SPACE: Final = " \t\n\f\r"
 _TYPE: Final = re.compile(r"\s*text/html\s*(?:;|\Z)", re.IGNORECASE)
 _CHARSET: Final = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9:_.+-]{1,40})\"?\s*(?:;|\Z)", re.IGNORECASE)
 _META: Final = re.compile(
@@ -59,7 +59,7 @@ def get_charset(headers: Headers) -> str | None:
 
 def find_head_links(octets: bytes, charset: str | None = None, *, relation: str = RELATION) -> Pointers:
     """Return the targets of the head's links with this `relation`. `charset` is that of the Content-Type."""
-    text = _decode_page(octets[:MAX_OCTETS], charset)
+    text = _decode_page(octets[:MAX_PAGE_BYTES], charset)
     if text is None:
         return Pointers(ignored=("the page, because its encoding is not supported",))
     targets = list(
@@ -80,7 +80,7 @@ def _find_hrefs(text: str, relation: str) -> list[str]:
         if node.tag == "link":
             attributes = node.attributes
             relations = (attributes.get("rel") or "").translate(_LOWER).replace("\f", " ").split()
-            href = (attributes.get("href") or "").strip(_SPACE)
+            href = (attributes.get("href") or "").strip(_HTML_SPACE)
             if relation in relations and href:
                 hrefs.append(href)
         node = node.next

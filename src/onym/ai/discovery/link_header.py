@@ -16,7 +16,7 @@ from onym.uri.generic import URI
 
 #: links and bytes of all Link fields of one response that are parsed
 MAX_LINKS: Final = 64
-MAX_OCTETS: Final = 16 * 1024
+MAX_LINK_BYTES: Final = 16 * 1024
 #: the relation type of the draft
 RELATION: Final = "aiip"
 
@@ -80,11 +80,11 @@ def find_pointers(values: Iterable[str], *, context: str, relation: str = RELATI
     """
     targets: list[str] = []
     ignored: list[str] = []
-    room, octets = MAX_LINKS, MAX_OCTETS
+    room, octets = MAX_LINKS, MAX_LINK_BYTES
     for value in values:
         octets -= len(value)
         if octets < 0 or room <= 0:
-            ignored.append(f"links after the first {MAX_LINKS} or {MAX_OCTETS} bytes")
+            ignored.append(f"links after the first {MAX_LINKS} or {MAX_LINK_BYTES} bytes")
             break
         links = parse_links(value, most=room)
         room -= len(links)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from onym.ai.content import JSON
+from onym.ai.records import ANONYMOUS_AUDIENCE
 from onym.errors import UsageError
 from onym.net.messages import Headers
 from onym.uri.ai import AIURI
@@ -73,7 +74,7 @@ class Caller:
 
 
 #: a caller with neither token nor origin
-ANONYMOUS: Final = Caller(audience="anonymous")
+ANONYMOUS: Final = Caller(audience=ANONYMOUS_AUDIENCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from onym.ai.endpoint.context import Caller
+from onym.ai.records import SCOPE_CHARACTER
 from onym.errors import AIIPError, NetError, SignatureError, URIError, UsageError
 from onym.net.config import NetConfig
 from onym.net.limits import NetLimits
@@ -41,8 +42,7 @@ MAX_TOKEN_SECONDS: Final = 24 * 3600.0
 _LATEST: Final = 253402300799  # the last second of 9999
 _LONGEST_TEXT: Final = 255
 _MOST_SCOPES: Final = 128
-#: RFC 6749 3.3
-_SCOPE_CLAIM: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}\Z")
+_SCOPE_CLAIM: Final = re.compile(SCOPE_CHARACTER + r"{1,255}\Z")
 #: RFC 6749 A.1; a receipt contains it as its audience, in ASCII (AIIP/HTTPS v1 3.8)
 _CLIENT: Final = re.compile(r"[\x20-\x7e]{1,255}\Z")
 
@@ -336,9 +336,9 @@ _LIMITS: Final = NetLimits(body=512 * 1024, error_body=16 * 1024, connect=5.0)
 #: RFC 6750 2.1; the scheme in any case (RFC 9110 11.1)
 _BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*)\Z", re.IGNORECASE)
 _NAMES_BEARER: Final = re.compile(r"bearer(?: |\Z)", re.IGNORECASE)
-#: RFC 6749 3.3, without the characters that a quoted string must escape
-_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+\Z")
-_URL: Final = re.compile(r"https?://[\x21\x23-\x5b\x5d-\x7e]+\Z")
+#: the characters of scopes are those that a quoted string need not escape
+_SCOPE: Final = re.compile(SCOPE_CHARACTER + r"+\Z")
+_URL: Final = re.compile(rf"https?://{SCOPE_CHARACTER}+\Z")
 _INVALID: Final = "the access token is not valid for this resource"
 
 

@@ -11,7 +11,8 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-from onym.ai.records import Auth, Description, Effects, Level, Resolution, Result
+from onym.ai.records import ANONYMOUS_AUDIENCE, Auth, Description, Effects, Level, Resolution, Result
+from onym.ai.request_validation import NONCE
 from onym.common.strict_json import encode_base64url
 from onym.errors import AIIPError, DeniedError
 from onym.sign.keys import Signer
@@ -106,10 +107,7 @@ def _make_loop_error(uri: AIURI) -> DeniedError:
 RECEIPT_HEADER: Final = "aiip-gateway-receipt"
 #: seconds for which a receipt is fresh
 LIFETIME: Final = 120
-#: `aud` for a caller without an origin
-ANONYMOUS: Final = "anonymous"
 _ORIGIN: Final = re.compile(r"https?://[a-z0-9.:\[\]-]{1,300}")
-_NONCE: Final = re.compile("[A-Za-z0-9_-]{22,128}")
 
 
 def hash_upstream_receipt(token: str) -> str:
@@ -119,7 +117,7 @@ def hash_upstream_receipt(token: str) -> str:
 
 def validate_nonce(nonce: str | None) -> None:
     """Raise AIIPError unless the nonce is 22 to 128 characters of base64url (3.6)."""
-    if nonce is not None and not _NONCE.fullmatch(nonce):
+    if nonce is not None and not NONCE.fullmatch(nonce):
         raise AIIPError(
             "AIIP-Nonce is not 22 to 128 characters of base64url",
             code="aiip.bad-request",
@@ -139,7 +137,7 @@ def sign_gateway_receipt(
         kind=GATEWAY,
         issuer=issuer,
         subject=upstream.subject,
-        audience=origin if origin and _ORIGIN.fullmatch(origin) else ANONYMOUS,
+        audience=origin if origin and _ORIGIN.fullmatch(origin) else ANONYMOUS_AUDIENCE,
         issued=int(at),
         expires=int(at) + LIFETIME,
         id=make_receipt_id(),
