@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from onym.ai.client import _build_invocation
-from onym.ai.content import encode_json, require_finite_numbers
+from onym.ai.records import encode_json, require_finite_numbers
 from onym.errors import UsageError
 
 NAN, INFINITE = float("nan"), float("inf")
@@ -91,7 +91,7 @@ def test_everything_else_is_written_as_it_is() -> None:
 
 def test_numbers_are_looked_at_only_where_a_null_could_hide_one(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr("onym.ai.content.require_finite_numbers", lambda value: asked.append(value))
+    monkeypatch.setattr("onym.ai.records.require_finite_numbers", lambda value: asked.append(value))
     assert encode_json([1.5, "x"]) == b'[1.5,"x"]'
     assert asked == []
     assert encode_json([1.5, None]) == b"[1.5,null]"

@@ -9,10 +9,16 @@ from typing import Any
 
 import pytest
 
-from onym.ai.content import EVENTS, parse_media_type
 from onym.ai.exchange import Caller, RequestAttempt, StreamReader
 from onym.ai.problems import decode_problem
-from onym.ai.records import ANONYMOUS_AUDIENCE, AnchorDocument, Invocation, Resolution
+from onym.ai.records import (
+    ANONYMOUS_AUDIENCE,
+    EVENTS,
+    AnchorDocument,
+    Invocation,
+    Resolution,
+    parse_media_type,
+)
 from onym.errors import AIIPError, InvocationError, ProvenanceError, SignatureError, UsageError
 from onym.net.messages import ConnectionInfo, Headers, Reply
 from onym.sign.keys import AuthorityKeys, SigningKey, read_authority_keys

@@ -35,7 +35,7 @@ from oauth_support import RESOURCE, authorization, hand_issuer
 from onym.ai import AIClient, ResolverSettings, client_flows, settings
 from onym.ai.client import TLS
 from onym.ai.client_flows import renew_keys, resolve_uri
-from onym.ai.discovery import html, link_header, pins
+from onym.ai.discovery import page, pins
 from onym.ai.discovery.pins import MemoryPins
 from onym.ai.discovery.well_known import fetch_keys
 from onym.ai.discovery_document import MAX_OCTETS, parse_discovery_document
@@ -95,8 +95,8 @@ NUMBERS: dict[str, tuple[Any, Any]] = {
     "3.2 anchor document": (MAX_OCTETS, 64 * 1024),
     "3.2, 3.9 lifetimes": ((settings.SHORTEST_LIFE, settings.LONGEST_LIFE), (60, 24 * 3600)),
     "3.2 negative answers": (settings.NEGATIVE_LIFE, 60),
-    "3.3 rule 4": ((link_header.MAX_LINKS, link_header.MAX_OCTETS), (64, 16 * 1024)),
-    "3.3 rule 5": (html.MAX_OCTETS, 512 * 1024),
+    "3.3 rule 4": ((page.MAX_LINKS, page.MAX_LINK_BYTES), (64, 16 * 1024)),
+    "3.3 rule 5": (page.MAX_PAGE_BYTES, 512 * 1024),
     "3.4 length": (MAX_CANONICAL_LENGTH, 2048),
     "3.5 no authority": ("_", "_"),
     "3.8 step 1": (receipts.MAX_RECEIPT, 4 * 1024),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from docgen.text import GENERATED, cell, code, table
-from onym.ai.discovery import html, link_header
+from onym.ai.discovery import page
 from onym.ai.discovery.pins import MAX_PIN_SECONDS
 from onym.ai.discovery_document import MAX_ENDPOINTS, MAX_OCTETS, WELL_KNOWN
 from onym.ai.endpoint import Limits
@@ -261,8 +261,8 @@ def _fixed() -> str:
         ("a key set", MAX_AUTHORITY_KEY_SET, "bytes"),
         ("keys of a set; of a history", MAX_AUTHORITY_KEYS, f"; {MAX_HISTORY}"),
         ("one event, at a client", MAX_EVENT, "characters"),
-        ("links that are read; their bytes", link_header.MAX_LINKS, f"; {link_header.MAX_OCTETS:,}"),
-        ("of a page, searched for links", html.MAX_OCTETS, "bytes"),
+        ("links that are read; their bytes", page.MAX_LINKS, f"; {page.MAX_LINK_BYTES:,}"),
+        ("of a page, searched for links", page.MAX_PAGE_BYTES, "bytes"),
         ("receipts that a client remembers at one time", MAX_REPLAY_IDS, ""),
         ("life of an idempotency key", RETENTION_SECONDS, "s"),
         ("Cedar policies", MAX_POLICY, "characters"),

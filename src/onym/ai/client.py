@@ -26,8 +26,7 @@ from onym.ai.client_flows import (
     resolve_uri,
     verify_answer,
 )
-from onym.ai.content import EVENTS, JSON, encode_json
-from onym.ai.records import Description, Effects, Invocation, Resolution, Result
+from onym.ai.records import EVENTS, JSON, Description, Effects, Invocation, Resolution, Result, encode_json
 from onym.ai.replay import MemoryReplays, Replays
 from onym.ai.settings import ResolverSettings
 from onym.ai.telemetry import Telemetry, observe_call, observe_stream_call

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from onym.ai.content import DESCRIPTION, EVENTS, parse_media_type
 from onym.ai.discovery.evaluation import fetch_srv_targets, select_targets
 from onym.ai.discovery.well_known import (
     fetch_authority,
@@ -24,6 +23,8 @@ from onym.ai.discovery.well_known import (
 from onym.ai.exchange import Caller, RequestAttempt, StreamReader
 from onym.ai.problems import decode_problem
 from onym.ai.records import (
+    DESCRIPTION,
+    EVENTS,
     NO_AUTHORITY,
     AnchorDocument,
     Auth,
@@ -36,6 +37,7 @@ from onym.ai.records import (
     Resolution,
     Result,
     Source,
+    parse_media_type,
 )
 from onym.ai.replay import MemoryReplays, Replays
 from onym.ai.settings import ResolverSettings

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from onym.ai.content import PROBLEM
 from onym.ai.problems import decode_problem
-from onym.ai.records import ANONYMOUS_AUDIENCE, Invocation, Resolution, Result
+from onym.ai.records import ANONYMOUS_AUDIENCE, PROBLEM, Invocation, Resolution, Result
 from onym.errors import AIIPError, ProvenanceError, ResponseTooLarge, SignatureError, UsageError
 from onym.net.messages import HTTPRequest, Reply, Send, split_url
 from onym.net.sse import SSEDecoder, SSEEvent

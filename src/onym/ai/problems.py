@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from onym.ai.content import PROBLEM, parse_media_type
+from onym.ai.records import PROBLEM, parse_media_type
 from onym.errors import (
     AIURIError,
     DeadlineExceeded,

@@ -1,4 +1,4 @@
-"""The values that resolution and invocation exchange: frozen records, no I/O (AIIP/HTTPS v1, 3.1 to 3.8).
+"""The values that resolution and invocation exchange: frozen records, media types and JSON. No I/O.
 
 Times are seconds since the epoch, sizes are bytes. An `authority` is the host of a canonical ai URI, with its
 port if that is not 443 ("bank.example", "bank.example:8443", "bank").
@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol
+
+import msgspec
 
 from onym.common.strict_json import parse_json_value
 from onym.errors import ProvenanceError
@@ -254,3 +257,46 @@ class Result:
             raise ProvenanceError(
                 "the signed result is not valid JSON", target=self.receipt.subject
             ) from None
+
+
+JSON: Final = "application/json"
+#: a stream of events (WHATWG HTML 9.2)
+EVENTS: Final = "text/event-stream"
+#: the description of a resource (3.6)
+DESCRIPTION: Final = "application/aiip+json"
+#: RFC 9457 3
+PROBLEM: Final = "application/problem+json"
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def parse_media_type(content_type: str | None) -> str:
+    """Return the type and subtype of a Content-Type in lower case; "" without one."""
+    return (content_type or "").partition(";")[0].strip().lower()
+
+
+def is_json(content_type: str | None) -> bool:
+    """Report whether this is a media type of JSON (RFC 6839 3.1)."""
+    media_type = parse_media_type(content_type)
+    return media_type == JSON or media_type.endswith("+json")
+
+
+def encode_json(value: Any) -> bytes:
+    """Encode the value as JSON (RFC 8259 6).
+
+    Raises TypeError, ValueError or RecursionError for a value without a JSON form. msgspec would write NaN
+    and infinity as `null`, which is another value.
+    """
+    body = _ENCODER.encode(value)
+    if b"null" in body:  # rare, and much cheaper than to check every number
+        require_finite_numbers(msgspec.to_builtins(value, str_keys=True, enc_hook=_ignore_raw))
+    return body
+
+
+def require_finite_numbers(value: Any) -> None:
+    """Raise ValueError if a value of plain Python contains NaN or infinity."""
+    json.dumps(value, allow_nan=False)
+
+
+def _ignore_raw(_: Any) -> None:
+    """Skip a `msgspec.Raw`, which is JSON already; the encoder has rejected all other unknown types."""

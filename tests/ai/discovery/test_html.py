@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.discovery.html import MAX_OCTETS, MAX_TAGS, find_head_links, get_charset, is_html
-from onym.ai.discovery.link_header import MAX_LINKS, Pointers
+from onym.ai.discovery.page import (
+    MAX_LINKS,
+    MAX_PAGE_BYTES,
+    MAX_TAGS,
+    Pointers,
+    find_head_links,
+    get_charset,
+    is_html,
+)
 from onym.net.messages import Headers
 from support import as_subtests
 
@@ -76,9 +83,9 @@ def test_entities_in_an_address_are_decoded_once() -> None:
 
 
 def test_what_is_beyond_the_cap_is_not_read() -> None:
-    filler = "<head><title>" + "x" * (MAX_OCTETS - 13) + "</title>"
+    filler = "<head><title>" + "x" * (MAX_PAGE_BYTES - 13) + "</title>"
     assert find_head_links((filler + GOOD).encode()).targets == ()
-    inside = "<head><title>" + "x" * (MAX_OCTETS - 21 - len(GOOD)) + "</title>"
+    inside = "<head><title>" + "x" * (MAX_PAGE_BYTES - 21 - len(GOOD)) + "</title>"
     assert find_head_links((inside + GOOD + "y" * 100).encode()).targets == ("ai://good.example/x",)
 
 

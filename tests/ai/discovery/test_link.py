@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.discovery.link_header import MAX_LINKS, MAX_OCTETS, Link, find_pointers, parse_links
+from onym.ai.discovery.page import MAX_LINK_BYTES, MAX_LINKS, Link, find_pointers, parse_links
 from peer_install import node, npm_package
 from support import as_subtests
 
@@ -90,7 +90,7 @@ def test_links_beyond_the_cap_are_not_read() -> None:
 
 
 def test_octets_beyond_the_cap_are_not_read() -> None:
-    found = find_pointers(["<" + "x" * MAX_OCTETS + ">; rel=aiip"], context=PAGE)
+    found = find_pointers(["<" + "x" * MAX_LINK_BYTES + ">; rel=aiip"], context=PAGE)
     assert found.targets == ()
     assert "16384 bytes" in found.ignored[0]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from onym.ai.gateway.access_policy import (
+from onym.ai.gateway.forwarding import (
     POLICY,
     POLICY_HASH,
     find_denial,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from onym.ai.content import parse_media_type
 from onym.ai.gateway.forwarding import (
     format_via,
     get_content_disposition,
     select_client_fields,
     select_upstream_fields,
 )
+from onym.ai.records import parse_media_type
 from onym.errors import AIIPError
 from onym.net.messages import Headers
 from support import as_subtests

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from gateway_support import World
-from onym.ai.gateway.access_policy import POLICY_HASH, hash_upstream_receipt
 from onym.ai.gateway.audit import verify_log
+from onym.ai.gateway.forwarding import POLICY_HASH, hash_upstream_receipt
 from onym.ai.problems import CODES
 from onym.net.sse import SSEDecoder
 from onym.sign.keys import read_authority_keys

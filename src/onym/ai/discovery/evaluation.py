@@ -14,8 +14,7 @@ from random import SystemRandom
 from typing import Any, Final
 
 from onym.ai.discovery import dns
-from onym.ai.discovery.html import find_head_links, get_charset, is_html
-from onym.ai.discovery.link_header import Pointers, find_pointers
+from onym.ai.discovery.page import Pointers, find_head_links, find_pointers, get_charset, is_html
 from onym.ai.discovery.well_known import (
     fetch_authority,
     fetch_document,

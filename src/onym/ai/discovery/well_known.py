@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, Final
 
 from onym._version import __version__
-from onym.ai.content import JSON, parse_media_type
 from onym.ai.discovery_document import (
     MAX_OCTETS,
     WELL_KNOWN,
@@ -23,7 +22,7 @@ from onym.ai.discovery_document import (
     parse_discovery_document,
 )
 from onym.ai.problems import decode_problem_detail, get_network_code
-from onym.ai.records import AnchorDocument, Namespace
+from onym.ai.records import JSON, AnchorDocument, Namespace, parse_media_type
 from onym.ai.settings import (
     LONGEST_LIFE,
     NEGATIVE_LIFE,

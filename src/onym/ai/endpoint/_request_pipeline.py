@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from onym.ai.content import DESCRIPTION, is_json
 from onym.ai.endpoint._runner import HandlerRunner, get_caller_key
 from onym.ai.endpoint.context import ANONYMOUS, Answer, Authorization, Call, Caller, Limits
 from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX as ANONYMOUS_CLIENT
@@ -31,6 +30,7 @@ from onym.ai.endpoint.responses import (
     send_answer,
 )
 from onym.ai.endpoint.signing import ReceiptRequest, ReceiptSigner
+from onym.ai.records import DESCRIPTION, is_json
 from onym.ai.request_validation import RequestHead, bad_request, validate_json_depth, verify_content_digest
 from onym.ai.telemetry import NULL_STAGE, Telemetry
 from onym.common.strict_json import parse_json_value

@@ -17,7 +17,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from onym.ai.content import EVENTS
 from onym.ai.endpoint.context import Answer, Call, Caller, Limits, StreamEvent
 from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
 from onym.ai.endpoint.resources import Resource
@@ -37,6 +36,7 @@ from onym.ai.endpoint.responses import (
     wait_for_disconnect,
 )
 from onym.ai.endpoint.signing import ReceiptRequest, ReceiptSigner, validate_answer
+from onym.ai.records import EVENTS
 from onym.common.concurrency import TOTAL, ConcurrencyLimiter
 from onym.errors import AIIPError, OnymError
 from onym.net.hosts import get_client_network

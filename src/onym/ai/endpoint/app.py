@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from onym._lazy import require_extra
-from onym.ai.content import JSON
 from onym.ai.endpoint._request_pipeline import RequestPipeline
 from onym.ai.endpoint.context import Answer, Authorization, Limits, ResourceHandler
 from onym.ai.endpoint.functions import FunctionHandler
@@ -28,7 +27,7 @@ from onym.ai.endpoint.resources import (
 )
 from onym.ai.endpoint.responses import Receive, Send, send_answer
 from onym.ai.endpoint.signing import ReceiptSigner
-from onym.ai.records import Effects
+from onym.ai.records import JSON, Effects
 from onym.ai.request_validation import parse_request_head
 from onym.ai.telemetry import Telemetry, resolve_telemetry
 from onym.errors import AIIPError, ConfigError, OnymError, URIError, UsageError

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from onym.ai.content import JSON
-from onym.ai.records import ANONYMOUS_AUDIENCE
+from onym.ai.records import ANONYMOUS_AUDIENCE, JSON
 from onym.errors import UsageError
 from onym.net.messages import Headers
 from onym.uri.ai import AIURI

@@ -34,7 +34,6 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import inspect as nodes
 
-from onym.ai.content import JSON, encode_json, is_json
 from onym.ai.endpoint._runner import CURRENT_DEADLINE
 from onym.ai.endpoint.context import CONTENT_TYPE, Answer, Call, StreamEvent
 from onym.ai.endpoint.responses import call_contained
@@ -49,6 +48,7 @@ from onym.ai.endpoint.schemas import (
     parse_signature,
     to_plain_value,
 )
+from onym.ai.records import JSON, encode_json, is_json
 from onym.errors import AIIPError, OnymError, UsageError
 
 _Object: TypeAlias = nodes.StructType | nodes.DataclassType | nodes.NamedTupleType | nodes.TypedDictType

@@ -20,9 +20,9 @@ from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, TypeVar,
 
 import msgspec
 
-from onym.ai.content import EVENTS, JSON
 from onym.ai.endpoint.context import Answer, Call, StreamEvent
 from onym.ai.endpoint.schemas import build_schema
+from onym.ai.records import EVENTS, JSON
 from onym.common.strict_json import parse_json_object
 from onym.errors import AIIPError, UsageError
 

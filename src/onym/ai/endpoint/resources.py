@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-from onym.ai.content import JSON
 from onym.ai.discovery_document import (
     MAX_OCTETS,
     WELL_KNOWN,
@@ -22,7 +21,7 @@ from onym.ai.endpoint.context import Answer, ResourceHandler
 from onym.ai.endpoint.responses import TYPES
 from onym.ai.endpoint.signing import ALGORITHMS, METADATA_LIFE, ReceiptSigner
 from onym.ai.problems import CODES
-from onym.ai.records import AnchorDocument, Auth, Effects, EndpointEntry, Requirements
+from onym.ai.records import JSON, AnchorDocument, Auth, Effects, EndpointEntry, Requirements
 from onym.errors import OnymError, UsageError
 from onym.uri.ai import AIURI
 

@@ -16,9 +16,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from onym.ai.content import PROBLEM
 from onym.ai.endpoint.context import Answer, Limits, StreamEvent
 from onym.ai.problems import CODES, LONGEST_DETAIL, ProblemCode, build_problem_document, get_problem_code
+from onym.ai.records import PROBLEM
 from onym.ai.request_validation import bad_request
 from onym.errors import (
     AIIPError,

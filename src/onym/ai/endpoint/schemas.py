@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from onym.ai.content import require_finite_numbers
 from onym.ai.endpoint.context import Answer, Call
+from onym.ai.records import require_finite_numbers
 from onym.errors import URIError, UsageError
 from onym.uri.components import decode_component
 

@@ -12,8 +12,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 
-from onym.ai.gateway.access_policy import validate_nonce
-from onym.ai.gateway.forwarding import FIXED_FIELDS
+from onym.ai.gateway.forwarding import FIXED_FIELDS, validate_nonce
 from onym.ai.problems import CODES
 from onym.ai.request_validation import GatewayRequestHead, get_field_values, validate_gateway_head
 from onym.errors import AIIPError, DeniedError, OnymError

@@ -17,10 +17,9 @@ from urllib.parse import parse_qsl
 from starlette.responses import RedirectResponse, Response
 
 from onym.ai.client_flows import parse_description
-from onym.ai.content import parse_media_type
-from onym.ai.gateway import access_policy, forwarding
+from onym.ai.gateway import forwarding
 from onym.ai.gateway.forms import build_form_fields, encode_form_input
-from onym.ai.records import Description, Invocation, hash_path
+from onym.ai.records import Description, Invocation, hash_path, parse_media_type
 from onym.ai.request_validation import get_field_values
 from onym.errors import AIIPError, AIURIError, DeniedError, URIError
 from onym.server.gateway.dependencies import read_body, record_exchange
@@ -66,7 +65,7 @@ class UpstreamRelay:
         """Return the ai URI of this request's path. Raises AIURIError, DeniedError."""
         uri = from_target(self._parts.settings.prefix, visit.path, visit.query)
         self.note_target(visit, uri)
-        access_policy.require_no_loop(uri, self._own)
+        forwarding.require_no_loop(uri, self._own)
         return uri
 
     def note_target(self, visit: RequestContext, uri: AIURI) -> None:
@@ -94,7 +93,7 @@ class UpstreamRelay:
 
     async def get(self, visit: RequestContext, resolution: Resolution) -> Result:
         """Return the result of a caller's GET."""
-        access_policy.require_open_authority(resolution, self._own)
+        forwarding.require_open_authority(resolution, self._own)
         asked = Invocation(
             uri=resolution.uri,
             method="GET",
@@ -105,13 +104,13 @@ class UpstreamRelay:
 
     async def require_open(self, visit: RequestContext, resolution: Resolution) -> None:
         """Raise DeniedError if this resource must not be invoked through the gateway."""
-        access_policy.require_open_authority(resolution, self._own)
+        forwarding.require_open_authority(resolution, self._own)
         known = self._described.get(str(resolution.uri.without_query))
         if known is None or known[0] <= self._monotonic():
             description, _ = await self.describe(visit, resolution)
         else:
             description = known[1]
-        access_policy.require_open_resource(resolution.uri, description)
+        forwarding.require_open_resource(resolution.uri, description)
 
     def build_invocation(self, visit: RequestContext, uri: AIURI, body: bytes) -> Invocation:
         """Return a caller's POST. Raises AIIPError for a body without a type or with a wrong digest."""
@@ -233,7 +232,7 @@ class PageHandler:
 
     def _find_denial(self, resolution: Resolution) -> AIIPError | None:
         try:
-            access_policy.require_open_authority(resolution, self._parts.settings.own_hosts)
+            forwarding.require_open_authority(resolution, self._parts.settings.own_hosts)
         except DeniedError as error:
             if resolution.entry is None or error.hint is None:
                 raise
@@ -266,12 +265,12 @@ class PageHandler:
         form = self._parse_form(visit, body)
         uri = _parse_canonical_uri(form.get("uri", ""))
         self._relay.note_target(visit, uri)
-        access_policy.require_no_loop(uri, self._parts.settings.own_hosts)
+        forwarding.require_no_loop(uri, self._parts.settings.own_hosts)
         with self._parts.slots.reserve(client=visit.client, authority=uri.authority_text or ""):
             resolution = await self._parts.upstream.resolve(uri)
-            access_policy.require_open_authority(resolution, self._parts.settings.own_hosts)
+            forwarding.require_open_authority(resolution, self._parts.settings.own_hosts)
             description, described = await self._relay.describe(visit, resolution)
-            access_policy.require_open_resource(uri, description)
+            forwarding.require_open_resource(uri, description)
             fields = build_form_fields(description.input)
             typed = _get_typed_values(fields, form)
             try:

@@ -10,8 +10,14 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from onym.ai.gateway import forwarding
-from onym.ai.gateway.access_policy import RECEIPT_HEADER, sign_gateway_receipt
-from onym.ai.gateway.forwarding import Refusal, build_refusal_document, format_proxy_status, make_refusal
+from onym.ai.gateway.forwarding import (
+    RECEIPT_HEADER,
+    Refusal,
+    build_refusal_document,
+    format_proxy_status,
+    make_refusal,
+    sign_gateway_receipt,
+)
 from onym.errors import OnymError
 from onym.server.gateway.views import build_problem_view, render_view
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from onym.ai.content import parse_media_type
-from onym.ai.gateway.access_policy import find_denial
 from onym.ai.gateway.forms import FormField, build_form_fields
+from onym.ai.gateway.forwarding import find_denial
+from onym.ai.records import parse_media_type
 from onym.errors import NetError
 from onym.net.sse import SSEDecoder, SSEEvent
 from onym.server.services import make_template_environment

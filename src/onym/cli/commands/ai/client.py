@@ -589,7 +589,7 @@ def invoke_command(
       onym ai invoke 'ai://factory.example/agent/forklift-42?zone=A3' --allow physical
       onym ai invoke ai://factory.example/model/helper -d - --save out/
     """
-    from onym.ai.content import EVENTS, parse_media_type  # late: the JOSE library
+    from onym.ai.records import EVENTS, parse_media_type  # late: the JOSE library
 
     octets, kind = _read_body(data, body, content_type)
     target = parse_uri_argument(session, uri)
