@@ -7,11 +7,11 @@ resources.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from random import SystemRandom
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from onym.ai.discovery import dns
 from onym.ai.discovery.page import Pointers, find_head_links, find_pointers, get_charset, is_html
@@ -150,7 +150,7 @@ def weigh_sources(
             _judge_pointer(uri, source, origin, authority, document, named or {}) for uri in source.said
         ]
         weighed.append(_combine_verdicts(source, judged))
-        candidates += [pointer.candidate for pointer in judged if pointer.candidate is not None]
+        candidates += [candidate for _, _, candidate in judged if candidate is not None]
     return WeighedSources(
         sources=tuple(weighed),
         candidates=_merge_candidates(candidates),
@@ -166,15 +166,11 @@ def list_resources(document: AnchorDocument) -> tuple[str, ...]:
 
 def is_same_site(one: str, other: str) -> bool:
     """Report whether two https origins have the same registrable domain (public suffix list)."""
-    first, second = (_find_registrable_domain(URI.parse(origin).host or "") for origin in (one, other))
+    hosts = [URI.parse(origin).host or "" for origin in (one, other)]
+    if any(parse_host(host).kind != "name" for host in hosts):
+        return False  # an address has no registrable domain
+    first, second = (_load_public_suffixes().privatesuffix(host) for host in hosts)
     return first is not None and first == second
-
-
-@dataclass(frozen=True, slots=True)
-class _PointerVerdict:
-    verdict: Verdict
-    why: str
-    candidate: Candidate | None = None
 
 
 def _canonicalize_source(source: Source) -> Source:
@@ -208,6 +204,10 @@ def _make_own_candidate(uri: str, sources: Sequence[Source]) -> Candidate:
     return Candidate(uri=uri, confirmed=True, by=("anchor", *agree), why="the discovery document lists it")
 
 
+#: the verdict on one pointer, its reason, and the resource that may be shown
+_PointerVerdict: TypeAlias = tuple[Verdict, str, Candidate | None]
+
+
 def _judge_pointer(
     uri: str,
     source: Source,
@@ -216,35 +216,25 @@ def _judge_pointer(
     document: AnchorDocument | None,
     named: Mapping[str, AnchorDocument],
 ) -> _PointerVerdict:
-    whose = get_authority(uri)
+    whose, signed = get_authority(uri), source.rank >= _SIGNED_RANK
+    candidate = Candidate(uri=uri, confirmed=True, by=(source.name,))
     if whose != authority:
-        return _judge_foreign_pointer(uri, source, origin, document, named.get(whose))
+        # rule 3: a pointer to another authority's resource needs that authority's confirmation
+        why = _find_confirmation(uri, origin, named.get(whose))
+        if why is not None:
+            return Verdict.CONFIRMS, why, replace(candidate, why=why)
+        if document is not None and signed:
+            return Verdict.CONTRADICTS, f"it points to {whose}, which does not confirm it", None
+        why = f"{whose} does not list {origin} among its origins"
+        return Verdict.DROPPED, why, replace(candidate, confirmed=False, why=why)
     if document is None:
-        return _PointerVerdict(Verdict.DROPPED, f"{authority} has no usable discovery document")
+        return Verdict.DROPPED, f"{authority} has no usable discovery document", None
     names = list_resources(document)
     if not names or uri.partition("?")[0] in names:
         why = "the discovery document agrees"
-        return _PointerVerdict(
-            Verdict.CONFIRMS, why, Candidate(uri=uri, confirmed=True, by=(source.name,), why=why)
-        )
-    return _make_disagreement(source, f"the discovery document does not list {uri}")
-
-
-def _judge_foreign_pointer(
-    uri: str, source: Source, origin: str, document: AnchorDocument | None, theirs: AnchorDocument | None
-) -> _PointerVerdict:
-    """Apply rule 3: a pointer to another authority's resource needs that authority's confirmation."""
-    why = _find_confirmation(uri, origin, theirs)
-    if why is not None:
-        return _PointerVerdict(
-            Verdict.CONFIRMS, why, Candidate(uri=uri, confirmed=True, by=(source.name,), why=why)
-        )
-    whose = get_authority(uri)
-    if document is not None and source.rank >= _SIGNED_RANK:
-        return _make_disagreement(source, f"it points to {whose}, which does not confirm it")
-    why = f"{whose} does not list {origin} among its origins"
-    found = Candidate(uri=uri, confirmed=False, by=(source.name,), why=why)
-    return _PointerVerdict(Verdict.DROPPED, why, found)
+        return Verdict.CONFIRMS, why, replace(candidate, why=why)
+    verdict = Verdict.CONTRADICTS if signed else Verdict.DROPPED
+    return verdict, f"the discovery document does not list {uri}", None
 
 
 def _find_confirmation(uri: str, origin: str, theirs: AnchorDocument | None) -> str | None:
@@ -258,16 +248,11 @@ def _find_confirmation(uri: str, origin: str, theirs: AnchorDocument | None) -> 
     return None
 
 
-def _make_disagreement(source: Source, why: str) -> _PointerVerdict:
-    verdict = Verdict.CONTRADICTS if source.rank >= _SIGNED_RANK else Verdict.DROPPED
-    return _PointerVerdict(verdict, why)
-
-
 def _combine_verdicts(source: Source, judged: Sequence[_PointerVerdict]) -> Source:
     """Return one verdict for a source: contradiction before confirmation before dropped."""
-    verdict = min((pointer.verdict for pointer in judged), key=_GRAVITY.index)
-    reasons = [pointer.why for pointer in judged if pointer.verdict is verdict]
-    reasons += [pointer.why for pointer in judged if pointer.verdict is Verdict.DROPPED]
+    verdict = min((verdict for verdict, _, _ in judged), key=_GRAVITY.index)
+    reasons = [why for result, why, _ in judged if result is verdict]
+    reasons += [why for result, why, _ in judged if result is Verdict.DROPPED]
     why = "; ".join(dict.fromkeys([*reasons, *([source.why] if source.why else [])]))
     code = _CONFLICT if verdict is Verdict.CONTRADICTS else source.code
     return replace(source, verdict=verdict, why=why, code=code)
@@ -277,10 +262,7 @@ def _merge_candidates(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """Return every URI once, with all sources that name it."""
     merged: dict[str, Candidate] = {}
     for candidate in candidates:
-        before = merged.get(candidate.uri)
-        if before is None:
-            merged[candidate.uri] = candidate
-            continue
+        before = merged.get(candidate.uri, candidate)
         best = before if before.confirmed or not candidate.confirmed else candidate
         merged[candidate.uri] = replace(best, by=tuple(dict.fromkeys([*before.by, *candidate.by])))
     return tuple(merged.values())
@@ -297,11 +279,6 @@ def _make_refusal(sources: Sequence[Source], authority: str) -> DiscoveryError |
         clause=_CLAUSE,
         hint="Run: onym ai discover, which shows every source.",
     )
-
-
-def _find_registrable_domain(host: str) -> str | None:
-    """Return the registrable domain, or None for an address or a public suffix."""
-    return _load_public_suffixes().privatesuffix(host) if parse_host(host).kind == "name" else None
 
 
 @cache
@@ -331,11 +308,11 @@ class Discovery:
     """
 
     authority: str
-    anchor: str | None
-    document: AnchorDocument | None
-    kids: tuple[str, ...]
-    sources: tuple[Source, ...]
-    candidates: tuple[Candidate, ...]
+    anchor: str | None = None
+    document: AnchorDocument | None = None
+    kids: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
     connect: Origin | None = None
     fallbacks: tuple[Origin, ...] = ()
     refusal: DiscoveryError | None = None
@@ -345,18 +322,6 @@ class Discovery:
         if self.refusal is not None:
             raise self.refusal
         return self
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AnchorStatement:
-    """The anchor's statement, as far as it could be fetched."""
-
-    authority: str
-    anchor: str | None = None
-    document: AnchorDocument | None = None
-    kids: Collection[str] = ()
-    sources: tuple[Source, ...] = ()
-    failure: DiscoveryError | None = None
 
 
 def discover_authority(question: str | AIURI, settings: ResolverSettings) -> Flow[Discovery]:
@@ -375,7 +340,7 @@ def discover_authority(question: str | AIURI, settings: ResolverSettings) -> Flo
 def _query_sources(question: str | AIURI, settings: ResolverSettings) -> Flow[Discovery]:
     target = parse_discovery_target(question, settings)
     statement = yield from _fetch_statement(target, settings)
-    sources = list(statement.sources)
+    sources, failure = list(statement.sources), statement.refusal
     targets: tuple[Origin, ...] = ()
     origin = target.origin or statement.anchor
     if target.origin is not None and settings.dns:
@@ -385,13 +350,13 @@ def _query_sources(question: str | AIURI, settings: ResolverSettings) -> Flow[Di
         sources += yield from _fetch_page_sources(origin, target.page, settings)
     named = yield from _fetch_named_documents(sources, statement.authority, settings)
     weighed = weigh_sources(origin or "", statement.authority, statement.document, sources, named)
-    refusal = weighed.refusal or _make_failure(statement, weighed.candidates)
+    refusal = weighed.refusal or failure
+    if failure is refusal is not None and failure.code == _UNKNOWN and weighed.candidates:
+        # a pointer helps if another authority confirms it
+        refusal = _make_unconfirmed_error(statement.authority, weighed.candidates)
     targets = select_targets(statement.document, () if refusal else targets)
-    return Discovery(
-        authority=statement.authority,
-        anchor=statement.anchor,
-        document=statement.document,
-        kids=tuple(sorted(statement.kids)),
+    return replace(
+        statement,
         sources=weighed.sources,
         candidates=weighed.candidates,
         connect=next(iter(targets), None),
@@ -444,8 +409,8 @@ def _get_dns_cache_seconds(sources: Sequence[Source]) -> float:
     return _FAILED_DNS_SECONDS if failed else SHORTEST_LIFE
 
 
-def _fetch_statement(target: DiscoveryTarget, settings: ResolverSettings) -> Flow[_AnchorStatement]:
-    """Fetch the anchor's document and keys, and check them against its pin."""
+def _fetch_statement(target: DiscoveryTarget, settings: ResolverSettings) -> Flow[Discovery]:
+    """Fetch the anchor's document and keys, and check them against its pin, as the start of a discovery."""
     in_context = target.authority == NO_AUTHORITY
     source = Source(
         name="context" if in_context else "registry", rank=3, location=target.authority, verdict=Verdict.WON
@@ -461,7 +426,7 @@ def _fetch_statement(target: DiscoveryTarget, settings: ResolverSettings) -> Flo
             )
     except DiscoveryError as error:
         failed = replace(source, verdict=Verdict.FAILED, why=error.message)
-        return _AnchorStatement(authority=target.authority, sources=(failed,), failure=error)
+        return Discovery(authority=target.authority, sources=(failed,), refusal=error)
     sources: tuple[Source, ...] = ()
     if target.origin is None:
         why = "it names the anchor" + (" and its keys" if namespace.keys else "")
@@ -471,8 +436,8 @@ def _fetch_statement(target: DiscoveryTarget, settings: ResolverSettings) -> Flo
 
 def _fetch_anchor_statement(
     target: DiscoveryTarget, namespace: Namespace, sources: tuple[Source, ...], settings: ResolverSettings
-) -> Flow[_AnchorStatement]:
-    statement = _AnchorStatement(authority=target.authority, anchor=namespace.anchor)
+) -> Flow[Discovery]:
+    statement = Discovery(authority=target.authority, anchor=namespace.anchor)
     source = Source(name="anchor", rank=3, location=namespace.anchor + WELL_KNOWN, verdict=Verdict.WON)
 
     def read(octets: bytes) -> AnchorDocument:
@@ -487,9 +452,9 @@ def _fetch_anchor_statement(
     except DiscoveryError as error:
         verdict = Verdict.ABSENT if error.code == _UNKNOWN else Verdict.FAILED
         failed = replace(source, verdict=verdict, why=error.message)
-        return replace(statement, document=None, sources=(*sources, failed), failure=error)
+        return replace(statement, document=None, sources=(*sources, failed), refusal=error)
     won = replace(source, why="the authority's own document takes precedence")
-    return replace(statement, kids=keys.kids, sources=(*sources, won))
+    return replace(statement, kids=tuple(sorted(keys.kids)), sources=(*sources, won))
 
 
 def _choose_authority(octets: bytes, target: DiscoveryTarget, anchor: str, settings: ResolverSettings) -> str:
@@ -524,15 +489,13 @@ def _fetch_aliases(
     targets: tuple[Origin, ...], settings: ResolverSettings
 ) -> Flow[list[tuple[Origin, Records | None]]]:
     """Query whether the targets are aliases; after a failed query the others are not sent."""
-    answers: list[tuple[Origin, Records | None]] = []
-    failed = False
+    answers: dict[Origin, Records | None] = dict.fromkeys(targets)
     for target in targets:
-        records = (
-            None if failed else (yield from _fetch_records(dns.make_alias_query(target, settings.timeout)))
-        )
-        failed = failed or (records is not None and records.status == "failed")
-        answers.append((target, records))
-    return answers
+        records = yield from _fetch_records(dns.make_alias_query(target, settings.timeout))
+        answers[target] = records
+        if records.status == "failed":
+            break
+    return list(answers.items())
 
 
 def _fetch_records(ask: Ask) -> Flow[Records]:
@@ -583,15 +546,11 @@ def _fetch_named_documents(
     return documents
 
 
-def _make_failure(statement: _AnchorStatement, candidates: Sequence[Candidate]) -> DiscoveryError | None:
-    """Return the error if the authority has no usable document and no confirmed pointer helps."""
-    failure = statement.failure
-    if failure is None or failure.code != _UNKNOWN or not candidates:
-        return failure
+def _make_unconfirmed_error(authority: str, candidates: Sequence[Candidate]) -> DiscoveryError | None:
     if any(candidate.confirmed for candidate in candidates):
         return None
     return DiscoveryError(
-        f"{statement.authority} points to {candidates[0].uri}, whose authority does not confirm it",
+        f"{authority} points to {candidates[0].uri}, whose authority does not confirm it",
         code="aiip.unconfirmed-origin",
         clause="AIIP/HTTPS v1 3.3 rule 3",
         hint="The other authority can list this origin in `origins` of its discovery document.",
