@@ -12,12 +12,9 @@ from onym.ai.discovery.dns import (
     drop_alias_targets,
     evaluate_srv,
     evaluate_txt,
-    make_alias_query,
-    make_srv_query,
-    make_txt_query,
 )
 from onym.ai.records import Source, Verdict
-from onym.net.messages import SRV, Ask, Origin, Records
+from onym.net.messages import SRV, Origin, Records
 from onym.uri.ai import AIURI
 from support import as_subtests
 
@@ -44,13 +41,6 @@ def srv(records: Records, *, port: int = 443, draw: float = 0.0) -> tuple[Source
 
 def txt(records: Records) -> tuple[Source, tuple[str, ...]]:
     return evaluate_txt(records, host=HOST)
-
-
-@pytest.mark.requirement("ai-discovery-d", "ai-discovery-f")
-def test_the_names_of_the_draft_are_asked_for() -> None:
-    assert make_srv_query(HOST, 1.5) == Ask("_aiip._tcp.bank.test", "SRV", 1.5)
-    assert make_txt_query(HOST) == Ask("_aiip.bank.test", "TXT", None)
-    assert make_alias_query(CONNECT) == Ask("aiip.bank.test", "CNAME", None)
 
 
 @pytest.mark.requirement("ai-discovery-d", "ai-discovery-f")

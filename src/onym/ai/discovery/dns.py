@@ -10,13 +10,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, islice
 from typing import Final
 
 from onym.ai.discovery_document import try_canonicalize
 from onym.ai.records import Source, Verdict
+from onym.common.text import replace_unprintable, shorten_text
 from onym.net.hosts import parse_host
-from onym.net.messages import SRV, Ask, Origin, Records
+from onym.net.messages import SRV, Origin, Records
 
 _SRV: Final = "dns-srv"
 _TXT: Final = "dns-txt"
@@ -27,21 +28,13 @@ _KEY: Final = "endpoint="
 _SHOWN: Final = 256
 #: targets that are used
 _MOST_TARGETS: Final = 8
-
-
-def make_srv_query(host: str, timeout: float | None = None) -> Ask:
-    """Return the query for the service's location."""
-    return Ask(f"_aiip._tcp.{host}", "SRV", timeout)
-
-
-def make_txt_query(host: str, timeout: float | None = None) -> Ask:
-    """Return the query for pointers to resources."""
-    return Ask(f"_aiip.{host}", "TXT", timeout)
-
-
-def make_alias_query(connect: Origin, timeout: float | None = None) -> Ask:
-    """Return the query that shows whether an SRV target is an alias."""
-    return Ask(connect.host, "CNAME", timeout)
+_VERDICTS: Final = {
+    "found": Verdict.CONFIRMS,
+    "none": Verdict.ABSENT,
+    "failed": Verdict.FAILED,
+    "bogus": Verdict.FAILED,
+}
+_BOGUS: Final = "DNSSEC validation failed"
 
 
 def evaluate_srv(
@@ -58,20 +51,28 @@ def evaluate_srv(
     if records.status != "found":
         return source, ()
     if port != _DEFAULT_PORT:
-        why = "the authority has a port, so the records do not apply"
-        return replace(source, verdict=Verdict.DROPPED, why=why), ()
+        return _mark_dropped(source, "the authority has a port, so the records do not apply"), ()
     services = [value for value in records.values if isinstance(value, SRV)]
-    usable = [value for value in services if _is_usable(value)]
-    targets = [value for value, _ in zip(_order_targets(usable, draw), range(_MOST_TARGETS), strict=False)]
-    source = replace(
-        source,
-        said=tuple(dict.fromkeys(_make_printable(_format_srv(value)) for value in [*targets, *services])),
+    # the policy decides about loopback addresses
+    usable = [
+        value
+        for value in services
+        if value.port > 0 and parse_host(value.target).kind in ("name", "loopback")
+    ]
+    targets = list(islice(_order_targets(usable, draw), _MOST_TARGETS))
+    values = (
+        f"{value.priority} {value.weight} {value.port} {value.target or '.'}"
+        for value in [*targets, *services]
     )
+    source = replace(source, said=tuple(dict.fromkeys(map(_make_printable, values))))
     if services and not any(value.target for value in services):
-        return _mark_not_offered(source), ()
+        # the target `.` (RFC 2782)
+        why = "the record states that the domain does not offer the service"
+        if source.validated:
+            return replace(source, verdict=Verdict.CONTRADICTS, why=why, code=_CONFLICT), ()
+        return _mark_dropped(source, f"{why}, but it is not signed (no DNSSEC)"), ()
     if not targets:
-        why = "no target has a host name and a port (RFC 2782)"
-        return replace(source, verdict=Verdict.DROPPED, why=why), ()
+        return _mark_dropped(source, "no target has a host name and a port (RFC 2782)"), ()
     destination = "to this target" if len(targets) == 1 else "to the first target that accepts one"
     why = f"connections for the service go {destination}; TLS and Host keep the authority's name"
     return replace(source, why=why), tuple(Origin("https", value.target, value.port) for value in targets)
@@ -80,7 +81,7 @@ def evaluate_srv(
 def drop_alias_targets(
     source: Source, answers: Sequence[tuple[Origin, Records | None]]
 ) -> tuple[Source, tuple[Origin, ...]]:
-    """Remove the targets that are aliases, by the answers to `make_alias_query`.
+    """Remove the targets that are aliases, by the answers to the queries for CNAME records.
 
     A target whose answer is None was not queried, and is removed too.
     """
@@ -88,27 +89,20 @@ def drop_alias_targets(
     removed: list[str] = []
     for connect, records in answers:
         if records is not None and records.status == "bogus":
-            return _mark_failed(source, _get_bogus_reason(records)), ()
-        why = _find_alias_problem(records)
-        if why is None:
+            return _mark_failed(source, records.detail or _BOGUS), ()
+        if records is not None and records.status == "none":
             left.append(connect)
-        else:
-            removed.append(f"{connect.host}:{connect.port} ({why})" if len(answers) > 1 else why)
+            continue
+        detail = "it was not queried" if records is None else records.detail
+        why = f"it is unknown whether the target is an alias: {detail}"
+        if records is not None and records.status == "found":
+            why = "the target is an alias, which RFC 2782 forbids"
+        removed.append(f"{connect.host}:{connect.port} ({why})" if len(answers) > 1 else why)
     if not left:
         return _mark_dropped(source, "; ".join(removed)), ()
     if removed:
         source = replace(source, why=f"{source.why}; removed: {'; '.join(removed)}")
     return source, tuple(left)
-
-
-def _find_alias_problem(records: Records | None) -> str | None:
-    """Return why a target cannot be used, or None if it is not an alias."""
-    if records is not None and records.status == "none":
-        return None
-    if records is not None and records.status == "found":
-        return "the target is an alias, which RFC 2782 forbids"
-    detail = "it was not queried" if records is None else records.detail
-    return f"it is unknown whether the target is an alias: {detail}"
 
 
 def evaluate_txt(records: Records, *, host: str) -> tuple[Source, tuple[str, ...]]:
@@ -142,35 +136,12 @@ def evaluate_txt(records: Records, *, host: str) -> tuple[Source, tuple[str, ...
 
 def _make_source(name: str, location: str, records: Records) -> Source:
     """Return the source by the status of the answer, without the content of the records."""
-    verdict, why, code = Verdict.CONFIRMS, "", None
-    if records.status == "none":
-        verdict, why = Verdict.ABSENT, records.detail
-    elif records.status == "failed":
-        verdict, why = Verdict.FAILED, records.detail
-    elif records.status == "bogus":
+    rank, verdict = 2 if records.validated else 0, _VERDICTS[records.status]
+    source = Source(name=name, rank=rank, location=location, verdict=verdict, validated=records.validated)
+    if records.status == "bogus":
         # a forged answer must not count as an absent record
-        verdict, why, code = Verdict.FAILED, _get_bogus_reason(records), _CONFLICT
-    return Source(
-        name=name,
-        rank=2 if records.validated else 0,
-        location=location,
-        verdict=verdict,
-        why=why,
-        code=code,
-        validated=records.validated,
-    )
-
-
-def _get_bogus_reason(records: Records) -> str:
-    return records.detail or "DNSSEC validation failed"
-
-
-def _mark_not_offered(source: Source) -> Source:
-    """Return the source for the target `.`: the domain does not offer the service (RFC 2782)."""
-    why = "the record states that the domain does not offer the service"
-    if source.validated:
-        return replace(source, verdict=Verdict.CONTRADICTS, why=why, code=_CONFLICT)
-    return _mark_dropped(source, f"{why}, but it is not signed (no DNSSEC)")
+        return _mark_failed(source, records.detail or _BOGUS)
+    return source if records.status == "found" else replace(source, why=records.detail)
 
 
 def _mark_failed(source: Source, why: str) -> Source:
@@ -179,11 +150,6 @@ def _mark_failed(source: Source, why: str) -> Source:
 
 def _mark_dropped(source: Source, why: str) -> Source:
     return replace(source, verdict=Verdict.DROPPED, why=why)
-
-
-def _is_usable(value: SRV) -> bool:
-    """Report whether the target is a host name; the policy decides about loopback addresses."""
-    return value.port > 0 and parse_host(value.target).kind in ("name", "loopback")
 
 
 def _order_targets(values: list[SRV], draw: Callable[[], float]) -> Iterator[SRV]:
@@ -202,10 +168,6 @@ def _order_targets(values: list[SRV], draw: Callable[[], float]) -> Iterator[SRV
             yield left.pop(bisect_left(running, int(draw() * (running[-1] + 1))))
 
 
-def _format_srv(value: SRV) -> str:
-    return f"{value.priority} {value.weight} {value.port} {value.target or '.'}"
-
-
 def _list_endpoints(values: Iterable[SRV | str]) -> list[str]:
     """Return the values of the key without duplicates; the key is case-insensitive (as in RFC 6763 6.4)."""
     texts = (value for value in values if isinstance(value, str))
@@ -214,5 +176,4 @@ def _list_endpoints(values: Iterable[SRV | str]) -> list[str]:
 
 def _make_printable(text: str) -> str:
     """Return untrusted text that is safe to print."""
-    cut = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in cut)
+    return replace_unprintable(shorten_text(text, _SHOWN + 1), "\N{REPLACEMENT CHARACTER}")

@@ -474,13 +474,13 @@ def _fetch_dns_sources(
 ) -> Flow[tuple[tuple[Source, ...], tuple[Origin, ...]]]:
     """Return the SRV and TXT sources of an authority, and the SRV targets if DNSSEC validates them."""
     host, _, port = authority.partition(":")
-    records = yield from _fetch_records(dns.make_srv_query(host, settings.timeout))
+    records = yield from _fetch_records(Ask(f"_aiip._tcp.{host}", "SRV", settings.timeout))
     service, targets = dns.evaluate_srv(records, host=host, port=int(port or 443), draw=_RANDOM.random)
     if targets and service.validated:
         service, targets = dns.drop_alias_targets(service, (yield from _fetch_aliases(targets, settings)))
     elif targets:
         service, targets = replace(service, verdict=Verdict.DROPPED, why=_UNSIGNED), ()
-    records = yield from _fetch_records(dns.make_txt_query(host, settings.timeout))
+    records = yield from _fetch_records(Ask(f"_aiip.{host}", "TXT", settings.timeout))
     pointer, _ = dns.evaluate_txt(records, host=host)
     return (service, pointer), targets
 
@@ -491,7 +491,7 @@ def _fetch_aliases(
     """Query whether the targets are aliases; after a failed query the others are not sent."""
     answers: dict[Origin, Records | None] = dict.fromkeys(targets)
     for target in targets:
-        records = yield from _fetch_records(dns.make_alias_query(target, settings.timeout))
+        records = yield from _fetch_records(Ask(target.host, "CNAME", settings.timeout))
         answers[target] = records
         if records.status == "failed":
             break

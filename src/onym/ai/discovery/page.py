@@ -108,29 +108,31 @@ def _parse_parameters(value: str, at: int) -> tuple[tuple[tuple[str, str], ...],
         if value[at : at + 1] != ";":
             return tuple(found), at
         at = _skip_space(value, at + 1)
-        name = _NAME.match(value, at)
-        assert name is not None  # noqa: S101 - the pattern also matches an empty string
-        at = _skip_space(value, name.end())
-        text = ""
+        name, at = _match(_NAME, value, at)
+        at, text = _skip_space(value, at), ""
         if value[at : at + 1] == "=":
             text, at = _parse_value(value, _skip_space(value, at + 1))
-        found.append((name[0].lower(), text))
+        found.append((name.lower(), text))
 
 
 def _parse_value(value: str, at: int) -> tuple[str, int]:
-    """A quoted-string (B.4), or what stands before the next delimiter."""
+    """Return a quoted-string (B.4) or the text before the next delimiter, and the position after it."""
     if value[at : at + 1] == '"':
-        quoted = _QUOTED.match(value, at + 1)
-        assert quoted is not None  # noqa: S101 - the end of input closes it
-        return _ESCAPE.sub(r"\1", quoted[1]), quoted.end()
-    plain = _PLAIN.match(value, at)
-    assert plain is not None  # noqa: S101 - the pattern also matches an empty string
-    return plain[0].rstrip(" \t"), plain.end()
+        text, at = _match(_QUOTED, value, at + 1)
+        return _ESCAPE.sub(r"\1", text), at
+    text, at = _match(_PLAIN, value, at)
+    return text.rstrip(" \t"), at
 
 
 def _skip_space(value: str, at: int) -> int:
-    found = _SPACE.match(value, at)
-    return at if found is None else found.end()
+    return _match(_SPACE, value, at)[1]
+
+
+def _match(pattern: re.Pattern[str], value: str, at: int) -> tuple[str, int]:
+    """Return the last group of a pattern that matches every text, and the position after the match."""
+    match = pattern.match(value, at)
+    assert match is not None  # noqa: S101 - the patterns also match an empty string
+    return match[match.lastindex or 0], match.end()
 
 
 def _is_about_context(anchor: str | None, context: str) -> bool:
