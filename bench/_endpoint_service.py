@@ -61,7 +61,7 @@ def _endpoint(folder: str, *, signed: bool) -> Any:
         from onym.ai.endpoint.signing import ReceiptSigner
 
         class Unsigned(ReceiptSigner):
-            def whole(self, *_: Any) -> str:
+            def sign_answer(self, *_: Any) -> str:
                 return "unsigned"
 
         app._exchanges.sign_with(Unsigned(app.anchor, keys, time.time))

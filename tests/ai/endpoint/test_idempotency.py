@@ -266,7 +266,7 @@ def test_of_many_threads_with_stores_of_their_own_one_begins(tmp_path: Path) -> 
         list(pool.map(begin, stores))
     assert len(begun) == 1
     begun[0].complete(SCOPE, b"done")
-    assert all(store.begin(SCOPE, "f", 1e9).answer == b"done" for store in stores)
+    assert all(store.begin(SCOPE, "f", 1e9) == b"done" for store in stores)
     for store in stores:
         store.close()
 
@@ -290,15 +290,15 @@ def test_only_who_began_completes(tmp_path: Path, store: IdempotencyStore) -> No
     assert refused(lambda: other.begin(SCOPE, "f", 1e9)).retryable
     store.complete(SCOPE, b"true")
     store.complete(SCOPE, b"twice")
-    assert other.begin(SCOPE, "f", 1e9).answer == b"true"
+    assert other.begin(SCOPE, "f", 1e9) == b"true"
     other.close()
 
 
 def test_keys_are_kept_for_a_day_and_forgotten_behind_it(store: IdempotencyStore) -> None:
     store.begin(SCOPE, "f", 1e9)
     store.complete(SCOPE, b"done")
-    assert store.begin(SCOPE, "f", 1e9 + RETENTION_SECONDS - 1).answer == b"done"
-    assert store.begin(SCOPE, "f", 1e9 + RETENTION_SECONDS + 601).answer is None
+    assert store.begin(SCOPE, "f", 1e9 + RETENTION_SECONDS - 1) == b"done"
+    assert store.begin(SCOPE, "f", 1e9 + RETENTION_SECONDS + 601) is None
 
 
 def test_more_keys_than_are_kept_for_one_caller_are_refused_and_none_is_given_up(
@@ -343,7 +343,7 @@ def test_owners_of_nothing_are_forgotten(tmp_path: Path, store: IdempotencyStore
 
 def test_without_a_file_keys_are_in_memory() -> None:
     store = IdempotencyStore(None, most=1)
-    assert store.begin(SCOPE, "f", 1e9).answer is None
+    assert store.begin(SCOPE, "f", 1e9) is None
     assert refused(lambda: store.begin(SCOPE, "f", 1e9)).retryable
     store.interrupt(SCOPE)
     assert not refused(lambda: store.begin(SCOPE, "f", 1e9)).retryable

@@ -65,7 +65,7 @@ def test_a_caller_whose_answers_take_too_much_room_begins_nothing_new(
     )
     assert "Nothing was done" in str(error.hint)
     # what was done is told again all the same
-    assert store.begin(scope(1), "f", NOW).answer == b"x" * 99
+    assert store.begin(scope(1), "f", NOW) == b"x" * 99
     keep(store, scope(1, "client other"), 1)
     assert count(tmp_path / "k.sqlite") == {"client shop": 149, "client other": 1, "": 150}
 
@@ -74,7 +74,7 @@ def test_all_callers_together_have_an_end_too(store: IdempotencyStore) -> None:
     for number in range(3):
         keep(store, scope(1, f"client {number}"), 99)
     assert refused(store, scope(1, "client new")).code == "aiip.unavailable"
-    assert store.begin(scope(1, "client 0"), "f", NOW).answer is not None
+    assert store.begin(scope(1, "client 0"), "f", NOW) is not None
 
 
 def test_those_who_show_no_token_share_one_allowance_of_octets(store: IdempotencyStore) -> None:

@@ -302,14 +302,16 @@ def test_a_thread_that_returns_after_the_end_of_the_app_is_told_once_and_opens_n
         app.resource("/pay", effects="write")(till.pay)
         assert (await post("/pay", "a")).status == 504
         await until(till.began.is_set)
-        thread = app._exchanges._runner._once.thread
+        thread = app._exchanges.store
+        assert thread is not None
         await app.aclose()
         caplog.clear()
         till.go.set()
         await until(lambda: running(app) == (0, 0))
         assert [each.levelno for each in caplog.records] == [logging.ERROR]
         assert "the endpoint was closed" in caplog.text
-        assert thread._thread is None
+        assert thread.closed
+        assert thread is not app._exchanges.store
         last = await post("/pay", "a")  # by a store that was opened anew
         assert "interrupted" in last.json()["detail"]
 

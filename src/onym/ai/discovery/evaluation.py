@@ -351,7 +351,7 @@ def _query_sources(question: str | AIURI, settings: ResolverSettings) -> Flow[Di
     named = yield from _fetch_named_documents(sources, statement.authority, settings)
     weighed = weigh_sources(origin or "", statement.authority, statement.document, sources, named)
     refusal = weighed.refusal or failure
-    if failure is refusal is not None and failure.code == _UNKNOWN and weighed.candidates:
+    if failure is not None and refusal is failure and failure.code == _UNKNOWN and weighed.candidates:
         # a pointer helps if another authority confirms it
         refusal = _make_unconfirmed_error(statement.authority, weighed.candidates)
     targets = select_targets(statement.document, () if refusal else targets)

@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from onym.ai.endpoint._runner import HandlerRunner, get_caller_key
+from onym.ai.endpoint._runner import HandlerRunner, StoreThread, get_caller_key
 from onym.ai.endpoint.context import ANONYMOUS, Answer, Authorization, Call, Caller, Limits
 from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX as ANONYMOUS_CLIENT
-from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
+from onym.ai.endpoint.idempotency import KeyScope
 from onym.ai.endpoint.policy import Policies
 from onym.ai.endpoint.resources import PREFIX, Resource, Site
 from onym.ai.endpoint.responses import (
@@ -65,7 +65,7 @@ class RequestPipeline:
         self._limits = limits
         self._clock = clock
         self._runner = HandlerRunner(signing, limits, clock, self.make_problem)
-        self.store: IdempotencyStore | None = None
+        self.store: StoreThread | None = None
 
     def sign_with(self, signing: ReceiptSigner) -> None:
         """Sign with other keys from now on."""
@@ -74,10 +74,9 @@ class RequestPipeline:
 
     def close(self) -> None:
         """Close the store."""
-        store, self.store = self.store, None
-        if store is not None:
-            store.close()
-        self._runner.close()
+        thread, self.store = self.store, None
+        if thread is not None:
+            thread.close()
 
     async def serve(self, head: RequestHead, receive: Receive, send: Send, peer: Any = None) -> None:
         """Serve a request whose head is valid; `peer` is `client` of its ASGI scope."""

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from onym.ai.endpoint.context import Answer, Call, Caller, Limits, StreamEvent
-from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
+from onym.ai.endpoint.idempotency import INTERRUPTED_HINT, IdempotencyStore, KeyScope
 from onym.ai.endpoint.resources import Resource
 from onym.ai.endpoint.responses import (
     EventEncoder,
@@ -99,26 +99,24 @@ CURRENT_DEADLINE: Final[ContextVar[CallDeadline | None]] = ContextVar("CURRENT_D
 
 
 class StoreThread:
-    """Runs calls of the store in one thread, because the store waits for the disk."""
+    """Runs calls of a store in one thread, because the store waits for the disk."""
 
-    def __init__(self) -> None:
-        self._thread: ThreadPoolExecutor | None = None
+    def __init__(self, store: IdempotencyStore) -> None:
+        self.store = store
         self.closed = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="onym-idempotency")
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
         """Return the call's result. Raises its exception, and AIIPError `aiip.unavailable` after `close`."""
         if self.closed:
             raise AIIPError("the endpoint was closed", code="aiip.unavailable")
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="onym-idempotency")
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     def close(self) -> None:
-        """Shut down the thread."""
+        """Close the store and shut down the thread."""
+        self.store.close()
         self.closed = True
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.shutdown(wait=False)
+        self._thread.shutdown(wait=False)
 
 
 def make_limiter(limits: Limits) -> ConcurrencyLimiter:
@@ -191,8 +189,8 @@ def decode_stored_answer(octets: bytes, seconds: float) -> Answer | StreamingAns
     )
 
 
-async def _replay_events(kept: tuple[tuple[str, str, str | None], ...]) -> AsyncIterator[StreamEvent]:
-    for data, event, name in kept:
+async def _replay_events(rows: tuple[tuple[str, str, str | None], ...]) -> AsyncIterator[StreamEvent]:
+    for data, event, name in rows:
         yield StreamEvent(data=data, event=event, id=name)
 
 
@@ -205,19 +203,13 @@ _TIMEOUT_MESSAGE: Final = "the invocation exceeded the endpoint's time limit"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedCall:
-    """One call with an idempotency key. `release` frees its slot, `thread` runs the calls of `store`."""
+    """One call with an idempotency key. `release` frees its slot, `thread` uses the store of keys."""
 
     resource: Resource
     call: Call
-    store: IdempotencyStore
     thread: StoreThread
     scope: KeyScope
     release: Callable[[], None]
-
-    @property
-    def lasts(self) -> bool:
-        """True if the handler begins in a thread, which cannot be cancelled."""
-        return bool(getattr(self.resource.handler, "lasts", False))
 
 
 class IdempotentRunner:
@@ -236,12 +228,6 @@ class IdempotentRunner:
         self._limits = limits
         self._clock = clock
         self._make_problem = make_problem
-        self.thread = StoreThread()
-
-    def close(self) -> None:
-        """Shut down the store's thread; later calls use a new one."""
-        self.thread.close()
-        self.thread = StoreThread()
 
     async def run(self, keyed: KeyedCall) -> Answer | StreamingAnswer:
         """Return the answer for the key: the stored one, or a new one that is stored."""
@@ -253,16 +239,14 @@ class IdempotentRunner:
             raise
 
     async def _find_or_run(self, keyed: KeyedCall) -> Answer | StreamingAnswer:
+        begin = keyed.thread.store.begin
         try:
-            stored = await keyed.thread.run(
-                keyed.store.begin, keyed.scope, keyed.call.request_hash, self._clock()
-            )
-            if stored.answer is not None:
-                answer = decode_stored_answer(stored.answer, self._limits.stream_seconds)
+            stored = await keyed.thread.run(begin, keyed.scope, keyed.call.request_hash, self._clock())
+            answer = None if stored is None else decode_stored_answer(stored, self._limits.stream_seconds)
         except BaseException:
             keyed.release()
             raise
-        if stored.answer is None:
+        if answer is None:
             return await self._run_first(keyed)
         if isinstance(answer, Answer):
             keyed.release()
@@ -275,7 +259,8 @@ class IdempotentRunner:
 
         After the time limit the caller gets an error response; a thread runs on, in its slot.
         """
-        deadline = CallDeadline(self._limits.seconds, lasting=keyed.lasts)
+        lasting = getattr(keyed.resource.handler, "lasts", False)  # in a thread, which cannot be cancelled
+        deadline = CallDeadline(self._limits.seconds, lasting=lasting)
         work = self._tasks.spawn(self._run_and_store(keyed, deadline))
         await asyncio.wait({work}, timeout=self._limits.seconds if deadline.lasting else None)
         if not deadline.lasting:
@@ -303,7 +288,7 @@ class IdempotentRunner:
             encoded = encode_answer(answer)
         except BaseException:
             with suppress(AIIPError):  # the store may be closed
-                keyed.store.interrupt(keyed.scope)
+                keyed.thread.store.interrupt(keyed.scope)
             raise
         if isinstance(answer, StreamingAnswer):
             answer.ends = partial(self._store_stream, keyed)
@@ -317,7 +302,7 @@ class IdempotentRunner:
         error = AIIPError(
             _TIMEOUT_MESSAGE,
             code="aiip.upstream-timeout",
-            hint="The request was interrupted. Find out whether it took effect, then use a new key.",
+            hint=INTERRUPTED_HINT,
         )
         error.__cause__ = cause
         return self._make_problem(error, keyed.scope.target, final=True)
@@ -330,7 +315,7 @@ class IdempotentRunner:
 
     async def _store_answer(self, keyed: KeyedCall, encoded: bytes) -> None:
         try:
-            await keyed.thread.run(keyed.store.complete, keyed.scope, encoded)
+            await keyed.thread.run(keyed.thread.store.complete, keyed.scope, encoded)
         except AIIPError as error:
             # the caller gets the answer, but a retry will not; the log contains the reason
             self._make_problem(error, keyed.scope.target)
@@ -339,7 +324,7 @@ class IdempotentRunner:
 
     async def _mark_interrupted(self, keyed: KeyedCall) -> None:
         try:
-            await keyed.thread.run(keyed.store.interrupt, keyed.scope)
+            await keyed.thread.run(keyed.thread.store.interrupt, keyed.scope)
         except AIIPError as error:
             self._make_problem(error, keyed.scope.target)
 
@@ -383,10 +368,6 @@ class HandlerRunner:
         self._tasks = TaskSet()
         self._once = IdempotentRunner(self._run_handler, self._tasks, limits, clock, make_problem)
 
-    def close(self) -> None:
-        """Shut down the store's thread."""
-        self._once.close()
-
     async def run(self, resource: Resource, call: Call, caller_key: str) -> Answer | StreamingAnswer:
         """Return the handler's answer. `caller_key` identifies the caller for its share of the slots.
 
@@ -403,20 +384,13 @@ class HandlerRunner:
             raise AIIPError(_TIMEOUT_MESSAGE, code="aiip.upstream-timeout") from error
 
     async def run_once(
-        self, resource: Resource, call: Call, store: IdempotencyStore, scope: KeyScope, caller_key: str
+        self, resource: Resource, call: Call, thread: StoreThread, scope: KeyScope, caller_key: str
     ) -> Answer | StreamingAnswer:
         """Return the answer for a key: the stored one, or a new one, even if the caller disconnects."""
         # before the store is used: a full endpoint must not become the stored answer
         release = self._limiter.acquire(caller=caller_key)
         return await self._once.run(
-            KeyedCall(
-                resource=resource,
-                call=call,
-                store=store,
-                thread=self._once.thread,
-                scope=scope,
-                release=release,
-            )
+            KeyedCall(resource=resource, call=call, thread=thread, scope=scope, release=release)
         )
 
     async def _run_handler(

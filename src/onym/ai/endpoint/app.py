@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from onym._lazy import require_extra
 from onym.ai.endpoint._request_pipeline import RequestPipeline
+from onym.ai.endpoint._runner import StoreThread
 from onym.ai.endpoint.context import Answer, Authorization, Limits, ResourceHandler
 from onym.ai.endpoint.functions import FunctionHandler
 from onym.ai.endpoint.idempotency import IdempotencyStore
@@ -257,8 +258,9 @@ class Endpoint:
 
     def _open_store(self) -> None:
         if self._exchanges.store is None:
-            self._exchanges.store = IdempotencyStore(
-                self._store, most=self.limits.keys, size=self.limits.kept, total=self.limits.kept_total
+            limits = self.limits
+            self._exchanges.store = StoreThread(
+                IdempotencyStore(self._store, most=limits.keys, size=limits.kept, total=limits.kept_total)
             )
 
     def _get_executor(self) -> ThreadPoolExecutor:

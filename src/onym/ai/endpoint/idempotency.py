@@ -77,30 +77,16 @@ class KeyScope:
     key: str = field(repr=False)
 
     @property
-    def is_anonymous(self) -> bool:
-        """True for a client without an access token."""
-        return self.client.startswith(ANONYMOUS_PREFIX)
-
-    @property
     def client_range(self) -> tuple[str, str]:
         """The first and last client that share one quota: all clients without a token share one."""
-        return (
-            (ANONYMOUS_PREFIX, ANONYMOUS_PREFIX + "\U0010ffff")
-            if self.is_anonymous
-            else (self.client, self.client)
-        )
+        if self.client.startswith(ANONYMOUS_PREFIX):
+            return ANONYMOUS_PREFIX, ANONYMOUS_PREFIX + "\U0010ffff"
+        return self.client, self.client
 
     @property
     def primary_key(self) -> tuple[str, str, str, str]:
         """The primary key of the row."""
         return self.client, self.principal, self.target, self.key
-
-
-@dataclass(frozen=True, slots=True)
-class StoredAnswer:
-    """The result of `begin`: the answer to send again, or None if the side effect must run now."""
-
-    answer: bytes | None
 
 
 #: seconds for which an answer is stored
@@ -118,6 +104,7 @@ _OPTIONS: Final = SQLiteOptions(
     pragmas={"auto_vacuum": "INCREMENTAL", "synchronous": "FULL"},
 )
 _FULL_HINT: Final = "Nothing was done. Stored answers are deleted after 24 hours."
+INTERRUPTED_HINT: Final = "The request was interrupted. Find out whether it took effect, then use a new key."
 _CLAUSE: Final = "AIIP/HTTPS v1 3.11"
 
 
@@ -149,8 +136,8 @@ class IdempotencyStore:
                 hint="Name a new file in a folder that you can write to.",
             ) from None
 
-    def begin(self, scope: KeyScope, fingerprint: str, at: float) -> StoredAnswer:
-        """Record that the request begins, or return the answer if it has run before.
+    def begin(self, scope: KeyScope, fingerprint: str, at: float) -> bytes | None:
+        """Record that the request begins and return None, or return the answer if it has run before.
 
         Raises AIIPError: `aiip.idempotency-mismatch` if the key belongs to another request,
         `aiip.idempotency-in-progress` while the request runs or if it was interrupted,
@@ -168,7 +155,7 @@ class IdempotencyStore:
                 (*scope.primary_key, fingerprint, at, self.owner),
             )
             self._lost.discard(scope)
-        return StoredAnswer(None)
+        return None
 
     def complete(self, scope: KeyScope, answer: bytes) -> None:
         """Store the answer of a request that `begin` has begun."""
@@ -229,34 +216,22 @@ class IdempotencyStore:
 
     def _get_stored_answer(
         self, base: sqlite3.Connection, scope: KeyScope, fingerprint: str, row: tuple[str, str, bytes | None]
-    ) -> StoredAnswer:
+    ) -> bytes:
         before, owner, answer = row
         if before != fingerprint:
-            raise AIIPError(
+            message, hint = (
                 "the idempotency key was used for another request",
-                code="aiip.idempotency-mismatch",
-                target=scope.target,
-                clause=_CLAUSE,
-                hint="Use a new key for a new request.",
+                "Use a new key for a new request.",
             )
+            raise _make_error(scope, "idempotency-mismatch", message, hint, retryable=False)
         if answer is not None:
-            return StoredAnswer(answer)
+            return answer
         lost = owner == self.owner and scope in self._lost
         if not lost and self._is_owner_alive(base, owner):
-            raise AIIPError(
-                "the first request with this key is still running",
-                code="aiip.idempotency-in-progress",
-                target=scope.target,
-                clause=_CLAUSE,
-                retryable=True,
-            )
-        raise AIIPError(
-            "the first request with this key was interrupted, and is not repeated automatically",
-            code="aiip.idempotency-in-progress",
-            target=scope.target,
-            clause=_CLAUSE,
-            hint="The request was interrupted. Find out whether it took effect, then use a new key.",
-        )
+            message = "the first request with this key is still running"
+            raise _make_error(scope, "idempotency-in-progress", message)
+        message = "the first request with this key was interrupted, and is not repeated automatically"
+        raise _make_error(scope, "idempotency-in-progress", message, INTERRUPTED_HINT, retryable=False)
 
     def _is_owner_alive(self, base: sqlite3.Connection, owner: str) -> bool:
         """Report whether the process that began the request still holds its lock."""
@@ -284,36 +259,18 @@ class IdempotencyStore:
         ).fetchone()
         if count >= self._most:
             # no key is deleted early, because its request could then run twice
-            raise AIIPError(
-                f"the caller has used {self._most} idempotency keys in 24 hours",
-                code="aiip.too-many-requests",
-                target=scope.target,
-                clause=_CLAUSE,
-                retryable=True,
-            )
+            message = f"the caller has used {self._most} idempotency keys in 24 hours"
+            raise _make_error(scope, "too-many-requests", message)
 
     def _require_byte_room(self, base: sqlite3.Connection, scope: KeyScope) -> None:
         own = "SELECT coalesce(sum(size), 0) FROM kept WHERE client BETWEEN ? AND ?"
         (size,) = base.execute(own, scope.client_range).fetchone()
         if size >= self._size:
-            raise AIIPError(
-                f"the answers stored for this caller have more than {self._size} bytes",
-                code="aiip.too-many-requests",
-                target=scope.target,
-                clause=_CLAUSE,
-                retryable=True,
-                hint=_FULL_HINT,
-            )
+            message = f"the answers stored for this caller have more than {self._size} bytes"
+            raise _make_error(scope, "too-many-requests", message, _FULL_HINT)
         (size,) = base.execute(own, (ALL_CLIENTS, ALL_CLIENTS)).fetchone()
         if size >= self._total:
-            raise AIIPError(
-                "the idempotency store is full",
-                code="aiip.unavailable",
-                target=scope.target,
-                clause=_CLAUSE,
-                retryable=True,
-                hint=_FULL_HINT,
-            )
+            raise _make_error(scope, "unavailable", "the idempotency store is full", _FULL_HINT)
 
     def _sweep(self, at: float) -> None:
         """Delete expired keys and shrink the file, at most every 600 seconds."""
@@ -343,6 +300,14 @@ class IdempotencyStore:
     def _get_lock_path(self, owner: str) -> Path:
         path = self._path or Path("memory")
         return path.with_name(f"{path.name}.{owner}.lock")
+
+
+def _make_error(
+    scope: KeyScope, code: str, message: str, hint: str | None = None, *, retryable: bool = True
+) -> AIIPError:
+    return AIIPError(
+        message, code=f"aiip.{code}", target=scope.target, clause=_CLAUSE, retryable=retryable, hint=hint
+    )
 
 
 def _remove_lock_file(file: Path) -> None:
