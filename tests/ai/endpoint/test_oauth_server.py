@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oauth_support import METADATA, RESOURCE, HandIssuer, authorization, bearer, hand_issuer, run
-from onym.ai.endpoint.oauth import JWTAuthorization, make_metadata_url, split_url
+from onym.ai.endpoint.oauth import JWTAuthorization, make_metadata_url, parse_url
 from onym.errors import AIIPError, UsageError
 from onym.net.policy import Policy
 from onym.sign.keys import SigningKey
@@ -99,10 +99,10 @@ def test_a_scope_is_a_text_without_spaces_and_quotes(scopes: Any) -> None:
 
 
 def test_a_url_is_split_into_origin_and_target() -> None:
-    origin, target = split_url("http://[::1]:8080/a?b")
+    origin, target = parse_url("http://[::1]:8080/a?b")
     assert (str(origin), target) == ("http://[::1]:8080", "/a?b")
     with pytest.raises(UsageError):
-        split_url("https://a.example/%")
+        parse_url("https://a.example/%")
 
 
 METADATA_THAT_LIES = {

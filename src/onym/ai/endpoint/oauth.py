@@ -14,18 +14,21 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from onym.ai.endpoint.context import Caller
 from onym.ai.records import SCOPE_CHARACTER
+from onym.common.text import is_printable_text
 from onym.errors import AIIPError, NetError, SignatureError, URIError, UsageError
 from onym.net.config import NetConfig
 from onym.net.limits import NetLimits
-from onym.net.messages import Headers, HTTPRequest, Origin, Reply, Send
+from onym.net.messages import Headers, HTTPRequest, Origin, Reply, Send, split_url
 from onym.net.transport import AsyncTransport
 from onym.sign.algorithms import TOKEN_ALGORITHMS
 from onym.sign.encoding import decode_base64url, parse_json_object
+from onym.sign.id_tokens import make_claim_error, require_parties, require_times, require_type
 from onym.sign.jws import verify
 from onym.sign.keys import MAX_KEY_SET, KeySet, read_keys
 from onym.sign.receipts import access_token_hash
@@ -39,7 +42,6 @@ MAX_ACCESS_TOKEN: Final = 16 * 1024
 LEEWAY: Final = 60.0
 #: longest lifetime of a token in seconds, from iat to exp
 MAX_TOKEN_SECONDS: Final = 24 * 3600.0
-_LATEST: Final = 253402300799  # the last second of 9999
 _LONGEST_TEXT: Final = 255
 _MOST_SCOPES: Final = 128
 _SCOPE_CLAIM: Final = re.compile(SCOPE_CHARACTER + r"{1,255}\Z")
@@ -80,10 +82,13 @@ def verify_access_token(
     `sign.not-yet`, `sign.bad-claim`.
     """
     verified = verify(token, keys, algorithms=algorithms, limit=MAX_ACCESS_TOKEN)
-    _validate_type(verified.header)
+    require_type(verified, "at+jwt")  # RFC 9068 4
     claims = parse_json_object(verified.payload, "access token")
-    _validate_parties(claims, issuer, resource)
-    issued, expires = _validate_times(claims, at)
+    require_parties(claims, issuer, resource)
+    expires, issued = require_times(claims, at, LEEWAY)
+    if not 0 < expires - issued <= MAX_TOKEN_SECONDS:
+        most = f"{MAX_TOKEN_SECONDS:.0f}"
+        raise make_claim_error("exp", "bad-claim", f"the lifetime is not 1 to {most} seconds")
     return AccessToken(
         issuer=issuer,
         subject=_get_text_claim(claims, "sub"),
@@ -98,81 +103,33 @@ def verify_access_token(
 
 def has_key_id(token: str) -> bool:
     """Report whether the token names its key. Raises SignatureError for an invalid token."""
-    return (
-        parse_json_object(decode_base64url(token.partition(".")[0], "header"), "header").get("kid")
-        is not None
-    )
-
-
-def _validate_type(header: Mapping[str, Any]) -> None:
-    # RFC 9068 4: an ID token, a receipt or a proof by the same key is not an access token
-    kind = header.get("typ")
-    if not isinstance(kind, str) or kind.lower().removeprefix("application/") != "at+jwt":
-        raise SignatureError("the token is not an access token (typ at+jwt)", code="sign.bad-header")
-
-
-def _validate_parties(claims: Mapping[str, Any], issuer: str, resource: str) -> None:
-    if claims.get("iss") != issuer:
-        raise _make_claim_error("iss", "bad-issuer", "the token is from another issuer")
-    audience = claims.get("aud")
-    # one audience, because another recipient of the token could replay it here
-    if ([audience] if isinstance(audience, str) else audience) != [resource]:
-        raise _make_claim_error("aud", "bad-audience", "the token is not only for this resource")
-
-
-def _validate_times(claims: Mapping[str, Any], now: float) -> tuple[float, float]:
-    issued, expires = _get_time_claim(claims, "iat"), _get_time_claim(claims, "exp")
-    starts = _get_time_claim(claims, "nbf") if "nbf" in claims else issued
-    if now >= expires + LEEWAY:
-        raise _make_claim_error("exp", "expired", "the token has expired")
-    if max(issued, starts) > now + LEEWAY:
-        raise _make_claim_error("iat", "not-yet", "the token is not valid yet; check both clocks")
-    if not 0 < expires - issued <= MAX_TOKEN_SECONDS:
-        raise _make_claim_error(
-            "exp", "bad-claim", f"the lifetime is not 1 to {MAX_TOKEN_SECONDS:.0f} seconds"
-        )
-    return issued, expires
-
-
-def _get_time_claim(claims: Mapping[str, Any], name: str) -> float:
-    value = claims.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _LATEST:
-        raise _make_claim_error(name, "bad-claim", "it is not a number of seconds")
-    return float(value)
+    header = decode_base64url(token.partition(".")[0], "header")
+    return parse_json_object(header, "header").get("kid") is not None
 
 
 def _get_text_claim(claims: Mapping[str, Any], name: str) -> str:
     value = claims.get(name)
-    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_TEXT or not value.isprintable():
-        raise _make_claim_error(name, "bad-claim", f"it is not a string of 1 to {_LONGEST_TEXT} characters")
+    if not is_printable_text(value, _LONGEST_TEXT):
+        raise make_claim_error(name, "bad-claim", f"it is not a string of 1 to {_LONGEST_TEXT} characters")
     return value
 
 
 def _get_client_id(claims: Mapping[str, Any]) -> str:
     value = claims.get("client_id")
     if not isinstance(value, str) or not _CLIENT.match(value):
-        raise _make_claim_error(
-            "client_id", "bad-claim", "it is not 1 to 255 visible ASCII characters and spaces"
-        )
+        message = "it is not 1 to 255 visible ASCII characters and spaces"
+        raise make_claim_error("client_id", "bad-claim", message)
     return value
 
 
 def _parse_scopes(claims: Mapping[str, Any]) -> frozenset[str]:
     """Return the items of `scope` (RFC 8693 4.2), separated by single spaces; empty without the claim."""
     value = claims.get("scope", "")
-    found = value.split(" ") if isinstance(value, str) and value else []
-    fits = (
-        isinstance(value, str)
-        and len(found) <= _MOST_SCOPES
-        and all(_SCOPE_CLAIM.match(scope) for scope in found)
-    )
-    if not fits:
-        raise _make_claim_error("scope", "bad-claim", f"it is not a list of at most {_MOST_SCOPES} scopes")
-    return frozenset(found)
-
-
-def _make_claim_error(claim: str, code: str, message: str) -> SignatureError:
-    return SignatureError(f"{claim}: {message}", code=f"sign.{code}")
+    scopes = value.split(" ") if isinstance(value, str) and value else []
+    is_valid = isinstance(value, str) and len(scopes) <= _MOST_SCOPES
+    if not is_valid or not all(_SCOPE_CLAIM.match(scope) for scope in scopes):
+        raise make_claim_error("scope", "bad-claim", f"it is not a list of at most {_MOST_SCOPES} scopes")
+    return frozenset(scopes)
 
 
 #: lifetime of metadata in seconds; that of keys is in their response, within these bounds (least, default,
@@ -185,7 +142,6 @@ _RETRY: Final = 5.0
 _TIMEOUT: Final = 10.0
 _LONGEST_URL: Final = 2048
 _MAX_METADATA: Final = 64 * 1024
-_PORTS: Final = {"https": 443, "http": 80}
 _MAX_AGE: Final = re.compile(r"(?:^|,)\s*max-age\s*=\s*\"?(\d{1,9})\"?\s*(?:,|\Z)", re.IGNORECASE)
 
 
@@ -233,53 +189,46 @@ class AuthorizationServer:
         if self._keys is not None and now < self._keys[0]:
             self._renewed = now
         try:
-            self._keys = await self._fetch_keys(now)
-        except AIIPError:
+            if self._jwks is None or now >= self._jwks[0]:
+                self._jwks = (now + _METADATA_SECONDS, await self._fetch_keys_url())
+            reply = await self._fetch_reply(self._jwks[1], "key set", MAX_KEY_SET)
+            self._keys = (now + _get_key_lifetime(reply), read_keys(reply.body))
+        except (AIIPError, SignatureError) as error:
             # retry soon, but not for every caller
             self._again = self._clock() + _RETRY
-            raise
+            if isinstance(error, AIIPError):
+                raise
+            raise self._make_unavailable_error("its key set is invalid") from error
         return self._keys[1]
 
-    async def _fetch_keys(self, now: float) -> tuple[float, KeySet]:
-        reply = await self._fetch_reply(await self._fetch_keys_url(now), "key set", MAX_KEY_SET)
+    async def _fetch_keys_url(self) -> str:
+        url = make_metadata_url(self.issuer, "oauth-authorization-server")
+        reply = await self._fetch_reply(url, "metadata", _MAX_METADATA)
         try:
-            return now + _get_key_lifetime(reply), read_keys(reply.body)
+            metadata = parse_json_object(reply.body, "authorization server metadata")
         except SignatureError as error:
-            raise self._make_unavailable_error("its key set is invalid") from error
-
-    async def _fetch_keys_url(self, now: float) -> str:
-        if self._jwks is None or now >= self._jwks[0]:
-            url = make_metadata_url(self.issuer, "oauth-authorization-server")
-            reply = await self._fetch_reply(url, "metadata", _MAX_METADATA)
-            try:
-                found = parse_json_object(reply.body, "authorization server metadata")
-            except SignatureError as error:
-                raise self._make_unavailable_error("its metadata is not a JSON object") from error
-            self._jwks = (now + _METADATA_SECONDS, self._validate_metadata(found))
-        return self._jwks[1]
-
-    def _validate_metadata(self, found: dict[str, Any]) -> str:
+            raise self._make_unavailable_error("its metadata is not a JSON object") from error
         # RFC 8414 3.3: the document must contain exactly this issuer
-        if found.get("issuer") != self.issuer:
+        if metadata.get("issuer") != self.issuer:
             raise self._make_unavailable_error("its metadata names another issuer")
-        url = found.get("jwks_uri")
+        keys_url = metadata.get("jwks_uri")
         # plain HTTP only for an issuer on plain HTTP, which the policy limits to this computer
         allowed = ("https://",) if self.issuer.startswith("https://") else ("https://", "http://")
-        if not isinstance(url, str) or not url.startswith(allowed):
+        if not isinstance(keys_url, str) or not keys_url.startswith(allowed):
             raise self._make_unavailable_error("its metadata has no jwks_uri")
-        return url
+        return keys_url
 
-    async def _fetch_reply(self, url: str, what: str, limit: int) -> Reply:
+    async def _fetch_reply(self, url: str, document: str, limit: int) -> Reply:
         try:
-            origin, target = split_url(url)
+            origin, target = parse_url(url)
             request = HTTPRequest(
                 method="GET", origin=origin, target=target, headers=(("Accept", "application/json"),)
             )
             reply = await self._transport.send(Send(request, timeout=_TIMEOUT))
         except (NetError, UsageError) as error:
-            raise self._make_unavailable_error(f"its {what} cannot be fetched") from error
+            raise self._make_unavailable_error(f"its {document} cannot be fetched") from error
         if reply.status != 200 or len(reply.body) > limit:
-            raise self._make_unavailable_error(f"its {what} cannot be fetched (status {reply.status})")
+            raise self._make_unavailable_error(f"its {document} cannot be fetched (status {reply.status})")
         return reply
 
     def _make_unavailable_error(self, why: str) -> AIIPError:
@@ -293,23 +242,18 @@ class AuthorizationServer:
         )
 
 
-def split_url(url: str) -> tuple[Origin, str]:
+def parse_url(url: str) -> tuple[Origin, str]:
     """Return origin and target of an http or https URL. Raises UsageError for any other URL."""
-    try:
-        if len(url) > _LONGEST_URL:
-            raise _make_url_error()
+    with suppress(URIError):
         uri = URI.parse(url).normalize()
-    except URIError:
-        raise _make_url_error() from None
-    host = (uri.host or "").removeprefix("[").removesuffix("]")
-    if uri.scheme not in _PORTS or not host or uri.userinfo is not None or uri.fragment is not None:
-        raise _make_url_error()
-    query = "" if uri.query is None else f"?{uri.query}"
-    scheme = "https" if uri.scheme == "https" else "http"
-    port = int(uri.port or _PORTS[scheme])
-    if not 0 < port < 65536:
-        raise _make_url_error()
-    return Origin("https" if scheme == "https" else "http", host, port), (uri.path or "/") + query
+        is_plain = uri.userinfo is None and uri.fragment is None and len(url) <= _LONGEST_URL
+        if uri.scheme in {"http", "https"} and uri.host and is_plain:
+            origin, target = split_url(uri)
+            if 0 < origin.port < 65536:
+                return origin, target
+    raise UsageError(
+        "not an http or https URL with a host and without userinfo and fragment", code="usage.bad-url"
+    )
 
 
 def make_metadata_url(identifier: str, name: str) -> str:
@@ -324,12 +268,6 @@ def _get_key_lifetime(reply: Reply) -> float:
     least, usual, most = _KEY_SECONDS
     found = _MAX_AGE.search(", ".join(reply.headers.get_all("cache-control")))
     return usual if found is None else min(max(float(found[1]), least), most)
-
-
-def _make_url_error() -> UsageError:
-    return UsageError(
-        "not an http or https URL with a host and without userinfo and fragment", code="usage.bad-url"
-    )
 
 
 _LIMITS: Final = NetLimits(body=512 * 1024, error_body=16 * 1024, connect=5.0)
@@ -399,19 +337,22 @@ class JWTAuthorization:
         """
         token = self._get_bearer_token(headers, scopes)
         try:
-            found = await self._verify_token(token)
+            access = await self._verify_token(token)
         except SignatureError as error:
             raise self._make_refusal(scopes, "invalid_token", _INVALID) from error
-        if found.bound:
-            raise self._make_refusal(
-                scopes,
-                "invalid_token",
-                "the access token is sender-bound and cannot be used as a Bearer token",
-                code="aiip.sender-constraint",
-            )
-        if not scopes <= found.scopes:
-            raise self._make_scope_error(scopes, _build_caller(found, token))
-        return _build_caller(found, token)
+        if access.bound:
+            message = "the access token is sender-bound and cannot be used as a Bearer token"
+            raise self._make_refusal(scopes, "invalid_token", message, code="aiip.sender-constraint")
+        caller = Caller(
+            audience=access.client_id,
+            client_id=access.client_id,
+            subject=access.subject,
+            scopes=access.scopes,
+            token_hash=access_token_hash(token),
+        )
+        if not scopes <= access.scopes:
+            raise self._make_scope_error(scopes, caller)
+        return caller
 
     async def close(self) -> None:
         """Close the connections to the authorization server."""
@@ -424,12 +365,8 @@ class JWTAuthorization:
             # RFC 6750 3.1: a request without a Bearer token gets a challenge without an error
             raise self._make_refusal(scopes, None, "this resource requires a Bearer access token")
         if found is None:
-            raise self._make_refusal(
-                scopes,
-                "invalid_request",
-                "the request must contain one Bearer token",
-                code="aiip.bad-request",
-            )
+            message = "the request must contain one Bearer token"
+            raise self._make_refusal(scopes, "invalid_request", message, code="aiip.bad-request")
         return found[1]
 
     async def _verify_token(self, token: str) -> AccessToken:
@@ -498,27 +435,16 @@ def _may_need_newer_keys(error: SignatureError, token: str) -> bool:
     return error.code == "sign.unknown-key"
 
 
-def _build_caller(found: AccessToken, token: str) -> Caller:
-    return Caller(
-        audience=found.client_id,
-        client_id=found.client_id,
-        subject=found.subject,
-        scopes=found.scopes,
-        token_hash=access_token_hash(token),
-    )
-
-
-def _validate_identifier(what: str, url: str) -> str:
+def _validate_identifier(argument: str, url: str) -> str:
     """Return the URL if it can identify an issuer or a resource (RFC 8414 2, RFC 9728 1.2)."""
-    fits = _URL.match(url) is not None and "?" not in url and "#" not in url
-    if fits:
-        split_url(url)
-        return url
-    raise UsageError(
-        f"the {what} {url!r} is not an https URL without query and fragment",
-        code="usage.bad-url",
-        hint="See RFC 8414 2 and RFC 9728 1.2.",
-    )
+    if _URL.match(url) is None or "?" in url or "#" in url:
+        raise UsageError(
+            f"the {argument} {url!r} is not an https URL without query and fragment",
+            code="usage.bad-url",
+            hint="See RFC 8414 2 and RFC 9728 1.2.",
+        )
+    parse_url(url)
+    return url
 
 
 def _normalize_scopes(scopes: Collection[str]) -> tuple[str, ...]:
