@@ -20,7 +20,7 @@ import pytest
 from model_support import unavailable
 from support import free_port
 
-__all__ = ["Postgres", "postgres_server"]
+__all__ = ["Postgres", "guarded", "postgres_server"]
 
 _GUARD = [sys.executable, "-I", "-S", str(Path(__file__).with_name("guard.py"))]
 #: seconds
@@ -28,7 +28,7 @@ _STARTUP = 120
 
 
 @contextmanager
-def _guarded(
+def guarded(
     command: Sequence[str], *, stop: str, user: str = "", folder: str = "", log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
     """`command` under the guard, which ends it by signal `stop`; `folder` goes with it."""
@@ -113,7 +113,7 @@ def _postgres_attempt(durable: bool) -> Iterator[Postgres | str]:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     log = folder / "log"
-    with _guarded(
+    with guarded(
         _postgres_command(server, durable), stop="SIGINT", user=user, folder=str(folder), log=log
     ) as process:
         yield server if _postgres_ready(process, server) else log.read_text(errors="replace")[-2000:]

@@ -37,7 +37,7 @@ class Mortal:
         log = Path(self.server.folder, "log")
         for _ in range(_STARTS):
             # no folder to remove: the data outlive the process
-            with support._guarded(
+            with support.guarded(
                 support._postgres_command(self.server, durable=True), stop="SIGINT", user=self.user, log=log
             ) as process:
                 if support._postgres_ready(process, self.server):
