@@ -379,10 +379,7 @@ class _OnymStreamedResponse(StreamedResponse):
             yield from manager.handle_thinking_delta(vendor_part_id="reasoning", content=event.text)
         elif isinstance(event, ToolCallDelta):
             yield from manager.handle_tool_call_delta_events(
-                vendor_part_id=event.index,
-                tool_name=event.name,
-                args=event.arguments,
-                tool_call_id=event.id,
+                vendor_part_id=event.index, tool_name=event.name, args=event.arguments, tool_call_id=event.id
             )
         else:
             self._record_finish(event)

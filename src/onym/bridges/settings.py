@@ -138,11 +138,7 @@ class FastAPIOnym:
     """
 
     def __init__(
-        self,
-        uri: str | Secret | LLMURI | None = None,
-        *,
-        name: str = _NAME,
-        policy: Policy | None = None,
+        self, uri: str | Secret | LLMURI | None = None, *, name: str = _NAME, policy: Policy | None = None
     ) -> None:
         self._uri = Secret(uri) if isinstance(uri, str) else uri
         self._name = name

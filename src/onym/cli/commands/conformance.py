@@ -23,17 +23,7 @@ if TYPE_CHECKING:
 MAX_LINE: Final = 32 * 1024 * 1024
 
 _RULES: Final = ("URI", "URI-reference", "absolute-URI", "relative-ref")
-_PARTS: Final = (
-    "scheme",
-    "authority",
-    "userinfo",
-    "host",
-    "host_type",
-    "port",
-    "path",
-    "query",
-    "fragment",
-)
+_PARTS: Final = ("scheme", "authority", "userinfo", "host", "host_type", "port", "path", "query", "fragment")
 
 Question = Mapping[str, Any]
 Answer = dict[str, Any]

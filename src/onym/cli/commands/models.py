@@ -134,14 +134,7 @@ def _format_day(seconds: int | None) -> str:
 def _print_models(session: Session, models: tuple[ModelInfo, ...]) -> None:
     session.print_record({"models": [_build_model_record(model) for model in models]})
     session.print_table(
-        [
-            (
-                model.id,
-                _format_tokens(model.context_window),
-                model.owner or "",
-            )
-            for model in models
-        ],
+        [(model.id, _format_tokens(model.context_window), model.owner or "") for model in models],
         styles=("name",),
     )
 

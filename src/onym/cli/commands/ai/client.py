@@ -383,11 +383,7 @@ def _build_resolution_record(found: Resolution) -> dict[str, Any]:
         },
         "resource": None
         if found.entry is None
-        else {
-            "title": found.entry.title,
-            "effects": found.entry.effects,
-            "scopes": list(found.entry.scopes),
-        },
+        else {"title": found.entry.title, "effects": found.entry.effects, "scopes": list(found.entry.scopes)},
     }
 
 

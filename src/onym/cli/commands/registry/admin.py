@@ -144,9 +144,7 @@ async def _seed_registries(session: Session, store: Store) -> dict[str, dict[str
 @click.command("verify", short_help="Verify the log's hash chain and the registry's content.")
 @click.option("--rebuild", is_flag=True, help="Rebuild entries, requests and the search index from the log.")
 @click.option(
-    "--head",
-    metavar="NUMBER:DIGEST",
-    help="A head that you saved earlier; the log must still contain it.",
+    "--head", metavar="NUMBER:DIGEST", help="A head that you saved earlier; the log must still contain it."
 )
 @db_option
 @pass_session

@@ -62,11 +62,7 @@ _MAX_DATA: Final = 1_000_000
 @click.argument("decision", type=click.Choice(_DECISIONS), metavar="DECISION")
 @click.option("--reason", help="The reason, which is logged and sent to the registrant.")
 @click.option(
-    "--set",
-    "members",
-    metavar="MEMBER=TEXT",
-    multiple=True,
-    help="Another member of the event (repeatable).",
+    "--set", "members", metavar="MEMBER=TEXT", multiple=True, help="Another member of the event (repeatable)."
 )
 @click.option("--data", metavar="JSON", help="Members of the event as one JSON object.")
 @click.option(

@@ -202,12 +202,7 @@ def ask_password(session: Session, login: str, *, from_stdin: bool) -> Secret:
 
 
 def make_account(
-    login: str,
-    *,
-    name: str,
-    email: str | None,
-    password: Secret | None,
-    roles: Mapping[str, frozenset[Role]],
+    login: str, *, name: str, email: str | None, password: Secret | None, roles: Mapping[str, frozenset[Role]]
 ) -> Account:
     """Build a valid account. Raises RegistryError for an invalid login, name, address or password."""
     good = records.validate_login(login)
