@@ -573,7 +573,7 @@ def test_an_agent_whose_answer_has_no_end_is_not_listened_to(
     attack: dict[str, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 600 KiB of gzip were 2.5 GB of memory
-    monkeypatch.setattr("onym.bridges.a2a.MOST_OCTETS", 2**20 + 10)
+    monkeypatch.setattr("onym.bridges._sdk.MAX_RESPONSE", 2**20 + 10)
     endless = Endless(**attack)
 
     async def ask() -> None:

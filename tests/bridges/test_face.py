@@ -35,7 +35,7 @@ def test_the_face_lists_what_it_has():
     ("framework", "name", "module", "extra"),
     [
         ("openai", "openai", "_openai", "openai"),
-        ("langchain_core.callbacks", "ChatOnym", "langchain", "langchain"),
+        ("langchain_core.messages", "ChatOnym", "langchain", "langchain"),
         ("llama_index.core.base.llms.types", "OnymLLM", "llamaindex", "llamaindex"),
         ("pydantic", "LLMURIField", "pydantic", "pydantic"),
         ("pydantic_ai", "OnymModel", "pydantic_ai", "pydantic-ai"),

@@ -135,7 +135,7 @@ def test_blocks_become_parts_and_others_are_refused():
 
 def test_what_the_provider_wants_back_goes_with_the_turn():
     carried = Carried(dialect="gemini", parts=({"s": "x"},))
-    message = bridge._build_assistant_message("x", "", (), {"dialect": "gemini", "parts": [{"s": "x"}]})
+    message = bridge._build_assistant_message("x", "", (), carried)
     assert (
         bridge._convert_message(blocks.ChatMessage.model_validate_json(message.model_dump_json())).carried
         == carried

@@ -106,7 +106,7 @@ def test_a_server_whose_answer_has_no_end_is_not_listened_to(
     server: MCPServer, coded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 600 KiB of gzip were 1.9 GB of memory
-    monkeypatch.setattr("onym.bridges.mcp.MOST_OCTETS", 2**20 + 10)
+    monkeypatch.setattr("onym.bridges._sdk.MAX_RESPONSE", 2**20 + 10)
     inner = server.streamable_http_app(json_response=True, stateless_http=True)
 
     async def endless(scope: Any, receive: Any, send: Any) -> None:

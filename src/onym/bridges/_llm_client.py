@@ -9,9 +9,10 @@ import json
 import threading
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final
 
-from onym.errors import CredentialError, OnymWarning, SecretError, UsageError
+from onym.errors import OnymWarning, SecretError, UsageError
 from onym.llm.client import AsyncClient, Client, aconnect, build_setup, connect, resolve_uri, wrap_secret
 from onym.llm.config import Config
 from onym.llm.convert import to_litellm
@@ -19,12 +20,12 @@ from onym.llm.types import Carried
 from onym.net.policy import evaluate_policy
 from onym.uri.llm import LLMURI
 from onym.uri.parameters import PROVIDER_NAMES, WELL_KNOWN
+from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from onym.llm.endpoint import Endpoint
     from onym.llm.providers import ProviderTable
     from onym.net.policy import Policy
-    from onym.uri.secret import Secret
 
 _MILLISECONDS: Final = frozenset({"timeout_ms", "timeoutMs"})
 _OURS: Final = frozenset({*WELL_KNOWN, "tools", "tool_choice", "schema"})
@@ -32,32 +33,32 @@ _OURS: Final = frozenset({*WELL_KNOWN, "tools", "tool_choice", "schema"})
 _CHOICES: Final = {"any": "required", True: "required", False: "none"}
 
 
-def to_overrides(given: Mapping[str, Any]) -> dict[str, Any]:
+def to_overrides(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Convert keyword arguments of a framework to arguments of `Client.chat`; unknown ones go to `extra`.
 
     Common names are converted (`temperature`, `max_completion_tokens`, `response_format`, `stop`). `timeout`
     is in seconds. None keeps the value of the URI.
     """
-    found: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     extra: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in arguments.items():
         known = PROVIDER_NAMES.get(name, name)
         if value is None:
             continue
         if known == "format":
-            found.update(_convert_format(value))
+            overrides.update(_convert_format(value))
         elif known in _OURS:
-            found[known] = _convert_value(known, name, value)
+            overrides[known] = _convert_value(known, name, value)
         elif name == "extra_body" and isinstance(value, Mapping):
             extra.update(value)
         else:
             extra[name] = value
-    if not found.get("tools"):
-        found.pop("tools", None)
-        found.pop("tool_choice", None)
+    if not overrides.get("tools"):
+        overrides.pop("tools", None)
+        overrides.pop("tool_choice", None)
     if extra:
-        found["extra"] = extra
-    return found
+        overrides["extra"] = extra
+    return overrides
 
 
 def _convert_value(known: str, name: str, value: Any) -> Any:
@@ -87,17 +88,17 @@ def _convert_format(value: Any) -> dict[str, Any]:
 def parse_arguments(text: str) -> dict[str, Any] | None:
     """Return a tool call's arguments as an object, or None if the model wrote no valid object."""
     try:
-        found = json.loads(text or "{}")
+        arguments = json.loads(text or "{}")
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return arguments if isinstance(arguments, dict) else None
 
 
 def encode_carried(carried: Carried | None) -> dict[str, Any] | None:
     """Return the provider's state of a turn as plain data, which a framework's message stores."""
-    return (
-        None if carried is None else {"dialect": carried.dialect, "parts": [dict(p) for p in carried.parts]}
-    )
+    if carried is None:
+        return None
+    return {"dialect": carried.dialect, "parts": [dict(part) for part in carried.parts]}
 
 
 def decode_carried(data: Any) -> Carried | None:
@@ -115,10 +116,15 @@ class EndpointClient:
     """
 
     __slots__ = ("__weakref__", "_async", "_lock", "_options", "_source", "_sync")
+    _source: str | LLMURI
 
     def __init__(self, uri: str | Secret | LLMURI, **options: Any) -> None:
         uri = wrap_secret(uri)
-        self._source: str | LLMURI = uri if isinstance(uri, LLMURI) else _parse_source(uri)
+        if isinstance(uri, Secret):
+            # the name of an endpoint in the configuration has no colon
+            self._source = LLMURI.parse(uri.reveal()) if ":" in uri.reveal() else uri.reveal()
+        else:
+            self._source = uri
         self._options = {name: value for name, value in options.items() if value is not None}
         if "key" in self._options:
             self._options["key"] = wrap_secret(self._options["key"])
@@ -183,7 +189,11 @@ class EndpointClient:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._options.keys() & {"key", "environ", "config"}:
-            _reject_pickling()
+            raise SecretError(
+                "an object with a key, an environment or a configuration cannot be pickled",
+                code="secret.pickled",
+                hint="refer to the key with ?auth=env:NAME, and pass only the URI",
+            )
         options = {name: value for name, value in self._options.items() if name != "transport"}
         return _restore_client, (self._source, options)
 
@@ -202,25 +212,38 @@ class EndpointClientMixin:
         await self._link.aclose()
 
 
-def _parse_source(given: Secret) -> str | LLMURI:
-    """Parse the URI, or return the name of an endpoint in the configuration, which has no colon."""
-    return LLMURI.parse(given.reveal()) if ":" in given.reveal() else given.reveal()
-
-
 def _restore_client(source: str | LLMURI, options: dict[str, Any]) -> EndpointClient:
     return EndpointClient(source, **options)
 
 
-def _reject_pickling() -> NoReturn:
-    raise SecretError(
-        "an object with a key, an environment or a configuration cannot be pickled",
-        code="secret.pickled",
-        hint="refer to the key with ?auth=env:NAME, and pass only the URI",
-    )
+_CONNECT_OPTIONS: Final = (
+    "key", "policy", "config", "providers", "environ", "on_unsupported", "system_filter"
+)  # fmt: skip
+
+
+def open_endpoint(uri: Secret | LLMURI, options: dict[str, Any]) -> EndpointClient:
+    """Connect with the arguments of `onym.connect` in `options`, and remove them from `options`."""
+    # no frame of a traceback contains the text with the key
+    connecting = {name: wrap_secret(options.pop(name, None)) for name in _CONNECT_OPTIONS}
+    return EndpointClient(uri, **connecting)
+
+
+def require_usable_endpoint(endpoint: Endpoint, policy: Policy) -> None:
+    """Raise the error of a missing key, or PolicyError for the endpoint's host, port or scheme.
+
+    No name is resolved: the other client does that later, so the addresses are not checked.
+    """
+    if endpoint.unkeyed is not None:
+        raise copy(endpoint.unkeyed)
+    origin = endpoint.origin
+    if origin is not None:
+        verdict = evaluate_policy(policy, origin.host, origin.port, scheme=origin.scheme)
+        if not verdict.allowed and verdict.reason != "no-address":
+            raise verdict.to_error(endpoint.text)
 
 
 #: the value for a server that needs no key
-_NO_KEY = "none"
+NO_KEY: Final = "none"
 
 
 def litellm_kwargs(
@@ -255,25 +278,17 @@ def litellm_kwargs(
         system_filter=None,
     )
     endpoint = planner.endpoint
-    if endpoint.unkeyed is not None:
-        raise CredentialError(
-            endpoint.unkeyed.message, code=endpoint.unkeyed.code, hint=endpoint.unkeyed.hint
-        )
-    origin = endpoint.origin
-    if origin is not None:
-        verdict = evaluate_policy(network.policy, origin.host, origin.port, scheme=origin.scheme)
-        if not verdict.allowed and verdict.reason != "no-address":
-            raise verdict.to_error(endpoint.text)
+    require_usable_endpoint(endpoint, network.policy)
     written = to_litellm(resolve_uri(uri, config).without_key().without_params("auth"), providers=providers)
     for note in written.notes:
         if note.where == "api_key":
             continue  # it is set below
         warnings.warn(f"not carried to LiteLLM: {note}", OnymWarning, stacklevel=2)
-    found = dict(written.value)
+    arguments = dict(written.value)
     credential = endpoint.credential
     if credential is None:
         # without a key, LiteLLM would send OPENAI_API_KEY or another variable to this host
-        found["api_key"] = _NO_KEY
+        arguments["api_key"] = NO_KEY
     elif credential.access_id is None:  # LiteLLM finds signing credentials itself
-        found["api_key"] = credential.secret.reveal()
-    return found
+        arguments["api_key"] = credential.secret.reveal()
+    return arguments

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from onym.bridges._llm_client import NO_KEY, require_usable_endpoint
 from onym.bridges._sdk import require_extra
 from onym.errors import OnymWarning, UnsupportedError
 from onym.llm.client import build_setup, wrap_secret
-from onym.net.config import NetConfig
 from onym.net.connections import make_tls_context
 from onym.net.limits import TLSConfig
-from onym.net.messages import Origin
-from onym.net.policy import Policy, evaluate_policy
+from onym.net.policy import Policy
 from onym.uri.parameters import PROVIDER_NAMES
 from onym.uri.secret import Secret
 
@@ -55,15 +53,13 @@ class ForeignEndpoint:
     warnings: tuple[str, ...]
 
 
-def resolve_foreign_endpoint(uri: str | Secret | LLMURI, options: Mapping[str, Any]) -> ForeignEndpoint:
+def resolve_foreign_endpoint(uri: Secret | LLMURI, **options: Any) -> ForeignEndpoint:
     """Return the endpoint after the policy has allowed its host, port and scheme.
 
     No name is resolved, so the addresses are not checked. Raises the errors of `connect`, CredentialError for
     a missing key, and UnsupportedError for an API format other than OpenAI's.
     """
-    arguments = {**_DEFAULTS, **{name: value for name, value in options.items() if value is not None}}
-    arguments["key"] = wrap_secret(arguments["key"])
-    planner, network = build_setup(wrap_secret(uri), **arguments)
+    planner, network = build_setup(uri, system_filter=None, **options)
     plan = planner.chat("…", {}, stream=False)
     endpoint = plan.endpoint
     if endpoint.dialect.name != "openai_chat" or not plan.target.partition("?")[0].endswith(_CHAT):
@@ -73,35 +69,14 @@ def resolve_foreign_endpoint(uri: str | Secret | LLMURI, options: Mapping[str, A
             source=endpoint.provider.source,
             hint="use onym.connect(), which supports the provider's own format",
         )
+    policy = network.policy
     if endpoint.is_embedded:
         from onym.llm import embedded  # late: only the embedded model needs a server process
 
         plan = planner.with_running_server(plan, embedded.ensure_server(endpoint.model))
-        network = NetConfig(policy=Policy.local())
-    if plan.endpoint.unkeyed is not None:
-        raise copy(plan.endpoint.unkeyed)
-    _require_allowed(network.policy, plan)
+        policy = Policy.local()
+    require_usable_endpoint(plan.endpoint, policy)
     return _build_endpoint(plan)
-
-
-_DEFAULTS: dict[str, Any] = {
-    "policy": None,
-    "config": None,
-    "key": None,
-    "providers": None,
-    "environ": None,
-    "on_unsupported": "error",
-    "system_filter": None,
-}
-
-
-def _require_allowed(policy: Policy, plan: Plan) -> None:
-    origin = plan.endpoint.origin
-    assert isinstance(origin, Origin)  # noqa: S101 - the embedded model runs at this point
-    verdict = evaluate_policy(policy, origin.host, origin.port, scheme=origin.scheme)
-    # a name without addresses: the client resolves it, after this check
-    if not verdict.allowed and verdict.reason != "no-address":
-        raise verdict.to_error(plan.endpoint.text)
 
 
 def _build_endpoint(plan: Plan) -> ForeignEndpoint:
@@ -109,8 +84,9 @@ def _build_endpoint(plan: Plan) -> ForeignEndpoint:
     headers: dict[str, str | Secret] = {}
     bearer = None
     for name, value in plan.headers:
-        if name.lower() == "authorization" and isinstance(value, Secret) and _is_bearer(value):
-            bearer = Secret(value.reveal().partition(" ")[2])
+        scheme, _, token = value.reveal().partition(" ") if isinstance(value, Secret) else ("", "", "")
+        if name.lower() == "authorization" and scheme == "Bearer":
+            bearer = Secret(token)
         elif name.lower() not in _OWN:
             headers[name] = value
     body = {name: value for name, value in (plan.body or {}).items() if name not in ("model", "messages")}
@@ -128,18 +104,10 @@ def _build_endpoint(plan: Plan) -> ForeignEndpoint:
     )
 
 
-def _is_bearer(value: Secret) -> bool:
-    return value.reveal().startswith("Bearer ")
-
-
 with require_extra("openai", "openai"):
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, Omit, OpenAI
     from openai._models import FinalRequestOptions
     from openai._types import Headers
-
-
-#: the SDK requires a key; if none is needed, its header is left out
-_NO_KEY = "none"
 
 
 def openai(
@@ -167,11 +135,12 @@ def openai(
     without OpenAI's chat format, and MissingExtraError without the SDK.
     """
     uri, key = wrap_secret(uri), wrap_secret(key)
-    found = resolve_foreign_endpoint(
-        uri, _collect_options(key, policy, config, providers, environ, on_unsupported)
-    )
-    options.setdefault("http_client", DefaultHttpxClient(**_build_http_options()))
-    return _make_sync_class(found, options)(**{**_build_client_arguments(found), **options})
+    endpoint = resolve_foreign_endpoint(
+        uri, key=key, policy=policy, config=config, providers=providers, environ=environ,
+        on_unsupported=on_unsupported,
+    )  # fmt: skip
+    client: OpenAI = _make_client(OpenAI, DefaultHttpxClient, endpoint, options)
+    return client
 
 
 def async_openai(
@@ -187,110 +156,81 @@ def async_openai(
 ) -> AsyncOpenAI:
     """Return an `openai.AsyncOpenAI` client for the URI; the arguments are those of `openai`."""
     uri, key = wrap_secret(uri), wrap_secret(key)
-    found = resolve_foreign_endpoint(
-        uri, _collect_options(key, policy, config, providers, environ, on_unsupported)
-    )
-    options.setdefault("http_client", DefaultAsyncHttpxClient(**_build_http_options()))
-    return _make_async_class(found, options)(**{**_build_client_arguments(found), **options})
+    endpoint = resolve_foreign_endpoint(
+        uri, key=key, policy=policy, config=config, providers=providers, environ=environ,
+        on_unsupported=on_unsupported,
+    )  # fmt: skip
+    client: AsyncOpenAI = _make_client(AsyncOpenAI, DefaultAsyncHttpxClient, endpoint, options)
+    return client
 
 
-def _build_http_options() -> dict[str, Any]:
-    """Return the options of the SDK's HTTP client: no redirects, no proxy variables, Onym's own TLS."""
-    # a key to this computer is not encrypted, and a proxy would read it
-    return {"follow_redirects": False, "trust_env": False, "verify": make_tls_context(TLSConfig())}
+def _make_client(base: Any, http_client: Any, endpoint: ForeignEndpoint, options: dict[str, Any]) -> Any:
+    """Return a client of a class made from `base`: the SDK copies a client by calling its class again."""
+    pinned = _build_pinned_headers(endpoint, options)
+
+    class OnymOpenAI(base):  # type: ignore[misc]
+        """The SDK's client with the parameters of an `llm://` URI as defaults."""
+
+        @property
+        def default_headers(self) -> dict[str, str | Omit]:
+            return {**super().default_headers, **pinned}
+
+        def _prepare_options(self, options: FinalRequestOptions) -> Any:
+            # the async client's method returns an awaitable
+            return super()._prepare_options(_apply_defaults(options, endpoint))
+
+        def _validate_headers(self, headers: Headers, custom_headers: Headers) -> None:
+            """Accept a server without a key, or with the key in another place."""
+
+    if "http_client" not in options:
+        # a key to this computer is not encrypted, and a proxy would read it
+        tls = make_tls_context(TLSConfig())
+        options["http_client"] = http_client(follow_redirects=False, trust_env=False, verify=tls)
+    return OnymOpenAI(**{**_build_client_arguments(endpoint), **options})
 
 
-def _collect_options(
-    key: Any, policy: Any, config: Any, providers: Any, environ: Any, on_unsupported: Any
-) -> dict[str, Any]:
-    return {
-        "key": key,
-        "policy": policy,
-        "config": config,
-        "providers": providers,
-        "environ": environ,
-        "on_unsupported": on_unsupported,
-    }
-
-
-def _build_client_arguments(found: ForeignEndpoint) -> dict[str, Any]:
+def _build_client_arguments(endpoint: ForeignEndpoint) -> dict[str, Any]:
     headers: dict[str, Any] = {
-        name: value.reveal() if isinstance(value, Secret) else value for name, value in found.headers.items()
+        name: value.reveal() if isinstance(value, Secret) else value
+        for name, value in endpoint.headers.items()
     }
-    if found.bearer is None:
+    if endpoint.bearer is None:
         headers["Authorization"] = Omit()
-    for text in found.warnings:
-        warnings.warn(text, OnymWarning, stacklevel=3)
+    for text in endpoint.warnings:
+        warnings.warn(text, OnymWarning, stacklevel=4)
     return {
-        "api_key": _NO_KEY if found.bearer is None else found.bearer.reveal(),
-        "base_url": found.base_url,
-        "timeout": found.timeout,
-        "max_retries": found.retries,
+        # the SDK requires a key; if none is needed, its header is left out
+        "api_key": NO_KEY if endpoint.bearer is None else endpoint.bearer.reveal(),
+        "base_url": endpoint.base_url,
+        "timeout": endpoint.timeout,
+        "max_retries": endpoint.retries,
         "default_headers": headers,
-        "default_query": dict(found.query),
+        "default_query": dict(endpoint.query),
     }
 
 
-def _make_sync_class(found: ForeignEndpoint, options: Mapping[str, Any]) -> type[OpenAI]:
-    """Define the client class in a function, because the SDK copies a client by calling its class again."""
-    pinned = _build_pinned_headers(found, options)
-
-    class OnymOpenAI(OpenAI):
-        """`openai.OpenAI` with the parameters of an `llm://` URI as defaults."""
-
-        @property
-        def default_headers(self) -> dict[str, str | Omit]:
-            return {**super().default_headers, **pinned}
-
-        def _prepare_options(self, options: FinalRequestOptions) -> FinalRequestOptions:
-            return super()._prepare_options(_apply_defaults(options, found))
-
-        def _validate_headers(self, headers: Headers, custom_headers: Headers) -> None:
-            """Accept a server without a key, or with the key in another place."""
-
-    return OnymOpenAI
-
-
-def _make_async_class(found: ForeignEndpoint, options: Mapping[str, Any]) -> type[AsyncOpenAI]:
-    pinned = _build_pinned_headers(found, options)
-
-    class OnymAsyncOpenAI(AsyncOpenAI):
-        """`openai.AsyncOpenAI` with the parameters of an `llm://` URI as defaults."""
-
-        @property
-        def default_headers(self) -> dict[str, str | Omit]:
-            return {**super().default_headers, **pinned}
-
-        async def _prepare_options(self, options: FinalRequestOptions) -> FinalRequestOptions:
-            return await super()._prepare_options(_apply_defaults(options, found))
-
-        def _validate_headers(self, headers: Headers, custom_headers: Headers) -> None:
-            """Accept a server without a key, or with the key in another place."""
-
-    return OnymAsyncOpenAI
-
-
-def _build_pinned_headers(found: ForeignEndpoint, options: Mapping[str, Any]) -> dict[str, str | Omit]:
+def _build_pinned_headers(endpoint: ForeignEndpoint, options: Mapping[str, Any]) -> dict[str, str | Omit]:
     """Return headers that the SDK would otherwise fill from variables meant for OpenAI."""
-    said = {"OpenAI-Organization": options.get("organization"), "OpenAI-Project": options.get("project")}
     pinned: dict[str, str | Omit] = {}
-    for name, value in said.items():
-        labelled = found.headers.get(name)
-        pinned[name] = value or (labelled if isinstance(labelled, str) else Omit())
+    for name, option in (("OpenAI-Organization", "organization"), ("OpenAI-Project", "project")):
+        label = endpoint.headers.get(name)
+        pinned[name] = options.get(option) or (label if isinstance(label, str) else Omit())
     return pinned
 
 
-def _apply_defaults(options: FinalRequestOptions, found: ForeignEndpoint) -> FinalRequestOptions:
-    given = options.json_data
-    if options.url != _CHAT or not isinstance(given, Mapping):
+def _apply_defaults(options: FinalRequestOptions, endpoint: ForeignEndpoint) -> FinalRequestOptions:
+    arguments = options.json_data
+    if options.url != _CHAT or not isinstance(arguments, Mapping):
         return options
-    said = {PROVIDER_NAMES.get(name, name) for name in given}
-    body = {name: value for name, value in found.body.items() if PROVIDER_NAMES.get(name, name) not in said}
-    messages = given.get("messages")
-    if found.system and isinstance(messages, list) and not any(_is_system(message) for message in messages):
-        messages = [*found.system, *messages]
-    return options.model_copy(update={"json_data": {**body, **given, "messages": messages}})
+    known = {PROVIDER_NAMES.get(name, name) for name in arguments}
+    defaults = {
+        name: value for name, value in endpoint.body.items() if PROVIDER_NAMES.get(name, name) not in known
+    }
+    messages = arguments.get("messages")
+    if endpoint.system and isinstance(messages, list) and not any(map(_is_system_message, messages)):
+        messages = [*endpoint.system, *messages]
+    return options.model_copy(update={"json_data": {**defaults, **arguments, "messages": messages}})
 
 
-def _is_system(message: Any) -> bool:
+def _is_system_message(message: Any) -> bool:
     return isinstance(message, Mapping) and message.get("role") in ("system", "developer")

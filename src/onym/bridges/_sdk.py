@@ -1,4 +1,4 @@
-"""Import checks for optional SDKs, and limits for their HTTP clients."""
+"""Import checks for optional SDKs, and HTTP clients with limits for them."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ def require_extra(package: str, extra: str | None = None) -> Iterator[None]:
 
 
 #: bytes of one response
-MOST_OCTETS: Final = 16 * 1024 * 1024
+MAX_RESPONSE: Final = 16 * 1024 * 1024
 
 
-def build_client_limits(http: Any, most: int = MOST_OCTETS) -> dict[str, Any]:
-    """Return arguments for an `AsyncClient` of `http` (the module httpx or httpx2).
+def make_http_client(http: Any, timeout: float) -> Any:
+    """Return an `AsyncClient` of `http` (the module httpx or httpx2) without redirects and environment.
 
-    A response of more than `most` bytes raises ReadError. A compressed response raises DecodingError: none is
-    requested, and a few bytes could become any number of them.
+    A response of more than `MAX_RESPONSE` bytes raises ReadError. A compressed response raises DecodingError:
+    none is requested, and a few bytes could become any number of them.
     """
+    limit = MAX_RESPONSE
 
     class Bounded(http.AsyncByteStream):  # type: ignore[misc]
         """A body that raises an error when it is too long."""
@@ -44,11 +45,11 @@ def build_client_limits(http: Any, most: int = MOST_OCTETS) -> dict[str, Any]:
             self._stream = stream
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            taken = 0
+            size = 0
             async for part in self._stream:
-                taken += len(part)
-                if taken > most:
-                    raise http.ReadError(f"the response is larger than {most} bytes")
+                size += len(part)
+                if size > limit:
+                    raise http.ReadError(f"the response is larger than {limit} bytes")
                 yield part
 
         async def aclose(self) -> None:
@@ -59,4 +60,10 @@ def build_client_limits(http: Any, most: int = MOST_OCTETS) -> dict[str, Any]:
             raise http.DecodingError("the response has a content encoding that was not requested")
         response.stream = Bounded(response.stream)
 
-    return {"headers": {"Accept-Encoding": "identity"}, "event_hooks": {"response": [bound]}}
+    return http.AsyncClient(
+        timeout=timeout,
+        follow_redirects=False,
+        trust_env=False,
+        headers={"Accept-Encoding": "identity"},
+        event_hooks={"response": [bound]},
+    )

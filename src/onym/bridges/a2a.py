@@ -19,7 +19,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from onym.ai.endpoint.kinds import AgentHandler, Outgoing, State, Update, agent
-from onym.bridges._sdk import MOST_OCTETS, build_client_limits, require_extra
+from onym.bridges._sdk import make_http_client, require_extra
 from onym.bridges.mcp import (
     RECEIPT_KEY,
     URI_KEY,
@@ -51,7 +51,8 @@ _DEEPEST: Final = 32
 def can_carry(value: Any) -> bool:
     """Whether a data part can carry this JSON value: no integer beyond 2^53-1 and at most 32 levels."""
     return all(
-        depth < _DEEPEST and all(map(_is_exact, level)) for depth, level in enumerate(iter_levels(value))
+        depth < _DEEPEST and all(not isinstance(item, int) or abs(item) <= _LARGEST for item in level)
+        for depth, level in enumerate(iter_levels(value))
     )
 
 
@@ -91,10 +92,6 @@ def _restore_integers(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer() and abs(value) <= _LARGEST:
         return int(value)
     return value
-
-
-def _is_exact(value: Any) -> bool:
-    return not isinstance(value, int) or abs(value) <= _LARGEST
 
 
 __all__ = ["EXTENSION", "a2a_agent", "a2a_app"]
@@ -181,9 +178,9 @@ def _make_context_builder() -> RequestContextBuilder:
             context_id: str | None = None,
             task: Any = None,
         ) -> Any:
-            asked = "" if params is None else params.message.message_id
-            made = _hash_text(f"context {asked}") if asked else None
-            return await super().build(context, params, task_id, context_id or made, task)
+            message_id = "" if params is None else params.message.message_id
+            derived = _hash_text(f"context {message_id}") if message_id else None
+            return await super().build(context, params, task_id, context_id or derived, task)
 
     return Lasting()
 
@@ -253,9 +250,9 @@ def _build_parts(result: Result) -> list[Part]:
     kind = result.content_type or "application/octet-stream"
     value, text = decode_json_result(result), decode_text_result(result)
     if value and can_carry(value[0]):
-        said = value[0].get("text") if isinstance(value[0], dict) else None
-        spoken = [new_text_part(said)] if isinstance(said, str) and said else []
-        return [*spoken, build_data_part(value[0])]
+        answer = value[0].get("text") if isinstance(value[0], dict) else None
+        texts = [new_text_part(answer)] if isinstance(answer, str) and answer else []
+        return [*texts, build_data_part(value[0])]
     if text is not None and not is_json(kind):
         return [new_text_part(text, media_type=kind)]
     return [new_raw_part(result.body, media_type=kind)]
@@ -331,9 +328,10 @@ class _Agent:
         if self._client is not None:
             yield self._client
             return
+        import httpx
         from a2a.client import ClientConfig, ClientFactory
 
-        async with _make_http_client(self._timeout) as http:
+        async with make_http_client(httpx, self._timeout) as http:
             yield ClientFactory(ClientConfig(httpx_client=http)).create(cast("AgentCard", self._card))
 
 
@@ -348,40 +346,28 @@ class _UpdateDecoder:
         kind = found.WhichOneof("payload")
         if kind == "message":
             text, data = _decode_parts(found.message.parts)
-            ids = found.message
-            return Update(text=text, data=data, context=ids.context_id or None, task=ids.task_id or None)
+            return _build_update(found.message.context_id, found.message.task_id, text, data)
         if kind == "artifact_update":
             event = found.artifact_update
             self._seen.add(event.artifact.artifact_id)
             text, data = _decode_parts(event.artifact.parts)
             return _build_update(event.context_id, event.task_id, text, data, joined=event.append)
         if kind == "status_update":
-            return self._decode_status(
-                found.status_update.context_id, found.status_update.task_id, found.status_update
-            )
-        return self._decode_task(found.task)
-
-    def _decode_task(self, found: Any) -> Update:
-        new = [artifact for artifact in found.artifacts if artifact.artifact_id not in self._seen]
+            update = found.status_update
+            return self._decode_status(update.context_id, update.task_id, update.status, ())
+        task = found.task
+        new = [artifact for artifact in task.artifacts if artifact.artifact_id not in self._seen]
         self._seen.update(artifact.artifact_id for artifact in new)
-        return self._decode_status(found.context_id, found.id, found, new)
+        return self._decode_status(task.context_id, task.id, task.status, new)
 
-    def _decode_status(
-        self, context: str, task: str, holder: Any, artifacts: Iterable[Artifact] = ()
-    ) -> Update:
-        state = _parse_state(holder.status.state)
-        parts = [part for artifact in artifacts for part in artifact.parts]
-        said, _ = _decode_parts(holder.status.message.parts)
-        text, data = _decode_parts(parts)
-        under_way = state in _UNDER_WAY
-        return _build_update(
-            context,
-            task,
-            "\n".join(paragraph for paragraph in (text, "" if under_way else said) if paragraph),
-            data,
-            state=state,
-            note=said if under_way else "",
-        )
+    def _decode_status(self, context: str, task: str, status: Any, artifacts: Iterable[Artifact]) -> Update:
+        state = _parse_state(status.state)
+        message, _ = _decode_parts(status.message.parts)
+        text, data = _decode_parts(part for artifact in artifacts for part in artifact.parts)
+        if state in _UNDER_WAY:
+            return _build_update(context, task, text, data, state=state, note=message)
+        answer = "\n".join(paragraph for paragraph in (text, message) if paragraph)
+        return _build_update(context, task, answer, data, state=state)
 
 
 def _build_update(
@@ -417,37 +403,20 @@ def _build_request(message: Outgoing) -> Any:
     parts = [new_text_part(message.text)] if message.text else []
     if message.data is not None:
         parts.append(build_data_part(message.data))
-    return SendMessageRequest(
-        message=Message(
-            message_id=message.id,
-            role=Role.ROLE_USER,
-            parts=parts,
-            context_id=message.context or "",
-            task_id=message.task or "",
-        )
-    )
-
-
-def _make_http_client(timeout: float) -> Any:
-    """Return an HTTP client for the SDK, without redirects and environment, and with a size limit."""
-    import httpx
-
-    return httpx.AsyncClient(
-        timeout=timeout, follow_redirects=False, trust_env=False, **build_client_limits(httpx, MOST_OCTETS)
-    )
+    ids = {"message_id": message.id, "context_id": message.context or "", "task_id": message.task or ""}
+    return SendMessageRequest(message=Message(role=Role.ROLE_USER, parts=parts, **ids))
 
 
 async def _fetch_card(url: str, keys: bytes | None, timeout: float) -> AgentCard:  # noqa: ASYNC109
+    import httpx
     from a2a.client import A2ACardResolver
 
-    async with _translate_errors(), _make_http_client(timeout) as http:
+    async with _translate_errors(), make_http_client(httpx, timeout) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
     if keys is not None:
         _require_signature(card, keys)
     home = _parse_origin(url)
-    if any(
-        _parse_origin(supported_interface.url) != home for supported_interface in card.supported_interfaces
-    ):
+    if any(_parse_origin(interface.url) != home for interface in card.supported_interfaces):
         raise UsageError(
             "the agent's card names an interface of another origin",
             code="usage.bad-url",
@@ -472,9 +441,8 @@ def _require_signature(card: AgentCard, keys: bytes) -> None:
     try:
         create_signature_verifier(key, list(_CARD_ALGORITHMS))(card)
     except SignatureVerificationError as error:
-        raise AIIPError(
-            "no signature of the agent's card is by one of the keys", code="aiip.internal"
-        ) from error
+        message = "no signature of the agent's card is by one of the keys"
+        raise AIIPError(message, code="aiip.internal") from error
 
 
 def _parse_origin(url: str) -> tuple[str, str, str]:
@@ -489,7 +457,7 @@ async def _translate_errors() -> AsyncIterator[None]:
     from a2a.client.errors import A2AClientTimeoutError, AgentCardResolutionError
     from a2a.utils.errors import A2AError, InvalidParamsError, TaskNotFoundError
 
-    told: tuple[tuple[type[Exception], str, str, bool], ...] = (
+    rows: tuple[tuple[type[Exception], str, str, bool], ...] = (
         (A2AClientTimeoutError, "upstream-timeout", "the agent timed out", True),
         (InvalidParamsError, "invalid-input", "the agent does not accept this message", False),
         (TaskNotFoundError, "task-not-found", "the agent does not have this task", False),
@@ -499,5 +467,5 @@ async def _translate_errors() -> AsyncIterator[None]:
     try:
         yield
     except A2AError as error:
-        row = next(row for row in told if isinstance(error, row[0]))
+        row = next(row for row in rows if isinstance(error, row[0]))
         raise AIIPError(row[2], code=f"aiip.{row[1]}", retryable=row[3]) from error

@@ -12,31 +12,16 @@ from onym.bridges._llm_client import (
     EndpointClientMixin,
     decode_carried,
     encode_carried,
+    open_endpoint,
     parse_arguments,
     to_overrides,
 )
 from onym.bridges._sdk import require_extra
 from onym.errors import UsageError
+from onym.llm import types
 from onym.llm.client import wrap_secret
-from onym.llm.types import (
-    Completion,
-    Content,
-    ContentPart,
-    DocumentPart,
-    Event,
-    Finish,
-    ImagePart,
-    Message,
-    ReasoningDelta,
-    TextDelta,
-    TextPart,
-    ToolCall,
-    ToolCallDelta,
-    Usage,
-)
 
 with require_extra("langchain_core", "langchain"):
-    from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
     from langchain_core.language_models import BaseChatModel, LanguageModelInput
     from langchain_core.messages import (
         AIMessage,
@@ -78,35 +63,14 @@ class ChatOnym(EndpointClientMixin, BaseChatModel):
     model: str = ""
     _link: EndpointClient = PrivateAttr()
 
-    def __init__(
-        self,
-        uri: Any = None,
-        *,
-        key: Any = None,
-        policy: Any = None,
-        config: Any = None,
-        providers: Any = None,
-        environ: Mapping[str, str] | None = None,
-        on_unsupported: Any = None,
-        system_filter: Callable[[str], str] | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, uri: Any = None, **options: Any) -> None:
         if not uri:
             raise UsageError("ChatOnym needs an llm:// URI or the name of an endpoint")
         # from here on no frame of a traceback contains the text with the key
-        uri, key = wrap_secret(uri), wrap_secret(key)
-        link = EndpointClient(
-            uri,
-            key=key,
-            policy=policy,
-            config=config,
-            providers=providers,
-            environ=environ,
-            on_unsupported=on_unsupported,
-            system_filter=system_filter,
-        )
-        shown: dict[str, Any] = {"uri": link.uri_text, "model": link.endpoint.model}
-        super().__init__(**{**options, **shown})
+        uri = wrap_secret(uri)
+        link = open_endpoint(uri, options)
+        options |= {"uri": link.uri_text, "model": link.endpoint.model}
+        super().__init__(**options)
         self._link = link
 
     @property
@@ -136,39 +100,22 @@ class ChatOnym(EndpointClientMixin, BaseChatModel):
         return self.bind(tools=described, tool_choice=tool_choice, **kwargs)
 
     def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        found = self._link.get_sync_client().chat(
-            _convert_messages(messages), **to_overrides({**kwargs, "stop": stop})
-        )
-        return ChatResult(generations=[ChatGeneration(message=_build_ai_message(found))])
+        turns, overrides = _build_call(messages, stop, kwargs)
+        return _build_chat_result(self._link.get_sync_client().chat(turns, **overrides))
 
     async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        found = await self._link.get_async_client().chat(
-            _convert_messages(messages), **to_overrides({**kwargs, "stop": stop})
-        )
-        return ChatResult(generations=[ChatGeneration(message=_build_ai_message(found))])
+        turns, overrides = _build_call(messages, stop, kwargs)
+        return _build_chat_result(await self._link.get_async_client().chat(turns, **overrides))
 
     def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
-        with self._link.get_sync_client().stream(
-            _convert_messages(messages), **to_overrides({**kwargs, "stop": stop})
-        ) as events:
+        turns, overrides = _build_call(messages, stop, kwargs)
+        with self._link.get_sync_client().stream(turns, **overrides) as events:
             for event in events:
                 chunk = _build_chunk(event)
                 if run_manager is not None:
@@ -176,15 +123,10 @@ class ChatOnym(EndpointClientMixin, BaseChatModel):
                 yield chunk
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        async with self._link.get_async_client().stream(
-            _convert_messages(messages), **to_overrides({**kwargs, "stop": stop})
-        ) as events:
+        turns, overrides = _build_call(messages, stop, kwargs)
+        async with self._link.get_async_client().stream(turns, **overrides) as events:
             async for event in events:
                 chunk = _build_chunk(event)
                 if run_manager is not None:
@@ -192,71 +134,69 @@ class ChatOnym(EndpointClientMixin, BaseChatModel):
                 yield chunk
 
 
-def _convert_messages(given: list[BaseMessage]) -> list[Message]:
-    return [_convert_message(message) for message in given]
+def _build_call(
+    messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+) -> tuple[list[types.Message], dict[str, Any]]:
+    return [_convert_message(message) for message in messages], to_overrides({**kwargs, "stop": stop})
 
 
-def _convert_message(given: BaseMessage) -> Message:
+def _convert_message(given: BaseMessage) -> types.Message:
     if isinstance(given, SystemMessage):
-        return Message(role="system", content=str(given.text))
+        return types.Message(role="system", content=str(given.text))
     if isinstance(given, HumanMessage):
-        return Message(role="user", content=_convert_content(given), name=given.name)
+        return types.Message(role="user", content=_convert_content(given), name=given.name)
     if isinstance(given, ToolMessage):
-        return Message(role="tool", content=_convert_content(given), tool_call_id=given.tool_call_id)
+        return types.Message(role="tool", content=_convert_content(given), tool_call_id=given.tool_call_id)
     if isinstance(given, AIMessage):
         calls = [
-            ToolCall(id=call["id"] or "", name=call["name"], arguments=json.dumps(call["args"]))
+            types.ToolCall(id=call["id"] or "", name=call["name"], arguments=json.dumps(call["args"]))
             for call in given.tool_calls
         ]
         broken = [
-            ToolCall(id=call["id"] or "", name=call["name"] or "", arguments=call["args"] or "")
+            types.ToolCall(id=call["id"] or "", name=call["name"] or "", arguments=call["args"] or "")
             for call in given.invalid_tool_calls
         ]
-        carried = decode_carried(given.additional_kwargs.get("onym"))
-        return Message(
-            role="assistant", content=str(given.text), tool_calls=(*calls, *broken), carried=carried
-        )
+        state = decode_carried(given.additional_kwargs.get("onym"))
+        text = str(given.text)
+        return types.Message(role="assistant", content=text, tool_calls=(*calls, *broken), carried=state)
     if isinstance(given, ChatMessage):
         role: Any = _ROLES.get(given.role, given.role)
-        return Message(role=role, content=str(given.text))
+        return types.Message(role=role, content=str(given.text))
     raise UsageError("messages of this type are not supported", code="usage.bad-message")
 
 
-def _convert_content(given: BaseMessage) -> Content:
+def _convert_content(given: BaseMessage) -> types.Content:
     if isinstance(given.content, str):
         return given.content
     return tuple(_convert_block(block) for block in given.content_blocks)
 
 
-def _convert_block(block: Mapping[str, Any]) -> ContentPart:
+def _convert_block(block: Mapping[str, Any]) -> types.ContentPart:
     """Convert one of LangChain's standard content blocks."""
-    kind, data = block.get("type"), block.get("base64")
-    octets = b64decode(data) if isinstance(data, str) else None
+    kind, encoded = block.get("type"), block.get("base64")
+    data = b64decode(encoded) if isinstance(encoded, str) else None
+    url = None if data else block.get("url")
     if kind == "text":
-        return TextPart(block["text"])
-    if kind == "image" and (octets or block.get("url")):
-        return ImagePart(
-            data=octets,
-            url=None if octets else block["url"],
-            media_type=block.get("mime_type") or "image/png",
-        )
-    if kind == "file" and (octets or block.get("url")):
-        extras = block.get("extras") or {}
-        return DocumentPart(
-            data=octets,
-            url=None if octets else block["url"],
-            media_type=block.get("mime_type") or "application/pdf",
-            name=block.get("filename") or extras.get("filename"),
-        )
+        return types.TextPart(block["text"])
+    if kind == "image" and (data or url):
+        return types.ImagePart(data=data, url=url, media_type=block.get("mime_type") or "image/png")
+    if kind == "file" and (data or url):
+        name = block.get("filename") or (block.get("extras") or {}).get("filename")
+        media_type = block.get("mime_type") or "application/pdf"
+        return types.DocumentPart(data=data, url=url, media_type=media_type, name=name)
     raise UsageError(
         "a content block must be text, an image or a file, with base64 data or a URL",
         code="usage.bad-message",
     )
 
 
-def _build_ai_message(found: Completion) -> AIMessage:
+def _build_chat_result(completion: types.Completion) -> ChatResult:
+    return ChatResult(generations=[ChatGeneration(message=_build_ai_message(completion))])
+
+
+def _build_ai_message(completion: types.Completion) -> AIMessage:
     calls, broken = [], []
-    for call in found.tool_calls:
+    for call in completion.tool_calls:
         arguments = parse_arguments(call.arguments)
         if arguments is not None:
             calls.append(tool_call(name=call.name, args=arguments, id=call.id))
@@ -265,59 +205,58 @@ def _build_ai_message(found: Completion) -> AIMessage:
                 invalid_tool_call(name=call.name, args=call.arguments, id=call.id, error="not a JSON object")
             )
     return AIMessage(
-        content=found.text,
+        content=completion.text,
         tool_calls=calls,
         invalid_tool_calls=broken,
-        usage_metadata=_build_usage_metadata(found.usage),
-        response_metadata=_build_response_metadata(found.model, found.finish_reason, found.request_id),
-        additional_kwargs=_build_additional_kwargs(found.reasoning, encode_carried(found.carried)),
+        usage_metadata=_build_usage_metadata(completion.usage),
+        response_metadata=_drop_missing(
+            model_name=completion.model,
+            finish_reason=completion.finish_reason,
+            request_id=completion.request_id,
+        ),
+        additional_kwargs=_drop_missing(
+            reasoning_content=completion.reasoning or None, onym=encode_carried(completion.carried)
+        ),
     )
 
 
-def _build_chunk(event: Event) -> ChatGenerationChunk:
-    if isinstance(event, TextDelta):
+def _build_chunk(event: types.Event) -> ChatGenerationChunk:
+    if isinstance(event, types.TextDelta):
         message = AIMessageChunk(content=event.text)
-    elif isinstance(event, ReasoningDelta):
-        message = AIMessageChunk(content="", additional_kwargs=_build_additional_kwargs(event.text, None))
-    elif isinstance(event, ToolCallDelta):
+    elif isinstance(event, types.ReasoningDelta):
+        reasoning = _drop_missing(reasoning_content=event.text or None)
+        message = AIMessageChunk(content="", additional_kwargs=reasoning)
+    elif isinstance(event, types.ToolCallDelta):
         piece = tool_call_chunk(name=event.name, args=event.arguments, id=event.id, index=event.index)
         message = AIMessageChunk(content="", tool_call_chunks=[piece])
     else:
-        message = _build_last_chunk(event)
+        message = AIMessageChunk(
+            content="",
+            usage_metadata=_build_usage_metadata(event.usage),
+            response_metadata=_drop_missing(
+                model_name=event.model, finish_reason=event.reason, request_id=event.request_id
+            ),
+            additional_kwargs=_drop_missing(onym=encode_carried(event.carried)),
+            chunk_position="last",
+        )
     return ChatGenerationChunk(message=message)
 
 
-def _build_last_chunk(event: Finish) -> AIMessageChunk:
-    return AIMessageChunk(
-        content="",
-        usage_metadata=_build_usage_metadata(event.usage),
-        response_metadata=_build_response_metadata(event.model, event.reason, event.request_id),
-        additional_kwargs=_build_additional_kwargs(None, encode_carried(event.carried)),
-        chunk_position="last",
-    )
+def _drop_missing(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
 
 
-def _build_additional_kwargs(reasoning: str | None, carried: Mapping[str, Any] | None) -> dict[str, Any]:
-    found = {"reasoning_content": reasoning, "onym": carried}
-    return {name: value for name, value in found.items() if value}
-
-
-def _build_response_metadata(model: str | None, reason: str, request: str | None) -> dict[str, Any]:
-    found = {"model_name": model, "finish_reason": reason, "request_id": request}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _build_usage_metadata(usage: Usage) -> UsageMetadata | None:
+def _build_usage_metadata(usage: types.Usage) -> UsageMetadata | None:
     """Return LangChain's token counts, or None if the server did not count."""
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
-    found = UsageMetadata(
+    counts = UsageMetadata(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         total_tokens=usage.input_tokens + usage.output_tokens,
     )
     if usage.cached_tokens is not None:
-        found["input_token_details"] = InputTokenDetails(cache_read=usage.cached_tokens)
+        counts["input_token_details"] = InputTokenDetails(cache_read=usage.cached_tokens)
     if usage.reasoning_tokens is not None:
-        found["output_token_details"] = OutputTokenDetails(reasoning=usage.reasoning_tokens)
-    return found
+        counts["output_token_details"] = OutputTokenDetails(reasoning=usage.reasoning_tokens)
+    return counts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from onym.bridges._llm_client import (
@@ -11,27 +11,14 @@ from onym.bridges._llm_client import (
     EndpointClientMixin,
     decode_carried,
     encode_carried,
+    open_endpoint,
     parse_arguments,
     to_overrides,
 )
 from onym.bridges._sdk import require_extra
 from onym.errors import UsageError
+from onym.llm import types
 from onym.llm.client import wrap_secret
-from onym.llm.types import (
-    Completion,
-    Content,
-    ContentPart,
-    DocumentPart,
-    Event,
-    Finish,
-    ImagePart,
-    Message,
-    ReasoningDelta,
-    TextDelta,
-    TextPart,
-    ToolCall,
-    ToolCallDelta,
-)
 
 with require_extra("llama_index", "llamaindex"):
     from llama_index.core.base.llms.types import (
@@ -77,34 +64,14 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
     context_window: int = 128_000
     _link: EndpointClient = PrivateAttr()
 
-    def __init__(
-        self,
-        uri: Any = None,
-        *,
-        key: Any = None,
-        policy: Any = None,
-        config: Any = None,
-        providers: Any = None,
-        environ: Mapping[str, str] | None = None,
-        on_unsupported: Any = None,
-        system_filter: Callable[[str], str] | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, uri: Any = None, **options: Any) -> None:
         if not uri:
             raise UsageError("OnymLLM needs an llm:// URI or the name of an endpoint")
         # from here on no frame of a traceback contains the text with the key
-        uri, key = wrap_secret(uri), wrap_secret(key)
-        link = EndpointClient(
-            uri,
-            key=key,
-            policy=policy,
-            config=config,
-            providers=providers,
-            environ=environ,
-            on_unsupported=on_unsupported,
-            system_filter=system_filter,
-        )
-        super().__init__(**{**options, "uri": link.uri_text, "model": link.endpoint.model})
+        uri = wrap_secret(uri)
+        link = open_endpoint(uri, options)
+        options |= {"uri": link.uri_text, "model": link.endpoint.model}
+        super().__init__(**options)
         self._link = link
 
     @classmethod
@@ -126,84 +93,63 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Send messages and return the answer."""
-        return _build_chat_response(
-            self._link.get_sync_client().chat(_convert_messages(messages), **to_overrides(kwargs))
-        )
+        return self._send(_convert_messages(messages), kwargs)
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Send messages and return the answer."""
-        return _build_chat_response(
-            await self._link.get_async_client().chat(_convert_messages(messages), **to_overrides(kwargs))
-        )
+        return await self._send_async(_convert_messages(messages), kwargs)
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Send messages and yield the answer as it arrives."""
-
-        def pieces() -> ChatResponseGen:
-            so_far = _StreamAccumulator()
-            with self._link.get_sync_client().stream(
-                _convert_messages(messages), **to_overrides(kwargs)
-            ) as events:
-                for event in events:
-                    yield so_far.add_event(event)
-
-        return pieces()
+        return self._stream(_convert_messages(messages), kwargs)
 
     @llm_chat_callback()
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         """Send messages and yield the answer as it arrives."""
-
-        async def pieces() -> ChatResponseAsyncGen:
-            so_far = _StreamAccumulator()
-            async with self._link.get_async_client().stream(
-                _convert_messages(messages), **to_overrides(kwargs)
-            ) as events:
-                async for event in events:
-                    yield so_far.add_event(event)
-
-        return pieces()
+        return self._stream_async(_convert_messages(messages), kwargs)
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Send a prompt and return the answer."""
-        return _build_completion_response(
-            _build_chat_response(self._link.get_sync_client().chat(prompt, **to_overrides(kwargs)))
-        )
+        return _build_completion_response(self._send(prompt, kwargs))
 
     @llm_completion_callback()
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Send a prompt and return the answer."""
-        return _build_completion_response(
-            _build_chat_response(await self._link.get_async_client().chat(prompt, **to_overrides(kwargs)))
-        )
+        return _build_completion_response(await self._send_async(prompt, kwargs))
 
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
         """Send a prompt and yield the answer as it arrives."""
-
-        def pieces() -> CompletionResponseGen:
-            so_far = _StreamAccumulator()
-            with self._link.get_sync_client().stream(prompt, **to_overrides(kwargs)) as events:
-                for event in events:
-                    yield _build_completion_response(so_far.add_event(event))
-
-        return pieces()
+        return (_build_completion_response(answer) for answer in self._stream(prompt, kwargs))
 
     @llm_completion_callback()
     async def astream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseAsyncGen:
         """Send a prompt and yield the answer as it arrives."""
+        return (_build_completion_response(answer) async for answer in self._stream_async(prompt, kwargs))
 
-        async def pieces() -> CompletionResponseAsyncGen:
-            so_far = _StreamAccumulator()
-            async with self._link.get_async_client().stream(prompt, **to_overrides(kwargs)) as events:
-                async for event in events:
-                    yield _build_completion_response(so_far.add_event(event))
+    def _send(self, prompt: Any, kwargs: dict[str, Any]) -> ChatResponse:
+        return _build_chat_response(self._link.get_sync_client().chat(prompt, **to_overrides(kwargs)))
 
-        return pieces()
+    async def _send_async(self, prompt: Any, kwargs: dict[str, Any]) -> ChatResponse:
+        client = self._link.get_async_client()
+        return _build_chat_response(await client.chat(prompt, **to_overrides(kwargs)))
+
+    def _stream(self, prompt: Any, kwargs: dict[str, Any]) -> ChatResponseGen:
+        accumulator = _StreamAccumulator()
+        with self._link.get_sync_client().stream(prompt, **to_overrides(kwargs)) as events:
+            for event in events:
+                yield accumulator.add_event(event)
+
+    async def _stream_async(self, prompt: Any, kwargs: dict[str, Any]) -> ChatResponseAsyncGen:
+        accumulator = _StreamAccumulator()
+        async with self._link.get_async_client().stream(prompt, **to_overrides(kwargs)) as events:
+            async for event in events:
+                yield accumulator.add_event(event)
 
     def _prepare_chat_with_tools(
         self,
@@ -247,49 +193,46 @@ class _StreamAccumulator:
     def __init__(self) -> None:
         self._text = ""
         self._reasoning = ""
-        self._calls: dict[int, ToolCall] = {}
+        self._calls: dict[int, types.ToolCall] = {}
 
-    def add_event(self, event: Event) -> ChatResponse:
+    def add_event(self, event: types.Event) -> ChatResponse:
         """Return the answer up to and including this event."""
         delta, finish = "", None
-        if isinstance(event, TextDelta):
+        if isinstance(event, types.TextDelta):
             delta = event.text
             self._text += delta
-        elif isinstance(event, ReasoningDelta):
+        elif isinstance(event, types.ReasoningDelta):
             self._reasoning += event.text
-        elif isinstance(event, ToolCallDelta):
+        elif isinstance(event, types.ToolCallDelta):
             self._add_tool_call(event)
         else:
             finish = event
-        message = _build_assistant_message(
-            self._text,
-            self._reasoning,
-            tuple(self._calls.values()),
-            encode_carried(finish.carried) if finish else None,
-        )
+        carried = None if finish is None else finish.carried
+        message = _build_assistant_message(self._text, self._reasoning, tuple(self._calls.values()), carried)
         return ChatResponse(message=message, delta=delta, additional_kwargs=_collect_token_counts(finish))
 
-    def _add_tool_call(self, event: ToolCallDelta) -> None:
-        known = self._calls.get(event.index, ToolCall(id="", name="", arguments=""))
-        self._calls[event.index] = ToolCall(
+    def _add_tool_call(self, event: types.ToolCallDelta) -> None:
+        known = self._calls.get(event.index, types.ToolCall(id="", name="", arguments=""))
+        self._calls[event.index] = types.ToolCall(
             id=event.id or known.id,
             name=event.name or known.name,
             arguments=known.arguments + event.arguments,
         )
 
 
-def _build_chat_response(found: Completion) -> ChatResponse:
+def _build_chat_response(completion: types.Completion) -> ChatResponse:
     message = _build_assistant_message(
-        found.text, found.reasoning or "", found.tool_calls, encode_carried(found.carried)
+        completion.text, completion.reasoning or "", completion.tool_calls, completion.carried
     )
-    return ChatResponse(message=message, raw=dict(found.raw), additional_kwargs=_collect_token_counts(found))
+    counts = _collect_token_counts(completion)
+    return ChatResponse(message=message, raw=dict(completion.raw), additional_kwargs=counts)
 
 
-def _collect_token_counts(found: Completion | Finish | None) -> dict[str, Any]:
+def _collect_token_counts(end: types.Completion | types.Finish | None) -> dict[str, Any]:
     """Return token counts under the names of LlamaIndex's counters."""
-    if found is None:
+    if end is None:
         return {}
-    usage = found.usage
+    usage = end.usage
     counts = {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
@@ -299,7 +242,7 @@ def _collect_token_counts(found: Completion | Finish | None) -> dict[str, Any]:
 
 
 def _build_assistant_message(
-    text: str, reasoning: str, calls: Sequence[ToolCall], carried: Mapping[str, Any] | None
+    text: str, reasoning: str, calls: Sequence[types.ToolCall], carried: types.Carried | None
 ) -> ChatMessage:
     blocks: list[Any] = []
     if reasoning:
@@ -309,8 +252,8 @@ def _build_assistant_message(
     blocks.extend(
         ToolCallBlock(tool_call_id=call.id, tool_name=call.name, tool_kwargs=call.arguments) for call in calls
     )
-    kept = {} if carried is None else {"onym": carried}
-    return ChatMessage(role=MessageRole.ASSISTANT, blocks=blocks, additional_kwargs=kept)
+    state = {} if carried is None else {"onym": encode_carried(carried)}
+    return ChatMessage(role=MessageRole.ASSISTANT, blocks=blocks, additional_kwargs=state)
 
 
 def _build_completion_response(given: ChatResponse) -> CompletionResponse:
@@ -325,32 +268,27 @@ def _build_completion_response(given: ChatResponse) -> CompletionResponse:
 def _parse_tool_arguments(given: dict[str, Any] | str) -> dict[str, Any]:
     if isinstance(given, dict):
         return given
-    found = parse_arguments(given)
-    if found is None:
+    arguments = parse_arguments(given)
+    if arguments is None:
         raise ValueError("the model called a tool with arguments that are not a JSON object")
-    return found
+    return arguments
 
 
-def _convert_messages(given: Sequence[ChatMessage]) -> list[Message]:
+def _convert_messages(given: Sequence[ChatMessage]) -> list[types.Message]:
     return [_convert_message(message) for message in given]
 
 
-def _convert_message(given: ChatMessage) -> Message:
+def _convert_message(given: ChatMessage) -> types.Message:
     role: Any = _ROLES.get(given.role.value)
     if role is None:
         raise UsageError("messages with this role are not supported", code="usage.bad-message")
-    calls = [
-        ToolCall(
-            id=block.tool_call_id or "",
-            name=block.tool_name,
-            arguments=block.tool_kwargs
-            if isinstance(block.tool_kwargs, str)
-            else json.dumps(block.tool_kwargs),
-        )
-        for block in given.blocks
-        if isinstance(block, ToolCallBlock)
-    ]
-    return Message(
+    calls = []
+    for block in given.blocks:
+        if isinstance(block, ToolCallBlock):
+            arguments = block.tool_kwargs
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            calls.append(types.ToolCall(id=block.tool_call_id or "", name=block.tool_name, arguments=text))
+    return types.Message(
         role=role,
         content=_convert_content(given),
         tool_calls=tuple(calls),
@@ -359,28 +297,24 @@ def _convert_message(given: ChatMessage) -> Message:
     )
 
 
-def _convert_content(given: ChatMessage) -> Content:
-    parts = [
-        _convert_block(block)
-        for block in given.blocks
-        if not isinstance(block, ToolCallBlock | ThinkingBlock)
-    ]
-    if all(isinstance(part, TextPart) for part in parts):
-        return "\n".join(part.text for part in parts if isinstance(part, TextPart))
-    return tuple(parts)
+def _convert_content(given: ChatMessage) -> types.Content:
+    blocks = [block for block in given.blocks if not isinstance(block, ToolCallBlock | ThinkingBlock)]
+    parts = tuple(_convert_block(block) for block in blocks)
+    texts = [part.text for part in parts if isinstance(part, types.TextPart)]
+    return "\n".join(texts) if len(texts) == len(parts) else parts
 
 
-def _convert_block(block: Any) -> ContentPart:
+def _convert_block(block: Any) -> types.ContentPart:
     if isinstance(block, TextBlock):
-        return TextPart(block.text)
+        return types.TextPart(block.text)
     if isinstance(block, ImageBlock):
         if block.url is not None and block.image is None:
-            return ImagePart(url=str(block.url), detail=block.detail)
-        octets = block.resolve_image().read()
-        return ImagePart(data=octets, media_type=block.image_mimetype or "image/png", detail=block.detail)
+            return types.ImagePart(url=str(block.url), detail=block.detail)
+        data, kind = block.resolve_image().read(), block.image_mimetype or "image/png"
+        return types.ImagePart(data=data, media_type=kind, detail=block.detail)
     if isinstance(block, DocumentBlock):
         kind = block.document_mimetype or "application/pdf"
         if block.url is not None and block.data is None:
-            return DocumentPart(url=block.url, media_type=kind, name=block.title)
-        return DocumentPart(data=block.resolve_document().read(), media_type=kind, name=block.title)
+            return types.DocumentPart(url=block.url, media_type=kind, name=block.title)
+        return types.DocumentPart(data=block.resolve_document().read(), media_type=kind, name=block.title)
     raise UsageError("a block must be text, an image or a document", code="usage.bad-message")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, ClassVar
@@ -27,31 +27,17 @@ from onym.bridges._llm_client import (
 )
 from onym.bridges._sdk import require_extra
 from onym.errors import OnymError, URIError, UsageError
+from onym.llm import types
 from onym.llm.config import Config
-from onym.llm.types import (
-    Completion,
-    Content,
-    ContentPart,
-    DocumentPart,
-    Event,
-    Finish,
-    ImagePart,
-    Message,
-    ReasoningDelta,
-    TextDelta,
-    TextPart,
-    Tool,
-    ToolCall,
-)
 from onym.net.policy import Policy
 from onym.uri.llm import LLMURI
 
 with require_extra("llm", "llm"):
-    from llm.parts import AttachmentPart, ReasoningPart, StreamEvent, ToolCallPart, ToolResultPart
-    from llm.parts import TextPart as Text
+    from llm.parts import StreamEvent
     from pydantic import Field
 
     import llm
+    from llm import parts
 
 #: the same module; its settings have no types
 _settings: Any = import_module("llm")
@@ -67,20 +53,16 @@ _DOCUMENTS = frozenset({"application/pdf"})
 @llm.hookimpl
 def register_models(register: Callable[..., None], model_aliases: Any) -> None:
     """Register every endpoint that is named or written in one of these places. Invalid ones are left out."""
+    seen: set[str] = set()
     for name, typed in _iter_model_names():
+        if name in seen:
+            continue
+        seen.add(name)
         register(OnymModel(name, typed=typed), AsyncOnymModel(name, typed=typed))
 
 
 def _iter_model_names() -> Iterator[tuple[str, bool]]:
-    """Return the names of models, and whether the URI was typed on this command line."""
-    seen: set[str] = set()
-    for name, typed in _iter_candidates():
-        if name not in seen:
-            seen.add(name)
-            yield name, typed
-
-
-def _iter_candidates() -> Iterator[tuple[str, bool]]:
+    """Yield the names of models, and whether the URI was typed on this command line."""
     # `onym config check` reports errors of the configuration; `llm` has other models to offer
     with suppress(OnymError):
         yield from [(name, False) for name in Config.load().endpoints]
@@ -155,10 +137,10 @@ class _BaseOnymModel:
         if self._made is not None:
             await self._made.aclose()
 
-    def _build_call(self, prompt: Any) -> tuple[list[Message], dict[str, Any]]:
+    def _build_call(self, prompt: Any) -> tuple[list[types.Message], dict[str, Any]]:
         options = {name: value for name, value in prompt.options if value is not None}
         tools = [
-            Tool(name=tool.name, description=tool.description, parameters=tool.input_schema)
+            types.Tool(name=tool.name, description=tool.description, parameters=tool.input_schema)
             for tool in prompt.tools
         ]
         messages = [turn for message in prompt.messages for turn in _convert_message(message)]
@@ -172,14 +154,14 @@ class OnymModel(_BaseOnymModel, llm.Model):
         self, prompt: Any, stream: bool, response: Any, conversation: Any
     ) -> Iterator[str | StreamEvent]:
         """Send one prompt, for `llm`."""
-        messages, given = self._build_call(prompt)
+        messages, overrides = self._build_call(prompt)
         client = self._link.get_sync_client()
         if not stream:
-            found = client.chat(messages, **given)
-            yield from _iter_completion_events(found)
-            _record_outcome(response, found)
+            completion = client.chat(messages, **overrides)
+            yield from _iter_completion_events(completion)
+            _record_outcome(response, completion)
             return
-        with client.stream(messages, **given) as events:
+        with client.stream(messages, **overrides) as events:
             for event in events:
                 yield from _convert_event(event)
             _record_outcome(response, events.completion())
@@ -192,99 +174,95 @@ class AsyncOnymModel(_BaseOnymModel, llm.AsyncModel):
         self, prompt: Any, stream: bool, response: Any, conversation: Any
     ) -> AsyncGenerator[str | StreamEvent, None]:
         """Send one prompt, for `llm`."""
-        messages, given = self._build_call(prompt)
+        messages, overrides = self._build_call(prompt)
         client = self._link.get_async_client()
         if not stream:
-            found = await client.chat(messages, **given)
-            for piece in _iter_completion_events(found):
+            completion = await client.chat(messages, **overrides)
+            for piece in _iter_completion_events(completion):
                 yield piece
-            _record_outcome(response, found)
+            _record_outcome(response, completion)
             return
-        async with client.stream(messages, **given) as events:
+        async with client.stream(messages, **overrides) as events:
             async for event in events:
                 for piece in _convert_event(event):
                     yield piece
             _record_outcome(response, await events.completion())
 
 
-def _iter_completion_events(found: Completion) -> Iterator[StreamEvent]:
-    if found.reasoning:
-        yield StreamEvent(type="reasoning", chunk=found.reasoning)
-    yield StreamEvent(type="text", chunk=found.text)
-    yield from _emit_carried(encode_carried(found.carried))
+def _iter_completion_events(completion: types.Completion) -> Iterator[StreamEvent]:
+    if completion.reasoning:
+        yield StreamEvent(type="reasoning", chunk=completion.reasoning)
+    yield StreamEvent(type="text", chunk=completion.text)
+    yield from _emit_carried(completion.carried)
 
 
-def _convert_event(event: Event) -> Iterator[StreamEvent]:
-    if isinstance(event, TextDelta):
+def _convert_event(event: types.Event) -> Iterator[StreamEvent]:
+    if isinstance(event, types.TextDelta):
         yield StreamEvent(type="text", chunk=event.text)
-    elif isinstance(event, ReasoningDelta):
+    elif isinstance(event, types.ReasoningDelta):
         yield StreamEvent(type="reasoning", chunk=event.text)
-    elif isinstance(event, Finish):
-        yield from _emit_carried(encode_carried(event.carried))
+    elif isinstance(event, types.Finish):
+        yield from _emit_carried(event.carried)
 
 
-def _emit_carried(carried: Mapping[str, Any] | None) -> Iterator[StreamEvent]:
+def _emit_carried(carried: types.Carried | None) -> Iterator[StreamEvent]:
     """Store the provider's state of the turn in a reasoning part without text."""
     if carried is not None:
-        yield StreamEvent(type="reasoning", chunk="", provider_metadata={"onym": carried})
+        yield StreamEvent(type="reasoning", chunk="", provider_metadata={"onym": encode_carried(carried)})
 
 
-def _record_outcome(response: Any, found: Completion) -> None:
+def _record_outcome(response: Any, completion: types.Completion) -> None:
     """Store tool calls and token counts in the response."""
-    for call in found.tool_calls:
+    for call in completion.tool_calls:
         arguments = parse_arguments(call.arguments)
         if arguments is None:
             raise UsageError("the model called a tool with arguments that are not a JSON object")
         response.add_tool_call(llm.ToolCall(name=call.name, arguments=arguments, tool_call_id=call.id))
-    usage = found.usage
+    usage = completion.usage
     details = {"cached_tokens": usage.cached_tokens, "reasoning_tokens": usage.reasoning_tokens}
     details = {name: count for name, count in details.items() if count}
     response.set_usage(input=usage.input_tokens, output=usage.output_tokens, details=details or None)
-    response.set_resolved_model(found.model)
+    response.set_resolved_model(completion.model)
 
 
-def _convert_message(message: Any) -> Iterator[Message]:
+def _convert_message(message: Any) -> Iterator[types.Message]:
     """Convert one message of `llm` to turns; each result of a tool is its own turn."""
     if message.role == "tool":
         for part in message.parts:
-            if isinstance(part, ToolResultPart):
-                yield Message(role="tool", content=part.output, tool_call_id=part.tool_call_id)
+            if isinstance(part, parts.ToolResultPart):
+                yield types.Message(role="tool", content=part.output, tool_call_id=part.tool_call_id)
         return
     calls = [
-        ToolCall(id=part.tool_call_id or "", name=part.name, arguments=json.dumps(part.arguments))
+        types.ToolCall(id=part.tool_call_id or "", name=part.name, arguments=json.dumps(part.arguments))
         for part in message.parts
-        if isinstance(part, ToolCallPart)
+        if isinstance(part, parts.ToolCallPart)
     ]
-    kept = [
+    states = [
         (part.provider_metadata or {}).get("onym")
         for part in message.parts
-        if isinstance(part, ReasoningPart)
+        if isinstance(part, parts.ReasoningPart)
     ]
-    yield Message(
+    yield types.Message(
         role=message.role,
         content=_convert_content(message),
         tool_calls=tuple(calls),
-        carried=decode_carried(next((value for value in kept if value), None)),
+        carried=decode_carried(next((state for state in states if state), None)),
     )
 
 
-def _convert_content(message: Any) -> Content:
-    parts: list[ContentPart] = []
+def _convert_content(message: Any) -> types.Content:
+    content: list[types.ContentPart] = []
     for part in message.parts:
-        if isinstance(part, Text):
-            parts.append(TextPart(part.text))
-        elif isinstance(part, AttachmentPart) and part.attachment is not None:
-            parts.append(_convert_attachment(part.attachment))
-    if all(isinstance(part, TextPart) for part in parts):
-        return "".join(part.text for part in parts if isinstance(part, TextPart))
-    return tuple(parts)
+        if isinstance(part, parts.TextPart):
+            content.append(types.TextPart(part.text))
+        elif isinstance(part, parts.AttachmentPart) and part.attachment is not None:
+            content.append(_convert_attachment(part.attachment))
+    texts = [part.text for part in content if isinstance(part, types.TextPart)]
+    return "".join(texts) if len(texts) == len(content) else tuple(content)
 
 
-def _convert_attachment(given: Any) -> ContentPart:
+def _convert_attachment(attachment: Any) -> types.ContentPart:
     # only a declared type, because detecting it would fetch the URL
-    kind = given.type or ("image/png" if given.url else given.resolve_type())
-    if given.url:
-        place: dict[str, Any] = {"url": given.url}
-    else:
-        place = {"data": given.content_bytes()}
-    return (DocumentPart if kind in _DOCUMENTS else ImagePart)(media_type=kind, **place)
+    kind = attachment.type or ("image/png" if attachment.url else attachment.resolve_type())
+    source = {"url": attachment.url} if attachment.url else {"data": attachment.content_bytes()}
+    return (types.DocumentPart if kind in _DOCUMENTS else types.ImagePart)(media_type=kind, **source)

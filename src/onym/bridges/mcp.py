@@ -19,7 +19,7 @@ from onym.ai.endpoint.context import Call
 from onym.ai.endpoint.kinds import ToolHandler, tool
 from onym.ai.endpoint.schemas import inline_root_reference
 from onym.ai.records import Effects
-from onym.bridges._sdk import MOST_OCTETS, build_client_limits, require_extra
+from onym.bridges._sdk import make_http_client, require_extra
 from onym.errors import AIIPError, OnymError, UsageError
 from onym.uri.ai import AIURI
 
@@ -34,7 +34,7 @@ RECEIPT_KEY: Final = "aiip-receipt"
 URI_KEY: Final = "aiip-uri"
 __all__ = ["mcp_server", "mcp_tool"]
 
-_MOST: Final = 128
+_MAX_RESOURCES: Final = 128
 _LONGEST_NAME: Final = 64
 #: valid names of tools (MCP 2025-11-25, server/tools)
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -85,8 +85,8 @@ def name_resources(uris: Mapping[str, str] | Iterable[str]) -> dict[str, AIURI]:
                 code="usage.bad-argument",
                 hint="pass a mapping of names to URIs",
             )
-        if len(found) >= _MOST:
-            raise UsageError(f"there are more than {_MOST} resources", code="usage.bad-argument")
+        if len(found) >= _MAX_RESOURCES:
+            raise UsageError(f"more than {_MAX_RESOURCES} resources were passed", code="usage.bad-argument")
         found[label] = uri
     return found
 
@@ -139,7 +139,7 @@ def _is_valid_schema(schema: Mapping[str, Any]) -> bool:
         and isinstance(required, list)
         and all(isinstance(name, str) for name in required)
         and isinstance(schema.get("$schema", ""), str)
-        and all(depth < _DEEPEST for depth, _ in enumerate(iter_levels(schema)))
+        and _is_shallow(schema)
     )
 
 
@@ -175,7 +175,6 @@ def _make_tool_name(uri: AIURI) -> str:
 
 _CODE: Final = "aiip-code"
 _OUTPUT: Final = "aiip-output"
-#: levels of JSON that the SDK always writes
 
 
 async def mcp_server(
@@ -204,7 +203,7 @@ async def mcp_server(
 
     async def on_call_tool(context: Any, params: Any) -> CallToolResult:
         if params.name not in known:
-            raise MCPError(INVALID_PARAMS, "there is no such tool")
+            raise MCPError(INVALID_PARAMS, f"no tool has the name {sanitize_text(params.name, 60)}")
         return await _call_resource(client, known[params.name], params.arguments or {})
 
     return Server(name, on_list_tools=on_list_tools, on_call_tool=on_call_tool)
@@ -232,19 +231,16 @@ async def _call_resource(client: Invoker, uri: AIURI, arguments: Mapping[str, An
     try:
         found = await client.invoke(uri, arguments)
     except OnymError as error:
-        said = TextContent(text=sanitize_text(error.message))
-        return CallToolResult(content=[said], is_error=True, _meta={_CODE: error.code, URI_KEY: str(uri)})
+        text = TextContent(text=sanitize_text(error.message))
+        return CallToolResult(content=[text], is_error=True, _meta={_CODE: error.code, URI_KEY: str(uri)})
     return CallToolResult(
         content=_build_content(found, uri) if found.body else [],
-        structured_content=_find_structured_content(found),
+        # MCP before 2026-07-28 can send values other than objects only as text
+        structured_content=next(
+            (value for value in decode_json_result(found) if isinstance(value, dict) and _is_shallow(value)),
+            None,
+        ),
         _meta={RECEIPT_KEY: found.token, URI_KEY: str(uri)},
-    )
-
-
-def _find_structured_content(found: Result) -> dict[str, Any] | None:
-    """Return a JSON object; MCP before 2026-07-28 can send other values only as text."""
-    return next(
-        (value for value in decode_json_result(found) if isinstance(value, dict) and _is_shallow(value)), None
     )
 
 
@@ -270,7 +266,7 @@ def _build_content(found: Result, uri: AIURI) -> list[ContentBlock]:
 
 
 _TIMEOUT: Final = 60.0
-#: seconds
+#: seconds that the HTTP client waits longer than the SDK
 _MARGIN: Final = 5.0
 #: pages of a tool list that are read
 _MOST_PAGES: Final = 50
@@ -327,34 +323,21 @@ async def _open_session(server: Any, timeout: float) -> AsyncIterator[Any]:  # n
         if hasattr(server, "call_tool") and hasattr(server, "list_tools") and not _is_server(server):
             yield server
         elif isinstance(server, str):
-            async with (
-                _make_http_client(timeout) as http,
-                Client(
-                    streamable_http_client(server, http_client=http), read_timeout_seconds=timeout
-                ) as client,
-            ):
-                yield client
+            import httpx2
+
+            # longer than the timeout of the SDK, which reports it precisely
+            async with make_http_client(httpx2, timeout + _MARGIN) as http:
+                stream = streamable_http_client(server, http_client=http)
+                async with Client(stream, read_timeout_seconds=timeout) as client:
+                    yield client
         else:
             async with Client(server, read_timeout_seconds=timeout) as client:
                 yield client
     except (TimeoutError, MCPError, OSError, anyio.ClosedResourceError, ExceptionGroup) as error:
-        inner = _unwrap_group(error)
+        inner: BaseException = error
+        while isinstance(inner, BaseExceptionGroup):
+            inner = inner.exceptions[0]
         raise inner if isinstance(inner, AIIPError) else _translate_error(inner) from error
-
-
-def _make_http_client(timeout: float) -> Any:
-    """Return an HTTP client for the SDK, without redirects and environment, and with a size limit.
-
-    Its timeout is longer than the SDK's, which reports the timeout precisely.
-    """
-    import httpx2
-
-    return httpx2.AsyncClient(
-        timeout=timeout + _MARGIN,
-        follow_redirects=False,
-        trust_env=False,
-        **build_client_limits(httpx2, MOST_OCTETS),
-    )
 
 
 def _is_server(server: Any) -> bool:
@@ -404,19 +387,12 @@ def _require_effects(found: Tool, effects: Effects) -> None:
 def _decode_result(found: CallToolResult) -> Any:
     """Return the tool's structured result, or its content in MCP's form."""
     if found.is_error:
-        said = " ".join(block.text for block in found.content if block.type == "text")
-        raise AIIPError(f"the tool failed: {sanitize_text(said)}", code="aiip.upstream-failed")
+        text = " ".join(block.text for block in found.content if block.type == "text")
+        raise AIIPError(f"the tool failed: {sanitize_text(text)}", code="aiip.upstream-failed")
     if found.structured_content is not None:
         return found.structured_content
     content = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in found.content]
     return {"content": content}
-
-
-def _unwrap_group(error: BaseException) -> BaseException:
-    """Return the error inside the exception groups of tasks."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _translate_error(error: BaseException) -> AIIPError:
@@ -425,9 +401,8 @@ def _translate_error(error: BaseException) -> AIIPError:
 
     code = error.code if isinstance(error, MCPError) else None
     if code == INVALID_PARAMS:
-        return AIIPError(
-            "the tool does not accept this input, or no longer exists", code="aiip.invalid-input"
-        )
+        message = "the tool does not accept this input, or no longer exists"
+        return AIIPError(message, code="aiip.invalid-input")
     if isinstance(error, TimeoutError) or code == REQUEST_TIMEOUT:
         return AIIPError("the tool timed out", code="aiip.upstream-timeout", retryable=True)
     # the SDK itself uses INTERNAL_ERROR if HTTP fails

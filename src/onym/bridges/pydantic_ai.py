@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from onym.bridges._llm_client import EndpointClient, decode_carried, encode_carried
+from onym.bridges._llm_client import decode_carried, encode_carried, open_endpoint
 from onym.bridges._sdk import require_extra
 from onym.errors import NetError, ProviderError, UsageError
+from onym.llm import types
 from onym.llm.client import wrap_secret
 from onym.llm.parameters import list_sdk_names
-from onym.llm.types import (
-    Completion,
-    Content,
-    ContentPart,
-    DocumentPart,
-    Event,
-    Finish,
-    ImagePart,
-    Message,
-    ReasoningDelta,
-    TextDelta,
-    TextPart,
-    Tool,
-    ToolCall,
-    ToolCallDelta,
-    Usage,
-)
 
 if TYPE_CHECKING:
     from onym.llm.streams import AsyncStream
 
 with require_extra("pydantic_ai", "pydantic-ai"):
     from pydantic_ai import exceptions, messages
+    from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, check_allow_model_requests
+    from pydantic_ai.profiles import ModelProfile
+    from pydantic_ai.settings import ModelSettings
     from pydantic_ai.usage import RequestUsage
 
 
 #: finish reason -> pydantic-ai's name; it has no names for other reasons
-FINISHES: Final[Mapping[str, messages.FinishReason]] = {
+_FINISH_REASONS: Final[Mapping[str, messages.FinishReason]] = {
     "stop": "stop",
     "length": "length",
     "tool_calls": "tool_call",
@@ -48,7 +35,7 @@ FINISHES: Final[Mapping[str, messages.FinishReason]] = {
 }
 
 
-def from_model_message(given: messages.ModelMessage, system: str) -> Iterator[Message]:
+def from_model_message(given: messages.ModelMessage, system: str) -> Iterator[types.Message]:
     """Convert a message to turns; each result of a tool is its own turn. `system` is the provider.
 
     Raises pydantic-ai's UserError for an unsupported part.
@@ -59,60 +46,60 @@ def from_model_message(given: messages.ModelMessage, system: str) -> Iterator[Me
     files: list[Any] = []
     for part in given.parts:
         if isinstance(part, messages.SystemPromptPart):
-            yield Message(role="system", content=part.content)
+            yield types.Message(role="system", content=part.content)
         elif isinstance(part, messages.UserPromptPart):
-            yield Message(role="user", content=_convert_content(part.content))
+            yield types.Message(role="user", content=_convert_content(part.content))
         elif isinstance(part, messages.ToolReturnPart):
             text, more = part.model_response_str_and_user_content()
             files.extend(more)
-            yield Message(role="tool", content=text, tool_call_id=part.tool_call_id)
+            yield types.Message(role="tool", content=text, tool_call_id=part.tool_call_id)
         else:
             yield _convert_retry(part)
     if files:
-        yield Message(role="user", content=_convert_content(files))
+        yield types.Message(role="user", content=_convert_content(files))
 
 
-def _convert_retry(part: Any) -> Message:
+def _convert_retry(part: Any) -> types.Message:
     """Convert a request to try again, which is about a tool call or about the answer."""
     response = getattr(part, "model_response", None)
     if not callable(response):
         raise exceptions.UserError(f"a {type(part).__name__} is not supported")
     if getattr(part, "tool_name", None) is not None:
-        return Message(role="tool", content=response(), tool_call_id=part.tool_call_id)
-    return Message(role="user", content=response())
+        return types.Message(role="tool", content=response(), tool_call_id=part.tool_call_id)
+    return types.Message(role="user", content=response())
 
 
-def _convert_content(given: str | Iterable[Any]) -> Content:
+def _convert_content(given: str | Iterable[Any]) -> types.Content:
     if isinstance(given, str):
         return given
     return tuple(_convert_part(item) for item in given if not isinstance(item, messages.CachePoint))
 
 
-def _convert_part(item: Any) -> ContentPart:
+def _convert_part(item: Any) -> types.ContentPart:
     if isinstance(item, str):
-        return TextPart(item)
+        return types.TextPart(item)
     if isinstance(item, messages.TextContent):
-        return TextPart(item.content)
+        return types.TextPart(item.content)
     if isinstance(item, messages.ImageUrl):
-        return ImagePart(url=item.url)
+        return types.ImagePart(url=item.url)
     if isinstance(item, messages.DocumentUrl):
-        return DocumentPart(url=item.url, media_type=item.media_type)
+        return types.DocumentPart(url=item.url, media_type=item.media_type)
     if isinstance(item, messages.BinaryContent):
-        kind = ImagePart if item.is_image else DocumentPart
+        kind = types.ImagePart if item.is_image else types.DocumentPart
         if item.is_image or item.is_document:
             return kind(data=item.data, media_type=item.media_type)
     raise exceptions.UserError(f"a {type(item).__name__} is not supported; use text, images or documents")
 
 
-def _convert_response(given: messages.ModelResponse, system: str) -> Message:
+def _convert_response(given: messages.ModelResponse, system: str) -> types.Message:
     texts = [part.content for part in given.parts if isinstance(part, messages.TextPart)]
     calls = [
-        ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=part.args_as_json_str())
+        types.ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=part.args_as_json_str())
         for part in given.parts
         if isinstance(part, messages.ToolCallPart)
     ]
     details = given.provider_details or {}
-    return Message(
+    return types.Message(
         role="assistant",
         content="\n\n".join(texts),
         tool_calls=tuple(calls),
@@ -120,35 +107,35 @@ def _convert_response(given: messages.ModelResponse, system: str) -> Message:
     )
 
 
-def to_model_response(found: Completion, system: str, place: str) -> messages.ModelResponse:
-    """Convert a complete answer; `system` and `place` are the provider's name and endpoint."""
+def to_model_response(completion: types.Completion, system: str, url: str) -> messages.ModelResponse:
+    """Convert a complete answer; `system` and `url` are the provider's name and endpoint."""
     parts: list[messages.ModelResponsePart] = []
-    if found.reasoning:
-        parts.append(messages.ThinkingPart(content=found.reasoning))
-    if found.text:
-        parts.append(messages.TextPart(content=found.text))
+    if completion.reasoning:
+        parts.append(messages.ThinkingPart(content=completion.reasoning))
+    if completion.text:
+        parts.append(messages.TextPart(content=completion.text))
     parts.extend(
         messages.ToolCallPart(tool_name=call.name, args=call.arguments, tool_call_id=call.id)
-        for call in found.tool_calls
+        for call in completion.tool_calls
     )
     return messages.ModelResponse(
         parts=parts,
-        usage=to_request_usage(found.usage),
-        model_name=found.model,
+        usage=to_request_usage(completion.usage),
+        model_name=completion.model,
         provider_name=system,
-        provider_url=place,
-        provider_response_id=found.request_id,
-        provider_details=build_provider_details(found.finish_reason, encode_carried(found.carried)),
-        finish_reason=FINISHES.get(found.finish_reason),
+        provider_url=url,
+        provider_response_id=completion.request_id,
+        provider_details=_build_provider_details(completion.finish_reason, completion.carried),
+        finish_reason=_FINISH_REASONS.get(completion.finish_reason),
     )
 
 
-def build_provider_details(reason: str, carried: Mapping[str, Any] | None) -> dict[str, Any]:
+def _build_provider_details(reason: str, carried: types.Carried | None) -> dict[str, Any]:
     """Return the provider's state of a turn, which is sent back with it."""
-    return {"finish_reason": reason} | ({} if carried is None else {"onym": carried})
+    return {"finish_reason": reason} | ({} if carried is None else {"onym": encode_carried(carried)})
 
 
-def to_request_usage(usage: Usage) -> RequestUsage:
+def to_request_usage(usage: types.Usage) -> RequestUsage:
     """Return token counts; missing ones are 0, because pydantic-ai adds them up."""
     details = {} if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
     return RequestUsage(
@@ -157,13 +144,6 @@ def to_request_usage(usage: Usage) -> RequestUsage:
         cache_read_tokens=usage.cached_tokens or 0,
         details=details,
     )
-
-
-with require_extra("pydantic_ai", "pydantic-ai"):
-    from pydantic_ai import exceptions, messages
-    from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, check_allow_model_requests
-    from pydantic_ai.profiles import ModelProfile
-    from pydantic_ai.settings import ModelSettings
 
 
 #: pydantic-ai's settings -> well-known parameters
@@ -190,40 +170,22 @@ class OnymModel(Model[Any]):
         *,
         settings: ModelSettings | None = None,
         profile: ModelProfile | None = None,
-        key: Any = None,
-        policy: Any = None,
-        config: Any = None,
-        providers: Any = None,
-        environ: Mapping[str, str] | None = None,
-        on_unsupported: Any = None,
-        system_filter: Callable[[str], str] | None = None,
+        **options: Any,
     ) -> None:
         # from here on no frame of a traceback contains the text with the key
-        uri, key = wrap_secret(uri), wrap_secret(key)
-        self._link = EndpointClient(
-            uri,
-            key=key,
-            policy=policy,
-            config=config,
-            providers=providers,
-            environ=environ,
-            on_unsupported=on_unsupported,
-            system_filter=system_filter,
-        )
+        uri = wrap_secret(uri)
+        self._link = open_endpoint(uri, options)
         endpoint = self._link.endpoint
         self._name = endpoint.model
         self._system = endpoint.provider.name
-        self._place = endpoint.text
+        self._base_url = endpoint.text
         formats = endpoint.provider.formats
-        super().__init__(
-            settings=settings,
-            profile=profile
-            or ModelProfile(
-                supports_tools=endpoint.provider.capabilities["tools"] != "no",
-                supports_json_schema_output="json_schema" in formats,
-                supports_json_object_output="json" in formats,
-            ),
+        profile = profile or ModelProfile(
+            supports_tools=endpoint.provider.capabilities["tools"] != "no",
+            supports_json_schema_output="json_schema" in formats,
+            supports_json_object_output="json" in formats,
         )
+        super().__init__(settings=settings, profile=profile, **options)
 
     @property
     def model_name(self) -> str:
@@ -238,7 +200,7 @@ class OnymModel(Model[Any]):
     @property
     def base_url(self) -> str:
         """The endpoint, as a URI without key and parameters."""
-        return self._place
+        return self._base_url
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -255,8 +217,10 @@ class OnymModel(Model[Any]):
         settings, parameters = self.prepare_request(model_settings, model_request_parameters)
         turns = self._convert_messages(messages, parameters)
         with _translate_errors(self._name):
-            found = await self._link.get_async_client().chat(turns, **_build_overrides(settings, parameters))
-        return to_model_response(found, self._system, self._place)
+            completion = await self._link.get_async_client().chat(
+                turns, **_build_overrides(settings, parameters)
+            )
+        return to_model_response(completion, self._system, self._base_url)
 
     @asynccontextmanager
     async def request_stream(
@@ -275,23 +239,17 @@ class OnymModel(Model[Any]):
             # opened here, so that pydantic-ai can try another model if it fails
             await stream.__aenter__()
         try:
-            yield _OnymStreamedResponse(
-                model_request_parameters=parameters,
-                _name=self._name,
-                _system=self._system,
-                _place=self._place,
-                _stream=stream,
-            )
+            yield _OnymStreamedResponse(model_request_parameters=parameters, _model=self, _stream=stream)
         finally:
             await stream.close()
 
     def _convert_messages(
         self, given: list[messages.ModelMessage], parameters: ModelRequestParameters
-    ) -> list[Message]:
+    ) -> list[types.Message]:
         turns = [turn for message in given for turn in from_model_message(message, self._system)]
         parts = self._get_instruction_parts(given, parameters) or ()
         at = next((i for i, turn in enumerate(turns) if turn.role != "system"), len(turns))
-        turns[at:at] = [Message(role="system", content=part.content) for part in parts]
+        turns[at:at] = [types.Message(role="system", content=part.content) for part in parts]
         return turns
 
 
@@ -310,50 +268,44 @@ def _translate_errors(model: str) -> Iterator[None]:
 
 
 def _build_overrides(settings: ModelSettings | None, parameters: ModelRequestParameters) -> dict[str, Any]:
-    given: Mapping[str, Any] = settings or {}
-    found: dict[str, Any] = {known: given[name] for name, known in _SETTINGS.items() if name in given}
-    timeout = given.get("timeout")
+    named: Mapping[str, Any] = settings or {}
+    overrides: dict[str, Any] = {known: named[name] for name, known in _SETTINGS.items() if name in named}
+    timeout = named.get("timeout")
     if isinstance(timeout, int | float):
-        found["timeout"] = max(1, round(timeout * 1000))
-    body = given.get("extra_body")
+        overrides["timeout"] = max(1, round(timeout * 1000))
+    body = named.get("extra_body")
     extra = dict(body) if isinstance(body, Mapping) else {}
-    extra.update({name: given[name] for name in _PASSED if name in given})
-    tools = [_convert_tool(tool_def) for tool_def in parameters.tool_defs.values()]
-    if tools:
-        found["tools"] = tools
-        found["tool_choice"] = _map_tool_choice(given.get("tool_choice"), parameters)
-    else:
+    extra.update({name: named[name] for name in _PASSED if name in named})
+    overrides["tools"] = [
+        types.Tool(
+            name=tool.name,
+            description=tool.description,
+            parameters=tool.parameters_json_schema,
+            strict=tool.strict,
+        )
+        for tool in parameters.tool_defs.values()
+    ]
+    choice = named.get("tool_choice")
+    if not overrides["tools"]:
+        del overrides["tools"]
         extra.pop("parallel_tool_calls", None)
+    elif choice in ("none", "required", "auto") and not parameters.output_tools:
+        overrides["tool_choice"] = choice
+    else:
+        # output tools must be called if text is not allowed as output
+        overrides["tool_choice"] = "auto" if parameters.allow_text_output else "required"
     if parameters.output_mode == "native" and parameters.output_object is not None:
-        found["schema"] = parameters.output_object.json_schema
+        overrides["schema"] = parameters.output_object.json_schema
     if extra:
-        found["extra"] = extra
-    return found
-
-
-def _map_tool_choice(asked: Any, parameters: ModelRequestParameters) -> str:
-    """Return the tool choice: output tools must be called if text is not allowed as output."""
-    if asked in ("none", "required", "auto") and not parameters.output_tools:
-        return str(asked)
-    return "auto" if parameters.allow_text_output else "required"
-
-
-def _convert_tool(given: Any) -> Tool:
-    return Tool(
-        name=given.name,
-        description=given.description,
-        parameters=given.parameters_json_schema,
-        strict=given.strict,
-    )
+        overrides["extra"] = extra
+    return overrides
 
 
 @dataclass
 class _OnymStreamedResponse(StreamedResponse):
     """One streamed answer, in pydantic-ai's form."""
 
-    _name: str
-    _system: str
-    _place: str
+    _model: OnymModel = field(repr=False)
     _stream: AsyncStream = field(repr=False)
     _started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -366,44 +318,44 @@ class _OnymStreamedResponse(StreamedResponse):
         return (NetError, UsageError)
 
     async def _get_event_iterator(self) -> AsyncIterator[messages.ModelResponseStreamEvent]:
-        with _translate_errors(self._name):
+        with _translate_errors(self.model_name):
             async for event in self._stream:
                 for part in self._convert_event(event):
                     yield part
 
-    def _convert_event(self, event: Event) -> Iterator[messages.ModelResponseStreamEvent]:
+    def _convert_event(self, event: types.Event) -> Iterator[messages.ModelResponseStreamEvent]:
         manager = self._parts_manager
-        if isinstance(event, TextDelta):
+        if isinstance(event, types.TextDelta):
             yield from manager.handle_text_delta(vendor_part_id="content", content=event.text)
-        elif isinstance(event, ReasoningDelta):
+        elif isinstance(event, types.ReasoningDelta):
             yield from manager.handle_thinking_delta(vendor_part_id="reasoning", content=event.text)
-        elif isinstance(event, ToolCallDelta):
+        elif isinstance(event, types.ToolCallDelta):
             yield from manager.handle_tool_call_delta_events(
                 vendor_part_id=event.index, tool_name=event.name, args=event.arguments, tool_call_id=event.id
             )
         else:
             self._record_finish(event)
 
-    def _record_finish(self, event: Finish) -> None:
+    def _record_finish(self, event: types.Finish) -> None:
         self._usage = to_request_usage(event.usage)
-        self.finish_reason = FINISHES.get(event.reason)
+        self.finish_reason = _FINISH_REASONS.get(event.reason)
         self.provider_response_id = event.request_id
-        self.provider_details = build_provider_details(event.reason, encode_carried(event.carried))
+        self.provider_details = _build_provider_details(event.reason, event.carried)
 
     @property
     def model_name(self) -> str:
         """The model's name at the provider."""
-        return self._name
+        return self._model.model_name
 
     @property
     def provider_name(self) -> str:
         """The provider, by the name of its row."""
-        return self._system
+        return self._model.system
 
     @property
     def provider_url(self) -> str:
         """The endpoint, as a URI without key and parameters."""
-        return self._place
+        return self._model.base_url
 
     @property
     def timestamp(self) -> datetime:

@@ -52,21 +52,21 @@ def env(
     `llm://` URI. `strict` also rejects what the draft forbids.
     """
     text = (os.environ if environ is None else environ).get(name, "").strip()
-    given: str | LLMURI | None = text or default
-    if given is None:
+    value: str | LLMURI | None = text or default
+    if value is None:
         raise ConfigError(
             f"the variable {name} is not set",
             code="config.no-variable",
             hint=f"set it to a URI, such as {name}=llm://openai/gpt-5-mini",
         )
     try:
-        return LLMURI.parse(given, strict=strict)
+        return LLMURI.parse(value, strict=strict)
     except URIError as error:
-        what = f"the variable {name}" if text else f"the default for {name}"
-        said = ConfigError(f"{what} contains no valid llm:// URI: {error}", code="config.bad-uri")
+        source = f"the variable {name}" if text else f"the default for {name}"
+        failure = ConfigError(f"{source} is not a valid llm:// URI: {error}", code="config.bad-uri")
     # no frame with the text and no cause that quotes it stays with the error
-    del text, given
-    raise said
+    del text, value
+    raise failure
 
 
 class FlaskOnym:
