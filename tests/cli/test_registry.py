@@ -11,9 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from onym.cli.commands.registry.decide import _ROUNDS, _run_due_timers, _run_timer
 from onym.cli.commands.registry.lookup import rank_entries
-from onym.cli.commands.registry.submit import GUIDANCE
+from onym.cli.commands.registry.procedure import _ROUNDS, GUIDANCE, _run_due_timers
 from onym.errors import RefusalError
 from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import Decision, Event, EventKind, Status
@@ -397,16 +396,6 @@ def test_a_time_outside_the_calendar_is_a_mistake_of_the_line(run, text):
     assert "is not an ISO 8601 time" in ran.err
 
 
-def test_a_timer_that_somebody_else_rang_first_leaves_the_others_their_turn():
-    class Store:
-        async def apply(self, event, actor, at):
-            raise RefusalError("which is permanent", code="registry.not-allowed")
-
-    event = Event(kind=EventKind.REVIEW_TIMEOUT, registry="uri-schemes", request="uri-schemes-1")
-    said = asyncio.run(_run_timer(Store(), event, datetime(2026, 1, 5, tzinfo=UTC)))
-    assert said == (False, "no longer due: which is permanent")
-
-
 def test_a_name_that_is_too_long_is_not_said_to_be_free(run):
     ran = run("registry", "show", "a" * 64)
     assert ran.code == 11
@@ -436,7 +425,7 @@ def test_what_a_timer_starts_is_rung_in_the_same_tick_and_what_is_refused_once()
     store = Timers(a=["b"])
     said = asyncio.run(_run_due_timers(store, datetime(2026, 1, 5, tzinfo=UTC)))
     assert store.rung == ["a", "c", "b"]
-    assert [each["said"].split()[0] for each in said] == ["row", "no", "row"]
+    assert [result["said"] for result in said] == ["row U4 [x]", "no longer due: not now", "row U4 [x]"]
 
 
 def test_timers_that_start_each_other_end_the_tick_all_the_same():

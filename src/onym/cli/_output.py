@@ -178,6 +178,11 @@ def to_plain_data(value: Any, *, reveal: bool = False) -> Any:
     return value
 
 
+def select_fields(value: object, *names: str) -> dict[str, Any]:
+    """Return attributes of an object as a record, in this order."""
+    return {name: getattr(value, name) for name in names}
+
+
 def has_colour(stream: IO[str]) -> bool:
     """Return whether `stream` is a terminal that shows colour. NO_COLOR turns colour off."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":

@@ -12,9 +12,13 @@ from onym.cli.commands.registry.admin import (
     serve_command,
     verify_command,
 )
-from onym.cli.commands.registry.decide import decide_command, tick_command
 from onym.cli.commands.registry.lookup import review_command, search_command, show_command, status_command
-from onym.cli.commands.registry.submit import submit_command, template_command
+from onym.cli.commands.registry.procedure import (
+    decide_command,
+    submit_command,
+    template_command,
+    tick_command,
+)
 from onym.cli.commands.registry.transfer import export_command, import_command
 from onym.cli.commands.registry.user import user_command
 

@@ -9,11 +9,13 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import click
 
+from onym.cli._input import pass_session
 from onym.cli._output import Session, has_colour, is_terminal
 from onym.common.text import escape_unprintable
 from onym.errors import AccessError, StoreError, UnknownEntryError, UsageError
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from onym.registry.store import Store
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_Result = TypeVar("_Result")
+_P = ParamSpec("_P")
 
 #: variables that name the database, in order of precedence; the second is the service's variable
 DB_VARIABLES: Final = ("ONYM_REGISTRY_DB", "ONYM_REGISTRY_DATABASE")
@@ -83,6 +85,34 @@ def account_options(function: _F) -> _F:
     return function
 
 
+def pass_database(
+    function: Callable[Concatenate[Session, _P], Coroutine[Any, Any, None]],
+) -> Callable[_P, None]:
+    """Add `--db` and `--json` to a coroutine function, and run it with the session as a command."""
+
+    @db_option
+    @pass_session
+    @wraps(function)
+    def run(session: Session, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        import asyncio  # late: asyncio is not needed to print help
+
+        asyncio.run(function(session, *args, **kwargs))
+
+    return run
+
+
+def pass_store(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Do what `pass_database` does, and pass the open store in place of `db`."""
+
+    @pass_database
+    @wraps(function)
+    async def run(session: Session, /, *, db: str | None, **kwargs: Any) -> None:
+        async with open_store(session, db) as store:
+            await function(session, store, **kwargs)
+
+    return run
+
+
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete a name from the registry data that Onym ships."""
     from onym.errors import OnymError
@@ -93,6 +123,11 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
     except OnymError:
         return []
     return [entry.name for entry in entries if entry.name.startswith(incomplete.lower())]
+
+
+def format_registry_option(registry: str) -> str:
+    """Return the option for a registry that is not the default."""
+    return "" if registry == next(iter(REGISTRIES)) else f" -r {registry}"
 
 
 def is_request_id(text: str) -> bool:
@@ -168,31 +203,21 @@ def require_database(session: Session, db: str | None) -> str:
 
 @asynccontextmanager
 async def open_store(session: Session, db: str | None, *, create: bool = False) -> AsyncIterator[Store]:
-    """Open the store. Raises UsageError if there is no database, and StoreError if it is not usable."""
+    """Open the store. Raises UsageError for a missing database, and StoreError for an unusable one."""
     place = require_database(session, db)
     from onym.registry.store import Store  # late: SQLAlchemy takes most of the import time
 
     try:
         store = await Store.open(place, create=create)
     except StoreError as error:
-        raise (_make_missing_error(place) if error.code == "registry.no-database" else error) from None
+        if error.code != "registry.no-database":
+            raise
+        missing = UsageError(f"{place} does not contain a registry", code="registry.no-database")
+        # the command for the code has no path
+        vars(missing)["command"] = f"onym registry init --db {shlex.quote(place)}"
+        raise missing from None
     async with store:
         yield store
-
-
-def _make_missing_error(place: str) -> UsageError:
-    """Build the error for a database that does not exist, with the command that creates it."""
-    error = UsageError(f"there is no registry in {place}", code="registry.no-database")
-    # the command for the code has no path
-    vars(error)["command"] = f"onym registry init --db {shlex.quote(place)}"
-    return error
-
-
-def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a command's coroutine to completion."""
-    import asyncio
-
-    return asyncio.run(work)
 
 
 async def get_account(store: Store, login: str) -> Account:
@@ -204,7 +229,7 @@ async def get_account(store: Store, login: str) -> Account:
 
     close = get_close_matches(login, [account.login for account in await store.accounts.list()], n=3)
     raise UnknownEntryError(
-        f'there is no account "{login}"',
+        f'the registry has no account "{login}"',
         code="accounts.unknown-account",
         field="account",
         hint=f"did you mean {', '.join(close)}?" if close else "onym registry user list shows the accounts",
@@ -213,23 +238,33 @@ async def get_account(store: Store, login: str) -> Account:
 
 async def list_logins(store: Store) -> dict[str, str]:
     """Return every account's login by ID."""
-    found: list[Account] = []
-    while part := await store.accounts.list(after=found[-1].login if found else ""):
-        found += part
-    return {account.id: account.login for account in found}
+    return {account.id: account.login for account in await list_accounts(store)}
+
+
+async def list_accounts(store: Store) -> list[Account]:
+    """Return every account, by login."""
+    accounts: list[Account] = []
+    while page := await store.accounts.list(after=accounts[-1].login if accounts else ""):
+        accounts += page
+    return accounts
 
 
 async def get_request(store: Store, identifier: str) -> Request:
     """Return the request of an ID. Raises UnknownEntryError."""
-    found = await store.request(identifier)
-    if found is None:
-        raise UnknownEntryError(
-            f'there is no request "{identifier}"',
-            code="registry.unknown-request",
-            field="request",
-            hint="onym registry review lists the open requests",
-        )
-    return found
+    request = await store.request(identifier)
+    if request is None:
+        raise make_request_error(f'the registry has no request "{identifier}"')
+    return request
+
+
+def make_request_error(message: str) -> UnknownEntryError:
+    """Build the error for a request that does not exist."""
+    return UnknownEntryError(
+        message,
+        code="registry.unknown-request",
+        field="request",
+        hint="onym registry review lists the open requests",
+    )
 
 
 async def resolve_actor(store: Store, registry: str, *, account: str | None, role: str | None) -> Actor:
@@ -239,33 +274,32 @@ async def resolve_actor(store: Store, registry: str, *, account: str | None, rol
     UsageError.
     """
     login = account or os.environ.get(_ACCOUNT_VARIABLE)
-    found = await _get_only_account(store) if login is None else await get_account(store, login)
-    if found.disabled:
-        raise AccessError(f"the account {found.login} is disabled", code="registry.disabled", field="account")
-    roles = get_registry_roles(found, registry) | {Role.REGISTRANT}
+    acting = await _get_only_account(store) if login is None else await get_account(store, login)
+    if acting.disabled:
+        message = f"the account {acting.login} is disabled"
+        raise AccessError(message, code="registry.disabled", field="account")
+    roles = get_registry_roles(acting, registry) | {Role.REGISTRANT}
     if role is None:
-        return Actor(id=found.id, roles=roles)
+        return Actor(id=acting.id, roles=roles)
     if Role(role) not in roles:
         raise AccessError(
-            f"{found.login} does not have the role {role} in {registry}",
+            f"{acting.login} does not have the role {role} in {registry}",
             code="registry.wrong-role",
             field="role",
-            hint=f"onym registry user roles {found.login} --add {role} -r {registry}",
+            hint=f"onym registry user roles {acting.login} --add {role} -r {registry}",
         )
-    return Actor(id=found.id, roles=frozenset({Role(role)}))
+    return Actor(id=acting.id, roles=frozenset({Role(role)}))
 
 
 async def _get_only_account(store: Store) -> Account:
     accounts = [account for account in await store.accounts.list() if not account.disabled]
-    if len(accounts) != 1:
-        raise UsageError(
-            "more than one account could act" if accounts else "the registry has no account yet",
-            code="registry.no-account",
-            hint=f"add --account LOGIN, or set {_ACCOUNT_VARIABLE}"
-            if accounts
-            else "add one with onym registry user add LOGIN",
-        )
-    return accounts[0]
+    if len(accounts) == 1:
+        return accounts[0]
+    message, hint = "the registry has no account yet", "add one with onym registry user add LOGIN"
+    if accounts:
+        message = "more than one account could act"
+        hint = f"add --account LOGIN, or set {_ACCOUNT_VARIABLE}"
+    raise UsageError(message, code="registry.no-account", hint=hint)
 
 
 @contextmanager
@@ -288,12 +322,12 @@ def show_counter(session: Session, text: str, total: int) -> Iterator[Callable[[
         return
     from onym.cli._output import show_count
 
-    with show_count(escape_unprintable(text), total) as tell:
-        yield tell
+    with show_count(escape_unprintable(text), total) as advance:
+        yield advance
 
 
 #: the person or body of each role, in the terms of the RFCs
-_WHO: Final = {
+_HOLDERS: Final = {
     Role.REGISTRANT: "the registrant",
     Role.IANA: "IANA",
     Role.EXPERT: "the Designated Expert",
@@ -348,11 +382,11 @@ def build_entry_rows(entries: Iterable[Entry]) -> list[tuple[str, str, str, str]
 def _map_headings(entry: Entry) -> dict[str, str]:
     """Map field IDs to headings: the registry's columns, then the templates' labels."""
     row = get_registry(entry.registry)
-    found = {column.id: column.heading for column in row.columns} | _HEADINGS
+    headings = {column.id: column.heading for column in row.columns} | _HEADINGS
     for identifier in row.profiles:
         for field in (*PROFILES[identifier].fields, *PROFILES[identifier].elsewhere):
-            found.setdefault(field.id, field.label[:1].upper() + field.label[1:])
-    return found
+            headings.setdefault(field.id, field.label[:1].upper() + field.label[1:])
+    return headings
 
 
 def print_entry(session: Session, entry: Entry, names: Mapping[str, str] | None = None) -> None:
@@ -362,32 +396,30 @@ def print_entry(session: Session, entry: Entry, names: Mapping[str, str] | None 
     status = session.paint(str(entry.status), "warning" if entry.pending else "good")
     session.print_line(f"{name}  {row.noun}, {status}")
     headings = _map_headings(entry)
-    said = [
+    rows = [
         (headings.get(name) or name.replace("_", " ").capitalize(), _join_lines(entry.fields[name]))
         for name in (*headings, *sorted(set(entry.fields) - set(headings)))
         if name not in ("name", "status") and entry.fields.get(name, "").strip()
     ]
     if entry.pending:
-        said.append(
-            ("Under review", f"{', '.join(entry.pending)}  (onym registry status {entry.pending[-1]})")
-        )
+        command = f"onym registry status {entry.pending[-1]}"
+        rows.append(("Under review", f"{', '.join(entry.pending)}  ({command})"))
     if entry.draft is not None:
-        said.append(("Draft", f"{entry.draft.name}, expires {entry.draft.expires.isoformat()}"))
+        rows.append(("Draft", f"{entry.draft.name}, expires {entry.draft.expires.isoformat()}"))
     if entry.expires is not None:
-        said.append(("Expires", entry.expires.isoformat()))
-    if entry.registered is not None:
-        said.append(("Registered", format_minute(entry.registered)))
-    if entry.updated is not None:
-        said.append(("Updated", format_minute(entry.updated)))
-    session.print_table(said, indent="  ", styles=("dim",))
+        rows.append(("Expires", entry.expires.isoformat()))
+    for heading, at in (("Registered", entry.registered), ("Updated", entry.updated)):
+        if at is not None:
+            rows.append((heading, format_minute(at)))
+    session.print_table(rows, indent="  ", styles=("dim",))
     if entry.notes:
         session.print_line("\nnotes")
         known = names or {}
-        rows = [
+        notes = [
             (format_minute(note.at), note.kind, known.get(note.by, note.by), _join_lines(note.text))
             for note in entry.notes
         ]
-        session.print_table(rows, indent="  ", styles=("dim",))
+        session.print_table(notes, indent="  ", styles=("dim",))
 
 
 def print_history(session: Session, records: Sequence[LogRecord], names: dict[str, str]) -> None:
@@ -400,17 +432,10 @@ def print_history(session: Session, records: Sequence[LogRecord], names: dict[st
         event = record.event
         reason = event.data.get("reason")
         roles = ", ".join(sorted(str(role) for role in record.actor.roles - {Role.READER}))
-        who = names.get(record.actor.id, record.actor.id)
-        said = f"[{record.clause}]" + (f" {_shorten_text(reason)}" if isinstance(reason, str) else "")
-        rows.append(
-            (
-                format_minute(record.at),
-                str(event.kind),
-                f"{who} ({roles})" if roles else who,
-                record.rule,
-                said,
-            )
-        )
+        login = names.get(record.actor.id, record.actor.id)
+        actor = f"{login} ({roles})" if roles else login
+        clause = f"[{record.clause}]" + (f" {_shorten_text(reason)}" if isinstance(reason, str) else "")
+        rows.append((format_minute(record.at), str(event.kind), actor, record.rule, clause))
     session.print_table(rows, indent="  ", styles=("dim", "name"))
 
 
@@ -418,20 +443,20 @@ def format_holder(request: Request, at: datetime) -> str:
     """Return who has the next step and until when; "" after the last step."""
     if request.holder is None:
         return ""
-    who = _WHO.get(request.holder, str(request.holder))
+    holder = _HOLDERS.get(request.holder, str(request.holder))
     if request.due is None:
-        return who
+        return holder
     days = (request.due - at).days
     count = f"{abs(days)} day{'' if abs(days) == 1 else 's'}"
     left = f"{count} overdue" if days < 0 else "due today" if days == 0 else f"{count} left"
-    return f"{who}, until {request.due.date().isoformat()} ({left})"
+    return f"{holder}, until {request.due.date().isoformat()} ({left})"
 
 
 def print_request(session: Session, request: Request, at: datetime) -> None:
     """Print the status of one request: kind, state, holder and due date."""
     state = session.paint(str(request.state), _ENDED.get(request.state, "warning"))
     session.print_line(f"{session.paint(request.id, 'name')}  {state}")
-    said = [
+    rows = [
         ("asks for", f"{request.kind}: {request.name}, {request.status}"),
         ("held by", format_holder(request, at)),
         ("since", format_minute(request.since)),
@@ -442,25 +467,22 @@ def print_request(session: Session, request: Request, at: datetime) -> None:
         ("outcome", request.outcome or ""),
         ("reason", _join_lines(request.reason or "")),
     ]
-    session.print_table([row for row in said if row[1]], indent="  ", styles=("dim",))
+    session.print_table([row for row in rows if row[1]], indent="  ", styles=("dim",))
 
 
 def build_request_rows(requests: Iterable[Request], at: datetime) -> list[tuple[str, ...]]:
     """Return table rows: ID, name, kind, state, holder and due date."""
     return [
         (
-            request.id,
-            request.name,
-            f"{request.kind} {request.status}",
-            str(request.state),
-            format_holder(request, at),
+            *(request.id, request.name, f"{request.kind} {request.status}"),
+            *(str(request.state), format_holder(request, at)),
         )
         for request in requests
     ]
 
 
 def print_report(session: Session, report: Report) -> None:
-    """Print the checker's findings, or that there are no errors."""
+    """Print the checker's findings."""
     from onym.registry.checks import as_text  # late: only this function needs grammars and documents
 
     session.print_line(as_text(report, colour=has_colour(sys.stdout)).rstrip())

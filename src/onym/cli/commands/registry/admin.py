@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,19 +13,21 @@ import click
 
 from onym._lazy import require_extra
 from onym.cli._input import pass_session
-from onym.cli._output import Session
+from onym.cli._output import Session, select_fields
 from onym.cli.commands.registry._common import (
     DEFAULT_DATABASE,
     db_option,
     find_database,
     format_minute,
     open_store,
+    pass_database,
+    pass_store,
     require_database,
-    run_async,
     show_counter,
     show_status,
     utc_now,
 )
+from onym.cli.commands.registry.user import ask_password, make_account
 from onym.errors import UsageError
 from onym.net.hosts import is_loopback
 from onym.registry.records import Actor, Role
@@ -46,9 +48,8 @@ _SEED: Final = Actor(id="iana-seed", roles=frozenset({Role.IANA}))
 @click.option("--email", metavar="ADDRESS", help="The account's e-mail address, for notices.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 @click.option("--empty", is_flag=True, help="Do not import the data that Onym ships.")
-@db_option
-@pass_session
-def init_command(
+@pass_database
+async def init_command(
     session: Session,
     /,
     login: str | None,
@@ -67,78 +68,63 @@ def init_command(
       onym registry init --db registry.db
       pass show registry | onym registry init --db registry.db --login ann --password-stdin
     """
-    from onym.cli.commands.registry.user import ask_password, make_account
-
     place = find_database(session, db)
     if place is None:
         place = DEFAULT_DATABASE
         session.print_note(f"no database was named; using {place}")
 
-    named = login or "admin"
-
-    def first() -> Account:
-        password = ask_password(session, named, from_stdin=password_stdin)
+    def make_first() -> Account:
+        name = login or "admin"
+        password = ask_password(session, name, from_stdin=password_stdin)
         roles = {"*": frozenset({Role.IANA, Role.EXPERT, Role.IESG, Role.REGISTRANT})}
-        return make_account(named, name=named, email=email, password=password, roles=roles)
+        return make_account(name, name=name, email=email, password=password, roles=roles)
 
     # before anything is created: a rejected password must not leave half of a registry
-    made = None if "://" in place or Path(place).exists() else first()
-
-    async def work() -> dict[str, Any]:
-        async with open_store(session, place, create=True) as store:
-            there = bool(await store.accounts.list())
-            if there and (login is not None or email is not None or password_stdin):
-                raise _make_accounts_error()
-            account = None if there else made or first()
-            if account is not None:
-                await store.accounts.add(account)
-            seeded = {} if empty else await _seed_registries(session, store)
-        return {"account": None if account is None else account.login, "registries": seeded}
-
-    record = run_async(work())
-    session.print_record(record)
-    rows = [
-        (name, f"{counts['added']} added, {counts['same']} unchanged")
-        for name, counts in record["registries"].items()
-    ]
-    if record["account"] is not None:
-        rows.append(("account", f"{record['account']} (every role)"))
+    made = None if "://" in place or Path(place).exists() else make_first()  # noqa: ASYNC240 - the only task
+    async with open_store(session, place, create=True) as store:
+        has_accounts = bool(await store.accounts.list())
+        if has_accounts and (login is not None or email is not None or password_stdin):
+            raise UsageError(
+                "this registry has accounts already, and init creates only the first one",
+                code="usage.command-line",
+                hint="use onym registry user add, email and password; init without these options "
+                "updates the database",
+            )
+        account = None if has_accounts else made or make_first()
+        if account is not None:
+            await store.accounts.add(account)
+        seeded = {} if empty else await _seed_registries(session, store)
+    session.print_record({"account": None if account is None else account.login, "registries": seeded})
+    rows = [(name, f"{counts['added']} added, {counts['same']} unchanged") for name, counts in seeded.items()]
+    if account is not None:
+        rows.append(("account", f"{account.login} (every role)"))
     session.print_table(rows, styles=("dim",))
     if not session.as_json:
         option = f" --db {db}" if db is not None else ""
-        if record["account"] is not None and email is None:
-            call = f"onym registry user email {record['account']} ADDRESS{option}"
-            session.print_note(f"{record['account']} has no address for notices; run {call}")
+        if account is not None and email is None:
+            command = f"onym registry user email {account.login} ADDRESS{option}"
+            session.print_note(f"{account.login} has no address for notices; run {command}")
         session.print_note(f"next: onym registry serve{option}; onym registry user add LOGIN{option}")
-
-
-def _make_accounts_error() -> UsageError:
-    return UsageError(
-        "this registry has accounts already, and init creates only the first one",
-        code="usage.command-line",
-        hint="use onym registry user add, email and password; init without these options "
-        "updates the database",
-    )
 
 
 async def _seed_registries(session: Session, store: Store) -> dict[str, dict[str, int]]:
     """Import the shipped data into registries that have no entries yet."""
     from onym.registry.iana import load_builtin_snapshot
 
-    found = {}
+    counts = {}
     for name in REGISTRIES:
-        there = await list_entries(store, name)
-        if there:
-            found[name] = {"added": 0, "same": len(there)}
+        present = await list_entries(store, name)
+        if present:
+            counts[name] = {"added": 0, "same": len(present)}
             continue
-        facts = load_builtin_snapshot(name)
-        source = f"{facts.source} {facts.vintage or ''}".strip()
-        with show_counter(session, name, len(facts.entries)) as tell:
+        snapshot = load_builtin_snapshot(name)
+        source = f"{snapshot.source} {snapshot.vintage or ''}".strip()
+        with show_counter(session, name, len(snapshot.entries)) as advance:
             report = await store.import_entries(
-                name, facts.entries, _SEED, utc_now(), source=source, progress=tell
+                name, snapshot.entries, _SEED, utc_now(), source=source, progress=advance
             )
-        found[name] = {"added": report.added, "same": report.same}
-    return found
+        counts[name] = {"added": report.added, "same": report.same}
+    return counts
 
 
 @click.command("verify", short_help="Verify the log's hash chain and the registry's content.")
@@ -146,9 +132,8 @@ async def _seed_registries(session: Session, store: Store) -> dict[str, dict[str
 @click.option(
     "--head", metavar="NUMBER:DIGEST", help="A head that you saved earlier; the log must still contain it."
 )
-@db_option
-@pass_session
-def verify_command(session: Session, /, rebuild: bool, head: str | None, db: str | None) -> None:
+@pass_database
+async def verify_command(session: Session, /, rebuild: bool, head: str | None, db: str | None) -> None:
     """Verify the log's hash chain, and that entries and requests follow from the log.
 
     With --rebuild, content that differs from the log is rebuilt. The log itself is never changed; if its
@@ -165,17 +150,14 @@ def verify_command(session: Session, /, rebuild: bool, head: str | None, db: str
       onym registry verify --head 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
     """
     anchor = None if head is None else _parse_anchor(head)
-
-    async def work() -> Verified:
-        async with open_store(session, db) as store:
-            with show_status(session, "reading the log"):
-                if rebuild:
-                    await store.rebuild()
-                if anchor is not None:
-                    await store.check_anchor(*anchor)
-                return await store.verify()
-
-    _print_verified(session, run_async(work()), "rebuilt" if rebuild else "ok")
+    async with open_store(session, db) as store:
+        with show_status(session, "reading the log"):
+            if rebuild:
+                await store.rebuild()
+            if anchor is not None:
+                await store.check_anchor(*anchor)
+            verified = await store.verify()
+    _print_verified(session, verified, "rebuilt" if rebuild else "ok")
 
 
 def _parse_anchor(text: str) -> tuple[int, str]:
@@ -189,47 +171,28 @@ def _parse_anchor(text: str) -> tuple[int, str]:
     return int(number), digest
 
 
-def _print_verified(session: Session, found: Verified, word: str) -> None:
+def _print_verified(session: Session, verified: Verified, word: str) -> None:
+    counts, head = select_fields(verified, "records", "entries", "requests"), verified.head
+    at = None if head.at is None else head.at.astimezone(UTC).isoformat()
     session.print_record(
-        {
-            "ok": True,
-            "done": word,
-            "records": found.records,
-            "entries": found.entries,
-            "requests": found.requests,
-            "head": {
-                "number": found.head.number,
-                "digest": found.head.digest,
-                "at": _format_time(found.head.at),
-            },
-        }
+        {"ok": True, "done": word, **counts, "head": {**select_fields(head, "number", "digest"), "at": at}}
     )
     session.print_line(
         f"{session.paint(word, 'good')}  no errors: the log is valid, and the registry follows from it"
     )
-    session.print_table(
-        [
-            ("records", str(found.records)),
-            ("entries", str(found.entries)),
-            ("requests", str(found.requests)),
-            ("head", f"{found.head.number} {found.head.digest}"),
-            ("last", "-" if found.head.at is None else format_minute(found.head.at)),
-        ],
-        indent="  ",
-        styles=("dim",),
-    )
-
-
-def _format_time(at: datetime | None) -> str | None:
-    return None if at is None else at.astimezone(UTC).isoformat()
+    rows = [
+        *((name, str(count)) for name, count in counts.items()),
+        ("head", f"{head.number} {head.digest}"),
+        ("last", "-" if head.at is None else format_minute(head.at)),
+    ]
+    session.print_table(rows, indent="  ", styles=("dim",))
 
 
 @click.command("backup", short_help="Copy the database to a file, while it is in use.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--portable", is_flag=True, help="Write JSON Lines, which every database can restore.")
-@db_option
-@pass_session
-def backup_command(session: Session, /, file: str, portable: bool, db: str | None) -> None:
+@pass_store
+async def backup_command(session: Session, store: Store, /, file: str, portable: bool) -> None:
     """Copy the database to FILE, while it is in use. The file is replaced when the copy is complete.
 
     SQLite writes a usable database, PostgreSQL writes JSON Lines. The copy contains password hashes: protect
@@ -240,22 +203,17 @@ def backup_command(session: Session, /, file: str, portable: bool, db: str | Non
       onym registry backup registry-2026-11-21.db
       onym registry backup --portable registry-2026-11-21.jsonl
     """
-
-    async def work() -> None:
-        async with open_store(session, db) as store:
-            with show_status(session, f"copying into {file}"):
-                await store.backup(Path(file), portable=portable)
-
-    run_async(work())
-    session.print_record({"file": file, "octets": Path(file).stat().st_size})
+    with show_status(session, f"copying into {file}"):
+        await store.backup(Path(file), portable=portable)
+    size = Path(file).stat().st_size  # noqa: ASYNC240 - the only task
+    session.print_record({"file": file, "octets": size})
     session.print_line(f"wrote {file}")
 
 
 @click.command("restore", short_help="Restore a backup into an empty database.")
 @click.argument("file", type=click.Path(dir_okay=False, exists=True))
-@db_option
-@pass_session
-def restore_command(session: Session, /, file: str, db: str | None) -> None:
+@pass_database
+async def restore_command(session: Session, /, file: str, db: str | None) -> None:
     """Restore the backup FILE into the database of --db, which is created if necessary.
 
     The log's hash chain is verified. A database that contains a registry is rejected and stays unchanged.
@@ -266,19 +224,15 @@ def restore_command(session: Session, /, file: str, db: str | None) -> None:
       onym registry restore registry-2026-11-21.jsonl --db postgresql://registry@/registry
     """
     place = require_database(session, db)
-    from onym.registry.store import restore as restored  # late: SQLAlchemy takes most of the import time
+    from onym.registry.store import restore  # late: SQLAlchemy takes most of the import time
 
-    async def work() -> Verified:
-        with show_status(session, f"reading {file}"):
-            return await restored(Path(file), place)
-
-    _print_verified(session, run_async(work()), "restored")
+    with show_status(session, f"reading {file}"):
+        verified = await restore(Path(file), place)
+    _print_verified(session, verified, "restored")
 
 
 @click.command("serve", short_help="Serve the registry's web pages and API.")
-@click.option(
-    "--host", metavar="ADDRESS", help="The address to listen on. Default: 127.0.0.1, or the settings."
-)
+@click.option("--host", metavar="ADDRESS", help="The address to listen on (127.0.0.1, or the settings).")
 @click.option("--port", type=click.IntRange(1, 65535), help="The port. Default: 8000, or the settings.")
 @click.option(
     "--base-url",

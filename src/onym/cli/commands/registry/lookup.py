@@ -6,32 +6,32 @@ Without a database, `show` and `search` read the registry data that Onym ships.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from onym.cli._input import pass_session
-from onym.cli._output import Session
+from onym.cli._output import Session, select_fields
 from onym.cli.commands.registry._common import (
     at_option,
     build_entry_rows,
     build_record,
     build_request_rows,
     complete_name,
-    db_option,
     find_database,
+    format_registry_option,
     list_logins,
+    make_request_error,
     open_store,
     parse_time,
+    pass_database,
     print_entry,
     print_history,
     print_request,
     registry_option,
-    run_async,
 )
 from onym.errors import UnknownEntryError, UsageError
-from onym.registry.records import Entry, LogRecord, Request, RequestState, Role, Status
+from onym.registry.records import Entry, Request, RequestState, Role, Status
 from onym.registry.registries import REGISTRIES
 from onym.registry.registries import get_registry as registry_row
 
@@ -57,9 +57,8 @@ _OPEN: Final = (
 @click.command("show", short_help="Show one entry with its status, fields and history.")
 @click.argument("name", shell_complete=complete_name)
 @registry_option
-@db_option
-@pass_session
-def show_command(session: Session, /, name: str, registry: str, db: str | None) -> None:
+@pass_database
+async def show_command(session: Session, /, name: str, registry: str, db: str | None) -> None:
     """Show one entry with its status, fields and history. Without a database, the shipped data is used.
 
     \b
@@ -71,23 +70,30 @@ def show_command(session: Session, /, name: str, registry: str, db: str | None) 
     if find_database(session, db) is None:
         _show_shipped(session, registry, name)
     else:
-        run_async(_show_own(session, db, registry, name))
+        await _show_own(session, db, registry, name)
 
 
 def _show_shipped(session: Session, registry: str, name: str) -> None:
     from onym.registry.iana import load_builtin_snapshot
 
-    facts = load_builtin_snapshot(registry)
+    snapshot = load_builtin_snapshot(registry)
     key = _normalize_name(registry, name)
-    entry = facts.find(key)
+    entry = snapshot.find(key)
     if entry is None:
-        raise _make_unknown_error(
-            registry, key, (entry.name for entry in facts.entries), elsewhere=_find_shipped_elsewhere
+        elsewhere = (
+            other
+            for other in REGISTRIES
+            if other != registry and load_builtin_snapshot(other).find(_normalize_name(other, name))
         )
-    session.print_record({"entry": build_record(entry), "facts": _build_facts_record(facts)})
+        raise _make_unknown_error(
+            registry, key, (entry.name for entry in snapshot.entries), elsewhere=next(elsewhere, None)
+        )
+    session.print_record(
+        {"entry": build_record(entry), "facts": select_fields(snapshot, "source", "vintage")}
+    )
     if not session.as_json:
         print_entry(session, entry)
-        session.print_note(_format_origin(facts))
+        session.print_note(_format_origin(snapshot))
 
 
 async def _show_own(session: Session, db: str | None, registry: str, name: str) -> None:
@@ -95,9 +101,9 @@ async def _show_own(session: Session, db: str | None, registry: str, name: str) 
         key = _normalize_name(registry, name)
         entry = await store.entry(registry, key)
         if entry is None:
-            asked = (await store.requests(registry=registry, name=key, limit=1)).items
-            near = await store.search(registry, key[:1], _MOST_ROWS)
-            raise _make_unknown_error(registry, key, (entry.name for entry in near), requests=asked)
+            requests = (await store.requests(registry=registry, name=key, limit=1)).items
+            similar = await store.search(registry, key[:1], _MOST_ROWS)
+            raise _make_unknown_error(registry, key, (entry.name for entry in similar), requests=requests)
         records = list(await store.history(registry, key))
         names = await list_logins(store)
     session.print_record(
@@ -114,67 +120,38 @@ def _normalize_name(registry: str, name: str) -> str:
     return row.normalize_name(name.partition(":")[0] if row.id == "uri-schemes" and ":" in name else name)
 
 
-def _find_shipped_elsewhere(registry: str, name: str) -> str | None:
-    """Return another shipped registry that has the name."""
-    from onym.registry.iana import load_builtin_snapshot
-
-    others = (other for other in REGISTRIES if other != registry)
-    return next(
-        (
-            other
-            for other in others
-            if load_builtin_snapshot(other).find(_normalize_name(other, name)) is not None
-        ),
-        None,
-    )
-
-
 def _make_unknown_error(
     registry: str,
     name: str,
     names: Iterable[str],
     *,
     requests: Sequence[Request] = (),
-    elsewhere: Callable[[str, str], str | None] = lambda registry, name: None,
+    elsewhere: str | None = None,
 ) -> UnknownEntryError:
-    row = registry_row(registry)
-    return UnknownEntryError(
-        f'no {row.noun} "{name}" is registered',
-        code="registry.unknown-entry",
-        field="name",
-        hint=_suggest_next(registry, name, names, requests, elsewhere(registry, name)),
-    )
-
-
-def _suggest_next(
-    registry: str, name: str, names: Iterable[str], requests: Sequence[Request], other: str | None
-) -> str:
-    """Return a hint for a name that is not registered."""
+    """Build the error for a name that is not registered, with a hint."""
     from difflib import get_close_matches
 
     row = registry_row(registry)
-    if requests:
-        return f"the name was requested: onym registry status {requests[0].id}"
-    if other is not None:
-        return f"a {registry_row(other).noun} has this name: onym registry show {name} -r {other}"
-    if len(name) > row.name_limit:
-        return f"the name of a {row.noun} has at most {row.name_limit} characters [{row.limit_clause}]"
-    if not row.is_valid_name(name):
-        return f"the name of a {row.noun} must match this rule: {row.name_rule}"
     close = get_close_matches(name, names, n=4)
-    if close:
-        return f"similar names are {', '.join(close)}"
-    option = "" if row.id == next(iter(REGISTRIES)) else f" -r {row.id}"
-    return f"the name is free; to request it, run onym registry template{option}"
+    if requests:
+        hint = f"the name was requested: onym registry status {requests[0].id}"
+    elif elsewhere is not None:
+        hint = f"a {registry_row(elsewhere).noun} has this name: onym registry show {name} -r {elsewhere}"
+    elif len(name) > row.name_limit:
+        hint = f"the name of a {row.noun} has at most {row.name_limit} characters [{row.limit_clause}]"
+    elif not row.is_valid_name(name):
+        hint = f"the name of a {row.noun} must match this rule: {row.name_rule}"
+    elif close:
+        hint = f"similar names are {', '.join(close)}"
+    else:
+        hint = f"the name is free; to request it, run onym registry template{format_registry_option(row.id)}"
+    message = f'no {row.noun} "{name}" is registered'
+    return UnknownEntryError(message, code="registry.unknown-entry", field="name", hint=hint)
 
 
-def _build_facts_record(facts: Snapshot) -> dict[str, Any]:
-    return {"source": facts.source, "vintage": facts.vintage}
-
-
-def _format_origin(facts: Snapshot) -> str:
-    dated = f" of {facts.vintage}" if facts.vintage else ""
-    source = _ASIDE.split(facts.source, maxsplit=1)[0]
+def _format_origin(snapshot: Snapshot) -> str:
+    dated = f" of {snapshot.vintage}" if snapshot.vintage else ""
+    source = _ASIDE.split(snapshot.source, maxsplit=1)[0]
     return f"data that Onym ships{dated} ({source}); use --db for your own registry"
 
 
@@ -191,9 +168,8 @@ def _format_origin(facts: Snapshot) -> str:
     show_default=True,
     help="Maximum number of rows.",
 )
-@db_option
-@pass_session
-def search_command(
+@pass_database
+async def search_command(
     session: Session, /, text: str, registry: str, wanted: str | None, limit: int, db: str | None
 ) -> None:
     """Find entries with TEXT in the name, description or reference. Without TEXT, list all entries.
@@ -212,36 +188,31 @@ def search_command(
             code="usage.bad-status",
             hint=f"use one of {', '.join(map(str, statuses))}",
         )
-    if find_database(session, db) is not None:
-        found, facts = run_async(_search_own(session, db, registry, text, status, limit + 1)), None
-    else:
+    snapshot = None
+    matches: Sequence[Entry]
+    if find_database(session, db) is None:
         from onym.registry.iana import load_builtin_snapshot
 
-        facts = load_builtin_snapshot(registry)
-        found = rank_entries(facts.entries, text, status)
-    _print_found(session, found[:limit], more=len(found) > limit, facts=facts)
-
-
-async def _search_own(
-    session: Session, db: str | None, registry: str, text: str, status: Status | None, limit: int
-) -> list[Entry]:
-    async with open_store(session, db) as store:
-        if text and status is None:
-            return list(await store.search(registry, text, limit))
-        return list((await store.entries(registry, query=text, status=status, limit=limit)).items)
+        snapshot = load_builtin_snapshot(registry)
+        matches = rank_entries(snapshot.entries, text, status)
+    else:
+        async with open_store(session, db) as store:
+            if text and status is None:
+                matches = await store.search(registry, text, limit + 1)
+            else:
+                matches = (await store.entries(registry, query=text, status=status, limit=limit + 1)).items
+    _print_matches(session, matches[:limit], more=len(matches) > limit, snapshot=snapshot)
 
 
 def rank_entries(entries: Iterable[Entry], text: str, status: Status | None) -> list[Entry]:
     """Return matching entries: equal names, names with the prefix, names with the text, other fields."""
     wanted = text.strip().casefold()
-    found = []
+    ranked = []
     for entry in entries:
-        if status is not None and entry.status is not status:
-            continue
-        rank = _rank_entry(entry, wanted)
+        rank = _rank_entry(entry, wanted) if status in (None, entry.status) else None
         if rank is not None:
-            found.append((rank, entry.name, entry))
-    return [entry for _, _, entry in sorted(found, key=lambda match: match[:2])]
+            ranked.append((rank, entry.name, entry))
+    return [entry for _, _, entry in sorted(ranked, key=lambda match: match[:2])]
 
 
 def _rank_entry(entry: Entry, wanted: str) -> int | None:
@@ -255,26 +226,29 @@ def _rank_entry(entry: Entry, wanted: str) -> int | None:
     return 3 if any(wanted in value.casefold() for value in entry.fields.values()) else None
 
 
-def _print_found(session: Session, found: list[Entry], *, more: bool, facts: Snapshot | None) -> None:
-    record: dict[str, Any] = {"entries": [build_record(item) for item in found], "more": more}
-    session.print_record(record if facts is None else {**record, "facts": _build_facts_record(facts)})
-    session.print_table(build_entry_rows(found), styles=("name",))
+def _print_matches(
+    session: Session, entries: Sequence[Entry], *, more: bool, snapshot: Snapshot | None
+) -> None:
+    record: dict[str, Any] = {"entries": [build_record(entry) for entry in entries], "more": more}
+    if snapshot is not None:
+        record["facts"] = select_fields(snapshot, "source", "vintage")
+    session.print_record(record)
+    session.print_table(build_entry_rows(entries), styles=("name",))
     if session.as_json:
         return
-    if not found:
+    if not entries:
         session.print_note("no entry matches")
     elif more:
-        session.print_note("there are more entries; use --limit to see them")
-    if facts is not None:
-        session.print_note(_format_origin(facts))
+        session.print_note("the list is cut; use --limit to see more entries")
+    if snapshot is not None:
+        session.print_note(_format_origin(snapshot))
 
 
 @click.command("status", short_help="Show the state, holder and due date of a request.")
 @click.argument("request")
 @at_option
-@db_option
-@pass_session
-def status_command(session: Session, /, request: str, at: str | None, db: str | None) -> None:
+@pass_database
+async def status_command(session: Session, /, request: str, at: str | None, db: str | None) -> None:
     """Show the state, holder, due date and history of REQUEST, which is an ID (uri-schemes-17) or a name.
 
     \b
@@ -283,43 +257,30 @@ def status_command(session: Session, /, request: str, at: str | None, db: str | 
       onym registry status --json llm | jq '.requests[].holder'
     """
     when = parse_time(at)
-    found, records, names = run_async(_load_status(session, db, request))
+    async with open_store(session, db) as store:
+        by_id = await store.request(request)
+        requests = [] if by_id is None else [by_id]
+        # parameters keep the case of their names; other names are stored in lower case
+        for name in () if requests else dict.fromkeys((request.strip(), request.strip().lower())):
+            requests += (await store.requests(name=name)).items
+        if not requests:
+            raise make_request_error(f'the registry has no request "{request}", as an ID or as a name')
+        histories = {item.id: list(await store.request_history(item.id)) for item in requests}
+        logins = await list_logins(store)
     session.print_record(
         {
             "requests": [
-                {**build_record(item), "history": [build_record(line) for line in records[item.id]]}
-                for item in found
+                {**build_record(item), "history": [build_record(record) for record in histories[item.id]]}
+                for item in requests
             ]
         }
     )
     if session.as_json:
         return
-    for number, item in enumerate(found):
+    for number, item in enumerate(requests):
         session.print_line() if number else None
         print_request(session, item, when)
-        print_history(session, records[item.id], names)
-
-
-async def _load_status(
-    session: Session, db: str | None, request: str
-) -> tuple[list[Request], dict[str, list[LogRecord]], dict[str, str]]:
-    async with open_store(session, db) as store:
-        one = await store.request(request)
-        # parameters keep the case of their names; other names are stored in lower case
-        names = () if one is not None else dict.fromkeys((request.strip(), request.strip().lower()))
-        found = [] if one is None else [one]
-        for name in names:
-            found += (await store.requests(name=name)).items
-        if not found:
-            raise UnknownEntryError(
-                f'there is no request "{request}", and no request for this name',
-                code="registry.unknown-request",
-                field="request",
-                hint="onym registry review lists the open requests",
-            )
-        records = {item.id: list(await store.request_history(item.id)) for item in found}
-        known = await list_logins(store)
-    return found, records, known
+        print_history(session, histories[item.id], logins)
 
 
 @click.command("review", short_help="List open requests and who has the next step.")
@@ -331,9 +292,8 @@ async def _load_status(
     help="Only requests that wait for this role.",
 )
 @at_option
-@db_option
-@pass_session
-def review_command(
+@pass_database
+async def review_command(
     session: Session, /, registry: str | None, role: str | None, at: str | None, db: str | None
 ) -> None:
     """List open requests: what they request, their state, and who has the next step until when.
@@ -346,25 +306,18 @@ def review_command(
     when = parse_time(at)
     if registry is not None:
         registry = registry_row(registry).id
-    found = run_async(_list_open_requests(session, db, registry, None if role is None else Role(role)))
-    session.print_record({"requests": [build_record(item) for item in found]})
-    session.print_table(build_request_rows(found, when), styles=("name",))
-    if not found and not session.as_json:
-        session.print_note("there are no open requests")
-
-
-async def _list_open_requests(
-    session: Session, db: str | None, registry: str | None, role: Role | None
-) -> list[Request]:
-    found: list[Request] = []
+    holder = None if role is None else Role(role)
+    requests: list[Request] = []
     async with open_store(session, db) as store:
         for state in _OPEN:
-            after = None
-            while True:
-                page = await store.requests(registry=registry, state=state, holder=role, after=after)
-                found += page.items
-                after = page.next
-                if after is None:
-                    break
+            page = await store.requests(registry=registry, state=state, holder=holder)
+            requests += page.items
+            while page.next is not None:
+                page = await store.requests(registry=registry, state=state, holder=holder, after=page.next)
+                requests += page.items
     # the earliest due date first; requests without one follow, the oldest first
-    return sorted(found, key=lambda request: (request.due is None, request.due or request.since, request.id))
+    requests.sort(key=lambda request: (request.due is None, request.due or request.since, request.id))
+    session.print_record({"requests": [build_record(request) for request in requests]})
+    session.print_table(build_request_rows(requests, when), styles=("name",))
+    if not requests and not session.as_json:
+        session.print_note("no requests are open")

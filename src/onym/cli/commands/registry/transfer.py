@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,18 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import exit_with, pass_session, read_start, translate_key_errors
-from onym.cli._output import Session, escape_controls, is_terminal, replace_text_file
+from onym.cli._input import exit_with, read_start, translate_key_errors
+from onym.cli._output import Session, escape_controls, is_terminal, replace_text_file, select_fields
 from onym.cli.commands.registry._common import (
     account_options,
     at_option,
-    db_option,
     find_database,
     open_store,
     parse_time,
+    pass_database,
     registry_option,
     resolve_actor,
-    run_async,
     show_counter,
 )
 from onym.errors import SignatureError, UsageError
@@ -86,9 +86,8 @@ _SHOWN: Final = 20
 @registry_option
 @account_options
 @at_option
-@db_option
-@pass_session
-def import_command(
+@pass_database
+async def import_command(
     session: Session,
     /,
     files: Sequence[str],
@@ -114,26 +113,27 @@ def import_command(
       onym registry import --dry-run uri-schemes-1.csv
       onym registry import --account ann uri-schemes.xml
     """
+    from onym.registry.iana import load_builtin_snapshot  # late: the readers take time to load
+
     when = parse_time(at)
     snapshots = [_read_snapshot(file, format_, registry, contacts) for file in files]
-
-    async def work() -> list[dict[str, Any]]:
-        if find_database(session, db) is None and dry_run:
-            return [
-                _compare_snapshot(snapshot, _list_shipped_entries(registry), when) for snapshot in snapshots
-            ]
+    if find_database(session, db) is None and dry_run:
+        shipped = load_builtin_snapshot(registry).entries
+        files_read = [_compare_snapshot(snapshot, shipped, when) for snapshot in snapshots]
+    else:
         async with open_store(session, db) as store:
             if dry_run:
-                there = await list_entries(store, registry)
-                return [_compare_snapshot(snapshot, there, when) for snapshot in snapshots]
-            actor = await resolve_actor(store, registry, account=account, role=role)
-            return [await _import_snapshot(session, store, snapshot, actor, when) for snapshot in snapshots]
-
-    found = run_async(work())
-    session.print_record({"registry": registry, "dry_run": dry_run, "files": found})
-    for record in found:
+                present = await list_entries(store, registry)
+                files_read = [_compare_snapshot(snapshot, present, when) for snapshot in snapshots]
+            else:
+                actor = await resolve_actor(store, registry, account=account, role=role)
+                files_read = [
+                    await _import_snapshot(session, store, snapshot, actor, when) for snapshot in snapshots
+                ]
+    session.print_record({"registry": registry, "dry_run": dry_run, "files": files_read})
+    for record in files_read:
         _print_import(session, record, dry_run=dry_run)
-    if any(record["refused"] for record in found):
+    if any(record["refused"] for record in files_read):
         exit_with(exit_codes.REGISTRY)
 
 
@@ -148,12 +148,6 @@ def _read_snapshot(file: str, format_: str | None, registry: str, contacts: str 
         contacts=people,
         source=Path(file).name,
     )
-
-
-def _list_shipped_entries(registry: str) -> tuple[Entry, ...]:
-    from onym.registry.iana import load_builtin_snapshot
-
-    return load_builtin_snapshot(registry).entries
 
 
 def _compare_snapshot(snapshot: Snapshot, present: Sequence[Entry], at: datetime) -> dict[str, Any]:
@@ -176,15 +170,7 @@ def _build_import_record(snapshot: Snapshot) -> dict[str, Any]:
         "vintage": snapshot.vintage,
         "entries": len(snapshot.entries),
         "refused": 0,
-        "irregular": [
-            {
-                "name": irregular.name,
-                "code": irregular.code,
-                "reason": irregular.reason,
-                "line": irregular.line,
-            }
-            for irregular in snapshot.irregular
-        ],
+        "irregular": [select_fields(row, "name", "code", "reason", "line") for row in snapshot.irregular],
     }
 
 
@@ -194,12 +180,9 @@ async def _import_snapshot(
     with show_counter(session, snapshot.source, len(snapshot.entries)) as progress:
         report = await import_snapshot(store, snapshot, actor, at, progress=progress)
     record = _build_import_record(snapshot)
-    record["irregular"] += [
-        _build_refusal(irregular.name, irregular.reason) for irregular in report.irregular
-    ]
+    record["irregular"] += [_build_refusal(row.name, row.reason) for row in report.irregular]
     record["refused"] = sum(not irregular.taken for irregular in report.irregular)
-    record |= {"added": report.added, "changed": report.changed, "same": report.same}
-    return record | {"absent": list(report.absent)}
+    return record | select_fields(report, "added", "changed", "same") | {"absent": list(report.absent)}
 
 
 def _print_import(session: Session, record: dict[str, Any], *, dry_run: bool) -> None:
@@ -239,9 +222,8 @@ def _print_import(session: Session, record: dict[str, Any], *, dry_run: bool) ->
 )
 @registry_option
 @at_option
-@db_option
-@pass_session
-def export_command(
+@pass_database
+async def export_command(
     session: Session,
     /,
     format_: str,
@@ -249,7 +231,7 @@ def export_command(
     sign_key: str | None,
     authority: str | None,
     config: str | None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Export a registry in an IANA format, as JSON, as an Atom feed of changes, or as a namespaces file.
 
@@ -269,14 +251,14 @@ def export_command(
             "--json needs -o FILE, because the registry itself goes to standard output",
             code="usage.command-line",
         )
-    if given["status"] is not None and format_ != "csv-2015":
+    if options["status"] is not None and format_ != "csv-2015":
         raise UsageError(
             "--status needs --format csv-2015, which has one file per status", code="usage.command-line"
         )
     if format_ != "atom" and (authority or config):
         raise UsageError("--authority and --config need --format atom", code="usage.command-line")
-    feed = _build_feed_options(session, given["registry"], authority, config) if format_ == "atom" else {}
-    text = run_async(_export_registry(session, format_, sign_key, feed, **given))
+    feed = _build_feed_options(session, options["registry"], authority, config) if format_ == "atom" else {}
+    text = await _export_registry(session, format_, sign_key, feed, **options)
     if output is None:
         # text of registrants may contain control characters
         sys.stdout.write(escape_controls(text) if is_terminal(sys.stdout) else text)
@@ -284,7 +266,7 @@ def export_command(
     with replace_text_file(Path(output)) as write:
         write(text)
     session.print_record(
-        {"file": output, "format": format_, "registry": given["registry"], "characters": len(text)}
+        {"file": output, "format": format_, "registry": options["registry"], "characters": len(text)}
     )
     session.print_line(f"wrote {output}")
 
@@ -322,16 +304,18 @@ async def _export_registry(
     at: str | None,
     db: str | None,
 ) -> str:
-    from onym.registry.iana import write_table  # late: only this command needs the writers
+    from onym.registry.iana import load_builtin_snapshot, write_table  # late: readers and writers
 
     when = parse_time(at)
     signing_key = None if key is None else _load_signing_key(key)
     updated = when.date()
     changes: Sequence[EntryChange] = ()
     if find_database(session, db) is None:
-        facts = _load_facts(registry)
-        entries = facts.entries
-        updated = (None if at else _parse_vintage(facts.vintage)) or updated
+        snapshot = load_builtin_snapshot(registry)
+        entries = snapshot.entries
+        if at is None and snapshot.vintage is not None:
+            with suppress(ValueError):  # it may name only a month or a year
+                updated = date.fromisoformat(snapshot.vintage)
     else:
         async with open_store(session, db) as store:
             entries = await list_entries(store, registry)
@@ -344,17 +328,3 @@ async def _export_registry(
         return write_table(entries, registry=registry)
     part = None if status is None else Status(status)
     return render_entries(entries, format=format_, registry=registry, updated=updated, status=part)
-
-
-def _parse_vintage(vintage: str | None) -> date | None:
-    """Return the day of a vintage, or None if it names only a month or a year."""
-    try:
-        return None if vintage is None else date.fromisoformat(vintage)
-    except ValueError:
-        return None
-
-
-def _load_facts(registry: str) -> Snapshot:
-    from onym.registry.iana import load_builtin_snapshot
-
-    return load_builtin_snapshot(registry)

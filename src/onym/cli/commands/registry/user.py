@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym.accounts import passwords, records
-from onym.cli._input import pass_session
-from onym.cli._output import Session, is_terminal
+from onym.cli._output import Session, is_terminal, select_fields
 from onym.cli.commands.registry._common import (
-    db_option,
     format_minute,
     get_account,
+    list_accounts,
     open_store,
-    run_async,
+    pass_database,
+    pass_store,
     utc_now,
 )
 from onym.errors import UnknownEntryError, UsageError
@@ -53,9 +53,8 @@ _SCOPES: Final = ("read", "submit", "review", "iana", "iesg", "admin")
     help="Days until it expires.",
 )
 @click.option("--revoke", metavar="ID", help="Revoke this token.")
-@db_option
-@pass_session
-def token_command(
+@pass_database
+async def token_command(
     session: Session,
     /,
     login: str,
@@ -76,22 +75,19 @@ def token_command(
             "--scope creates a token; it cannot be combined with --revoke", code="usage.command-line"
         )
 
-    async def work() -> tuple[Secret | None, list[Any]]:
-        async with open_store(session, db) as store:
-            account = await get_account(store, login)
-            fresh = None
-            if revoke is not None:
-                await _revoke_token(store, account, revoke)
-            if scopes:
-                fresh, made = _make_token(account, label, scopes, days)
-                await store.tokens.create(made)
-            return fresh, list(await store.tokens.list(account.id))
-
-    fresh, found = run_async(work())
+    async with open_store(session, db) as store:
+        account = await get_account(store, login)
+        fresh = None
+        if revoke is not None:
+            await _revoke_token(store, account, revoke)
+        if scopes:
+            fresh, made = _make_token(account, label, scopes, days)
+            await store.tokens.create(made)
+        listed = await store.tokens.list(account.id)
     session.print_record(
         {
             "token": None if fresh is None else fresh.reveal(),
-            "tokens": [_build_token_record(token) for token in found],
+            "tokens": [_build_token_record(token) for token in listed],
         }
     )
     if session.as_json:
@@ -100,9 +96,9 @@ def token_command(
         session.print_line(fresh.reveal())
         session.print_note("the token is shown only now")
         return
-    session.print_table([_build_token_row(token) for token in found], styles=("name",))
-    if not found:
-        session.print_note("there are no tokens")
+    session.print_table([_build_token_row(token) for token in listed], styles=("name",))
+    if not listed:
+        session.print_note(f"{account.login} has no tokens")
 
 
 async def _revoke_token(store: Store, account: Account, identifier: str) -> None:
@@ -130,19 +126,18 @@ def _make_token(account: Account, label: str, scopes: Sequence[str], days: int) 
     return fresh, made
 
 
-def _build_token_record(each: Any) -> dict[str, Any]:
-    times = {name: getattr(each, name) for name in ("created", "expires", "revoked", "last_used")}
+def _build_token_record(token: records.ApiToken) -> dict[str, Any]:
+    times = select_fields(token, "created", "expires", "revoked", "last_used")
     return {
-        "id": each.id,
-        "label": each.label,
-        "scopes": sorted(each.scopes),
+        **select_fields(token, "id", "label"),
+        "scopes": sorted(token.scopes),
         **{name: None if at is None else at.isoformat() for name, at in times.items()},
     }
 
 
-def _build_token_row(each: Any) -> tuple[str, ...]:
-    state = "revoked" if each.revoked else f"until {format_minute(each.expires)}" if each.expires else ""
-    return each.id, ", ".join(sorted(each.scopes)), state, each.label
+def _build_token_row(token: records.ApiToken) -> tuple[str, ...]:
+    state = "revoked" if token.revoked else f"until {format_minute(token.expires)}" if token.expires else ""
+    return token.id, ", ".join(sorted(token.scopes)), state, token.label
 
 
 #: every registry, in the roles of an account
@@ -221,10 +216,7 @@ def make_account(
 
 def _build_account_record(account: Account) -> dict[str, Any]:
     return {
-        "id": account.id,
-        "login": account.login,
-        "name": account.name,
-        "email": account.email,
+        **select_fields(account, "id", "login", "name", "email"),
         "password": account.password_hash is not None,
         "roles": {name: sorted(map(str, roles)) for name, roles in account.roles.items() if roles},
         "disabled": account.disabled,
@@ -234,19 +226,15 @@ def _build_account_record(account: Account) -> dict[str, Any]:
 
 def _print_account(session: Session, account: Account) -> None:
     session.print_record(_build_account_record(account))
-    session.print_table(
-        [
-            ("account", f"{account.login} ({account.name})"),
-            ("id", account.id),
-            ("address", account.email or "-"),
-            ("roles", _format_roles(account)),
-            (
-                "sign-in",
-                "disabled" if account.disabled else "password" if account.password_hash else "OpenID Connect",
-            ),
-        ],
-        styles=("dim",),
-    )
+    sign_in = "disabled" if account.disabled else "password" if account.password_hash else "OpenID Connect"
+    rows = [
+        ("account", f"{account.login} ({account.name})"),
+        ("id", account.id),
+        ("address", account.email or "-"),
+        ("roles", _format_roles(account)),
+        ("sign-in", sign_in),
+    ]
+    session.print_table(rows, styles=("dim",))
 
 
 def _format_roles(account: Account) -> str:
@@ -266,10 +254,10 @@ def _format_roles(account: Account) -> str:
 @click.option("--no-password", is_flag=True, help="Allow sign-in only by OpenID Connect or tokens.")
 @_registry
 @_stdin
-@db_option
-@pass_session
-def add_command(
+@pass_store
+async def add_command(
     session: Session,
+    store: Store,
     /,
     login: str,
     name: str | None,
@@ -278,7 +266,6 @@ def add_command(
     no_password: bool,
     registry: str,
     password_stdin: bool,
-    db: str | None,
 ) -> None:
     """Add an account. Without roles it may request registrations, as everybody may (RFC 7595 7.2).
 
@@ -286,65 +273,47 @@ def add_command(
     Example:
       onym registry user add ann --name "Ann Example" --email ann@example.net --role expert
     """
-
-    async def work() -> Account:
-        async with open_store(session, db) as store:
-            password = None if no_password else ask_password(session, login, from_stdin=password_stdin)
-            account = make_account(
-                login,
-                name=name or login,
-                email=email,
-                password=password,
-                roles={registry: frozenset(map(Role, roles))} if roles else {},
-            )
-            await store.accounts.add(account)
-            return account
-
-    _print_account(session, run_async(work()))
+    account = make_account(
+        login,
+        name=name or login,
+        email=email,
+        password=None if no_password else ask_password(session, login, from_stdin=password_stdin),
+        roles={registry: frozenset(map(Role, roles))} if roles else {},
+    )
+    await store.accounts.add(account)
+    _print_account(session, account)
 
 
 @user_command.command("list", short_help="List the accounts.")
-@db_option
-@pass_session
-def list_command(session: Session, /, db: str | None) -> None:
+@pass_store
+async def list_command(session: Session, store: Store, /) -> None:
     """List the accounts with login, name, roles and state.
 
     \b
     Example:
       onym registry user list
     """
-
-    async def work() -> list[Account]:
-        async with open_store(session, db) as store:
-            found: list[Account] = []
-            while part := await store.accounts.list(after=found[-1].login if found else ""):
-                found += part
-            return found
-
-    found = run_async(work())
-    session.print_record({"accounts": [_build_account_record(account) for account in found]})
-    session.print_table(
-        [
-            (account.login, account.name, "disabled" if account.disabled else "", _format_roles(account))
-            for account in found
-        ],
-        styles=("name",),
-    )
-    if not found and not session.as_json:
-        session.print_note("there are no accounts; add one with onym registry user add LOGIN")
+    listed = await list_accounts(store)
+    session.print_record({"accounts": [_build_account_record(account) for account in listed]})
+    rows = [
+        (account.login, account.name, "disabled" if account.disabled else "", _format_roles(account))
+        for account in listed
+    ]
+    session.print_table(rows, styles=("name",))
+    if not listed and not session.as_json:
+        session.print_note("the registry has no accounts; add one with onym registry user add LOGIN")
 
 
 @user_command.command("roles", short_help="Show, add or remove roles.")
 @click.argument("login")
-@click.option("--add", "given", type=click.Choice(_ROLES), multiple=True, help="Add this role (repeatable).")
+@click.option("--add", "added", type=click.Choice(_ROLES), multiple=True, help="Add this role (repeatable).")
 @click.option(
-    "--remove", "taken", type=click.Choice(_ROLES), multiple=True, help="Remove this role (repeatable)."
+    "--remove", "removed", type=click.Choice(_ROLES), multiple=True, help="Remove this role (repeatable)."
 )
 @_registry
-@db_option
-@pass_session
-def roles_command(
-    session: Session, /, login: str, given: Sequence[str], taken: Sequence[str], registry: str, db: str | None
+@pass_store
+async def roles_command(
+    session: Session, store: Store, /, login: str, added: Sequence[str], removed: Sequence[str], registry: str
 ) -> None:
     """Show the roles of LOGIN, or change them with --add and --remove.
 
@@ -352,18 +321,13 @@ def roles_command(
     Example:
       onym registry user roles ann --add expert -r uri-schemes
     """
-
-    async def work() -> Account:
-        async with open_store(session, db) as store:
-            account = await get_account(store, login)
-            if given or taken:
-                held = account.roles.get(registry, frozenset())
-                _require_held(account, registry, frozenset(map(Role, taken)) - held)
-                wanted = (held | set(map(Role, given))) - set(map(Role, taken))
-                await store.accounts.set_roles(account.id, registry, frozenset(wanted))
-            return await get_account(store, login)
-
-    _print_account(session, run_async(work()))
+    account = await get_account(store, login)
+    if added or removed:
+        held = account.roles.get(registry, frozenset())
+        lost = frozenset(map(Role, removed))
+        _require_held(account, registry, lost - held)
+        await store.accounts.set_roles(account.id, registry, (held | set(map(Role, added))) - lost)
+    _print_account(session, await get_account(store, login))
 
 
 def _require_held(account: Account, registry: str, lacking: frozenset[Role]) -> None:
@@ -389,84 +353,68 @@ def _format_registry(registry: str) -> str:
 @user_command.command("email", short_help="Set the e-mail address for notices.")
 @click.argument("login")
 @click.argument("address", required=False)
-@click.option("--none", "gone", is_flag=True, help="Remove the address; no notices are sent.")
-@db_option
-@pass_session
-def email_command(session: Session, /, login: str, address: str | None, gone: bool, db: str | None) -> None:
+@click.option("--none", "remove", is_flag=True, help="Remove the address; no notices are sent.")
+@pass_database
+async def email_command(
+    session: Session, /, login: str, address: str | None, remove: bool, db: str | None
+) -> None:
     """Set the e-mail address for the notices of LOGIN.
 
     \b
     Example:
       onym registry user email ann ann@example.net
     """
-    if (address is None) is not gone:
+    if (address is None) is not remove:
         raise UsageError("give either an ADDRESS or --none", code="usage.command-line")
-
-    async def work() -> Account:
-        async with open_store(session, db) as store:
-            account = await get_account(store, login)
-            wanted = None if address is None else records.validate_email(address)
-            await store.accounts.set_email(account.id, wanted)
-            return await get_account(store, login)
-
-    _print_account(session, run_async(work()))
+    async with open_store(session, db) as store:
+        account = await get_account(store, login)
+        email = None if address is None else records.validate_email(address)
+        await store.accounts.set_email(account.id, email)
+        _print_account(session, await get_account(store, login))
 
 
 @user_command.command("password", short_help="Set a new password and end every session.")
 @click.argument("login")
 @_stdin
-@db_option
-@pass_session
-def password_command(session: Session, /, login: str, password_stdin: bool, db: str | None) -> None:
+@pass_store
+async def password_command(session: Session, store: Store, /, login: str, password_stdin: bool) -> None:
     """Set a new password for LOGIN and end every session of the account.
 
     \b
     Example:
       onym registry user password ann
     """
-
-    async def work() -> Account:
-        async with open_store(session, db) as store:
-            account = await get_account(store, login)
-            fresh = ask_password(session, account.login, from_stdin=password_stdin)
-            passwords.validate_password(fresh, login=account.login, name=account.name)
-            await store.accounts.set_password(account.id, passwords.hash_password(fresh))
-            await store.sessions.drop_all(account.id)
-            return await get_account(store, login)
-
-    _print_account(session, run_async(work()))
+    account = await get_account(store, login)
+    password = ask_password(session, account.login, from_stdin=password_stdin)
+    passwords.validate_password(password, login=account.login, name=account.name)
+    await store.accounts.set_password(account.id, passwords.hash_password(password))
+    await store.sessions.drop_all(account.id)
+    _print_account(session, await get_account(store, login))
 
 
 @user_command.command("disable", short_help="Prevent an account from signing in.")
 @click.argument("login")
-@db_option
-@pass_session
-def disable_command(session: Session, /, login: str, db: str | None) -> None:
+@pass_store
+async def disable_command(session: Session, store: Store, /, login: str) -> None:
     """Prevent LOGIN from signing in: sessions end and tokens become invalid. Its log entries stay.
 
     \b
     Example:
       onym registry user disable ann
     """
-    _print_account(session, run_async(_set_enabled(session, db, login, on=False)))
+    await store.accounts.disable((await get_account(store, login)).id)
+    _print_account(session, await get_account(store, login))
 
 
 @user_command.command("enable", short_help="Allow a disabled account to sign in again.")
 @click.argument("login")
-@db_option
-@pass_session
-def enable_command(session: Session, /, login: str, db: str | None) -> None:
+@pass_store
+async def enable_command(session: Session, store: Store, /, login: str) -> None:
     """Allow LOGIN to sign in again, with the roles and tokens that it had.
 
     \b
     Example:
       onym registry user enable ann
     """
-    _print_account(session, run_async(_set_enabled(session, db, login, on=True)))
-
-
-async def _set_enabled(session: Session, db: str | None, login: str, *, on: bool) -> Account:
-    async with open_store(session, db) as store:
-        account = await get_account(store, login)
-        await (store.accounts.enable if on else store.accounts.disable)(account.id)
-        return await get_account(store, login)
+    await store.accounts.enable((await get_account(store, login)).id)
+    _print_account(session, await get_account(store, login))

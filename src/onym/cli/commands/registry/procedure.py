@@ -1,0 +1,635 @@
+"""`onym registry template`, `submit`, `decide` and `tick`: take a request through its procedure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from onym.cli import exit_codes
+from onym.cli._input import exit_with, pass_session, read_text_file
+from onym.cli._output import Session, select_fields
+from onym.cli.commands.registry._common import (
+    account_options,
+    at_option,
+    build_record,
+    find_database,
+    format_registry_option,
+    get_request,
+    is_request_id,
+    list_logins,
+    open_store,
+    parse_time,
+    pass_database,
+    print_entry,
+    print_report,
+    print_request,
+    registry_option,
+    resolve_actor,
+    utc_now,
+)
+from onym.errors import ConfigError, RefusalError, URIError, UsageError
+from onym.registry.records import (
+    IANA_CLOCK,
+    Actor,
+    Event,
+    EventKind,
+    Request,
+    RequestKind,
+    RequestState,
+    Status,
+)
+from onym.registry.registries import PROFILES, REGISTRIES, Profile
+from onym.registry.registries import get_registry as registry_row
+from onym.registry.service import (
+    ParsedSubmission,
+    SubmissionInput,
+    apply_step,
+    build_opening_data,
+    build_request_data,
+    check_submission,
+    fill_from_entry,
+    get_applied_request,
+    get_requested_status,
+    parse_submission,
+)
+
+if TYPE_CHECKING:
+    from onym.registry.checks import Report
+    from onym.registry.store import Applied, Store
+    from onym.server.settings import Settings
+
+#: bytes of the largest file; RFC 3986 has 140,000
+MAX_FILE: Final = 4 * 1024 * 1024
+
+#: the content of each field, on one line
+GUIDANCE: Final = {
+    "status": "one of the words above",
+    "syntax": "the grammar (ABNF), or the section that contains it",
+    "semantics": "what such a URI identifies, and the operations on it",
+    "encoding": "the characters and the charset (UTF-8 unless there is a reason)",
+    "applications": "the applications that create and read such URIs",
+    "interoperability": "differences between implementations, or: none known",
+    "security": "the risks: secrets, malicious URIs, privacy",
+    "contact": "a person or role, with an address",
+    "change_controller": "who may change the registration, with an address",
+    "references": "the documents that define the scheme, with stable addresses",
+    "reference": "the document that defines the parameter",
+    "type": "the type of a value: int, float, bool, string",
+    "description": "one sentence",
+    "anchor": "the https origin of the namespace's discovery document",
+    "keys": "thumbprints (RFC 7638) of its keys, one per line",
+    "expires": "the last valid day, such as 2027-01-31",
+}
+
+
+async def _check_file(
+    session: Session, db: str | None, file: str, options: _SubmitOptions
+) -> tuple[ParsedSubmission, Report]:
+    """Read a template from a file or document, and check it. Raises TemplateError and UsageError."""
+    row = registry_row(options.registry)
+    if options.profile is not None and options.profile not in row.profiles:
+        raise UsageError(
+            f"{options.registry} has no procedure {options.profile}",
+            code="usage.profile",
+            hint=f"use --profile {' or '.join(row.profiles)}",
+        )
+    form = SubmissionInput(
+        registry=row,
+        text=read_text_file(file, MAX_FILE),
+        profile=options.profile or "",
+        status=options.status or "",
+        on_behalf_of=options.on_behalf_of or "",
+        template_name=options.name or "",
+        update=options.revises is not None or options.kind != RequestKind.NEW,
+        request=options.revises,
+    )
+    source = "standard input" if file == "-" else file
+    submission = parse_submission(form, source=source)
+    if find_database(session, db) is None:
+        return submission, await check_submission(submission, None, source=source)
+    async with open_store(session, db) as store:
+        filled = fill_from_entry(form, await store.entry(row.id, submission.name))
+        if filled is not form:
+            submission = parse_submission(filled, source=source)
+        return submission, await check_submission(submission, store, source=source)
+
+
+def render_blank_template(profile: Profile) -> str:
+    """Return the empty template of a profile: its labels in order, with space between them."""
+    lines = []
+    for field in profile.fields:
+        label = field.label[:1].upper() + field.label[1:]
+        words = profile.status_words if field.id == "status" else ()
+        lines.append(f"{label}: {words[0]}\n" if len(words) == 1 else f"{label}:\n")
+    return "\n".join(lines)
+
+
+@click.command("template", short_help="Print an empty template to fill in.")
+@registry_option
+@click.option(
+    "--profile", type=click.Choice(list(PROFILES)), help="The procedure. Default: the registry's own."
+)
+@pass_session
+def template_command(session: Session, /, registry: str, profile: str | None) -> None:
+    """Print an empty template to fill in. Standard error explains each field.
+
+    \b
+    Examples:
+      onym registry template > myscheme.txt
+      onym registry template --profile rfc4395
+      onym registry template -r llm-parameters
+    """
+    row = registry_row(registry)
+    chosen = PROFILES[profile or row.default_profile]
+    if chosen.id not in row.profiles:
+        row = next(registry for registry in REGISTRIES.values() if chosen.id in registry.profiles)
+    guidance = {field.id: GUIDANCE.get(field.id, row.name_rule) for field in chosen.fields}
+    session.print_line(render_blank_template(chosen).rstrip())
+    names = ("id", "label", "required", "clause", "guideline")
+    fields = [{**select_fields(field, *names), "guidance": guidance[field.id]} for field in chosen.fields]
+    session.print_record({"profile": chosen.id, "template": render_blank_template(chosen), "fields": fields})
+    if session.as_json:
+        return
+    statuses = f". Status: {', '.join(chosen.status_words)}" if chosen.find_field("status") else ""
+    session.print_error(f"\n{chosen.title}{statuses}")
+    for field in chosen.fields:
+        optional = "" if field.required else " (optional)"
+        session.print_error(f"  {field.label}: {guidance[field.id]}{optional} [{field.guideline}]")
+    option = format_registry_option(row.id)
+    session.print_error(f"\nfill it in, then: onym registry submit --dry-run{option} FILE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SubmitOptions:
+    """The options of `submit_command`; `exact` is whether `--at` was given."""
+
+    registry: str
+    profile: str | None
+    status: str | None
+    kind: str
+    name: str | None
+    on_behalf_of: str | None
+    archive: str | None
+    revises: str | None
+    anyway: bool
+    keep_draft: bool
+    at: datetime
+    exact: bool
+
+
+@click.command("submit", short_help="Check a template or draft, and request registration.")
+@click.argument("file", metavar="FILE|REQUEST")
+@registry_option
+@click.option(
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    help="The procedure. Default: the one that the template fits.",
+)
+@click.option("--status", metavar="STATUS", help="The requested status. Default: the template's.")
+@click.option(
+    "--kind",
+    type=click.Choice([str(kind) for kind in RequestKind]),
+    default=str(RequestKind.NEW),
+    show_default=True,
+    help="The kind of request.",
+)
+@click.option("--name", help="The template to use, if the file has several.")
+@click.option("--on-behalf-of", metavar="WHO", help="The author, if it is not you.")
+@click.option("--archive", metavar="URL", help="The URL of the list review's message; starts that review.")
+@click.option("--request", "revises", metavar="ID", help="Correct this request instead of opening another.")
+@click.option("--anyway", is_flag=True, help="Submit even if the checker finds errors.")
+@click.option(
+    "--draft", "keep_draft", is_flag=True, help="Open the request as a draft, which you can still revise."
+)
+@click.option("--dry-run", is_flag=True, help="Only check the file; no database is needed.")
+@account_options
+@at_option
+@pass_database
+async def submit_command(
+    session: Session,
+    /,
+    file: str,
+    dry_run: bool,
+    account: str | None,
+    role: str | None,
+    at: str | None,
+    db: str | None,
+    **options: Any,
+) -> None:
+    """Check a template or a draft that contains one (- reads standard input), and request registration.
+
+    Pass the ID of a draft request instead of FILE to submit that draft. The exit code is 1 if the checker
+    found errors and nothing was submitted.
+
+    \b
+    Examples:
+      onym registry template > myscheme.txt     (fill it in)
+      onym registry submit --dry-run myscheme.txt
+      onym registry submit --db registry.db --account ann myscheme.txt
+      onym registry submit --archive https://mailarchive.ietf.org/arch/msg/uri-review/x uri-schemes-17
+    """
+    chosen = _SubmitOptions(at=parse_time(at), exact=at is not None, **options)
+    _require_archive_url(chosen.archive)
+    if is_request_id(file):
+        async with open_store(session, db) as store:
+            request = await get_request(store, file)
+            actor = await resolve_actor(store, request.registry, account=account, role=role)
+            _require_submittable(request, actor, chosen)
+            request = await _submit_request(store, actor, request, chosen)
+        _print_submission(session, request, chosen.at)
+        return
+
+    submission, report = await _check_file(session, db, file, chosen)
+    report_record = select_fields(report, "source", "profile", "scheme", "ok")
+    report_record["findings"] = [finding.as_dict() for finding in report.findings]
+    if not session.as_json:
+        print_report(session, report)
+    if dry_run or not (report.ok or chosen.anyway):
+        session.print_record({"report": report_record, "request": None})
+        if not report.ok and not dry_run:
+            session.print_note("nothing was submitted; correct the errors, or add --anyway")
+        elif report.ok and not session.as_json:
+            _print_next_steps(session, submission, report.source, chosen.registry)
+        exit_with(exit_codes.OK if report.ok else exit_codes.CHECK_FAILED)
+    async with open_store(session, db) as store:
+        actor = await resolve_actor(store, chosen.registry, account=account, role=role)
+        change = _open_request if chosen.revises is None else _correct_request
+        request = await change(store, actor, submission, chosen)
+        request = await _submit_request(store, actor, request, chosen)
+    _print_submission(session, request, chosen.at, report=report_record)
+
+
+def _print_next_steps(session: Session, submission: ParsedSubmission, source: str, registry: str) -> None:
+    """Print where to submit a template that was only checked."""
+    status = get_requested_status(submission) or registry_row(registry).default_status
+    review = (
+        submission.profile.list_review.get(Status(status)) if status in submission.profile.policies else None
+    )
+    if review is not None:
+        must = "needs" if review.required else "should have"
+        session.print_note(
+            f"{status} {must} list review first [{review.clause}]: post it to uri-review@ietf.org; "
+            f"{review.reasonable.days} days are reasonable"
+        )
+    iana = "to IANA by mail to iana@iana.org, or " if registry == "uri-schemes" else ""
+    option = format_registry_option(registry)
+    session.print_note(
+        f"submit it {iana}to your own registry with onym registry submit{option} {source} --db DATABASE"
+    )
+
+
+def _require_archive_url(url: str | None) -> None:
+    """Raise UsageError unless `url` is an https URL."""
+    if url is None:
+        return
+    from onym.uri import URI
+
+    try:
+        uri = URI.parse(url)
+        good = uri.scheme == "https" and bool(uri.host)
+    except URIError:
+        good = False
+    if not good:
+        raise UsageError(
+            f"--archive {url} is not an https URL",
+            code="usage.archive",
+            hint="use the URL of the message, as in https://mailarchive.ietf.org/arch/msg/uri-review/...",
+        )
+
+
+def _require_submittable(request: Request, actor: Actor, options: _SubmitOptions) -> None:
+    """Raise RefusalError if the options would have no effect. The engine checks whose request it is."""
+    if options.archive is not None and options.archive != request.archive:
+        if request.state is not RequestState.DRAFT:
+            raise _make_announced_error(request)
+    elif not options.keep_draft and request.registrant == actor.id and _needs_list_review(request):
+        review = PROFILES[request.profile].list_review[request.status]
+        raise RefusalError(
+            f"nothing was submitted: {request.status} needs list review first",
+            code="registry.not-allowed",
+            clause=review.clause,
+            hint="post it to uri-review@ietf.org, then run onym registry submit "
+            f"{request.id} --archive URL --draft; four weeks later, run it without --archive",
+        )
+
+
+def _make_announced_error(request: Request) -> RefusalError:
+    waits = request.state is RequestState.LIST_REVIEW
+    again = f"run onym registry decide {request.id} revise, then the same command again" if waits else None
+    return RefusalError(
+        f"--archive starts list review, but {request.id} is already in {request.state}",
+        code="registry.not-allowed",
+        hint=again and f"to correct the URL, {again}",
+    )
+
+
+async def _open_request(
+    store: Store, actor: Actor, submission: ParsedSubmission, options: _SubmitOptions
+) -> Request:
+    event = Event(
+        kind=EventKind.OPEN,
+        registry=options.registry,
+        request=await store.next_request_id(options.registry),
+        name=submission.name,
+        data=build_opening_data(submission, RequestKind(options.kind)),
+    )
+    return get_applied_request(await apply_step(store, event, actor, options.at, exact=options.exact))
+
+
+async def _correct_request(
+    store: Store, actor: Actor, submission: ParsedSubmission, options: _SubmitOptions
+) -> Request:
+    """Resubmit a rejected request, or revise any other open one."""
+    request = await get_request(store, options.revises or "")
+    if options.archive is not None and request.state not in _WAITING:
+        raise _make_announced_error(request)
+    kind = EventKind.RESUBMIT if request.state is RequestState.REJECTED else EventKind.REVISE
+    data = build_request_data(submission, request.kind)
+    return await _apply_step(store, actor, request, kind, options, **data)
+
+
+async def _submit_request(store: Store, actor: Actor, request: Request, options: _SubmitOptions) -> Request:
+    """Announce the list review if a URL is given, then submit, unless the draft is to be kept."""
+    if request.state not in _WAITING and options.revises is not None:
+        return request
+    if options.archive is not None and request.state is RequestState.DRAFT:
+        request = await _apply_step(
+            store, actor, request, EventKind.ANNOUNCE, options, archive=options.archive
+        )
+    if options.keep_draft or (_needs_list_review(request) and request.registrant == actor.id):
+        return request
+    return await _apply_step(store, actor, request, EventKind.SUBMIT, options)
+
+
+#: states before submission
+_WAITING: Final = (RequestState.DRAFT, RequestState.LIST_REVIEW)
+
+
+def _needs_list_review(request: Request) -> bool:
+    review = PROFILES[request.profile].list_review.get(request.status)
+    return review is not None and review.required and request.announced is None
+
+
+async def _apply_step(
+    store: Store, actor: Actor, request: Request, kind: EventKind, options: _SubmitOptions, **data: Any
+) -> Request:
+    event = Event(kind=kind, registry=request.registry, request=request.id, name=request.name, data=data)
+    return get_applied_request(
+        await apply_step(store, event, actor, options.at, expected=request.version, exact=options.exact)
+    )
+
+
+def _print_submission(
+    session: Session, request: Request, at: datetime, *, report: dict[str, Any] | None = None
+) -> None:
+    record = {"request": build_record(request)}
+    session.print_record(record if report is None else {**record, "report": report})
+    if session.as_json:
+        return
+    print_request(session, request, at)
+    if request.state is RequestState.DRAFT and _needs_list_review(request):
+        review = PROFILES[request.profile].list_review[request.status]
+        session.print_note(
+            f"{request.status} needs list review [{review.clause}]: post it to uri-review@ietf.org, then "
+            f"onym registry submit {request.id} --archive URL"
+        )
+    elif request.state in _WAITING:
+        session.print_note(f"not submitted yet; run onym registry submit {request.id}")
+    else:
+        rules, began = PROFILES[request.profile].list_review.get(request.status), request.announced
+        if rules is not None and began is not None and at - began < rules.reasonable:
+            days = f"{(at - began).days} of {rules.reasonable.days} days"
+            session.print_note(f"list review ran {days} [{rules.clause}]; the expert is notified")
+        session.print_note(f"submitted; onym registry status {request.id} shows who has the next step")
+
+
+#: events that `decide_command` does not offer: others open requests and import rows, and `tick_command` does
+#: the rest
+_NOT_HERE: Final = frozenset(
+    {
+        EventKind.OPEN,
+        EventKind.IMPORT,
+        EventKind.REVIEW_TIMEOUT,
+        EventKind.DRAFT_EXPIRED,
+        EventKind.NAMESPACE_EXPIRED,
+    }
+)
+_DECISIONS: Final = tuple(str(kind) for kind in EventKind if kind not in _NOT_HERE)
+#: how often `tick_command` looks for due events, because an event may make others due
+_ROUNDS: Final = 20
+#: characters of --data
+_MAX_DATA: Final = 1_000_000
+
+
+@click.command("decide", short_help="Take a step of a procedure, such as approve or reject.")
+@click.argument("target", metavar="REQUEST|NAME")
+@click.argument("decision", type=click.Choice(_DECISIONS), metavar="DECISION")
+@click.option("--reason", help="The reason, which is logged and sent to the registrant.")
+@click.option(
+    "--set", "members", metavar="MEMBER=TEXT", multiple=True, help="Another member of the event (repeatable)."
+)
+@click.option("--data", metavar="JSON", help="Members of the event as one JSON object.")
+@click.option(
+    "--expect", type=click.IntRange(0), metavar="VERSION", help="Fail unless the request has this version."
+)
+@registry_option
+@account_options
+@at_option
+@pass_database
+async def decide_command(
+    session: Session,
+    /,
+    target: str,
+    decision: str,
+    reason: str | None,
+    members: Sequence[str],
+    data: str | None,
+    expect: int | None,
+    registry: str,
+    account: str | None,
+    role: str | None,
+    at: str | None,
+    db: str | None,
+) -> None:
+    """Take a step of a procedure for a request (uri-schemes-17) or for the entry NAME.
+
+    You act as the account of --account, with its roles. If the procedure does not allow a step, the error
+    names the clause and the possible steps. Steps:
+
+    \b
+      registrant  revise announce submit resubmit withdraw designate retire
+      IANA        check-complete reject-incomplete draft-published override
+      expert      ask-more-review resume-review approve approve-as-provisional ask-ietf-review reject
+      IESG        iesg-approve iesg-decline ask-upgrade reassign demand-changes
+      namespaces  enter-safe-mode suspend reinstate revoke renew
+      every role with an update: attach-security-note
+
+    \b
+    Examples:
+      onym registry decide uri-schemes-17 check-complete --as iana
+      onym registry decide uri-schemes-17 reject --as expert --reason "in use under another name"
+      onym registry decide conti override --set remove=yes --reason "never used, asked for by its author"
+      onym registry decide conti override --set undoes=423 --reason "it is used after all"
+      onym registry decide agents renew -r ai-namespaces --set expires=2028-01-31
+    """
+    event_data = _build_event_data(reason, members, data)
+    when = parse_time(at)
+    kind = EventKind(decision)
+    async with open_store(session, db) as store:
+        if is_request_id(target):
+            request = await get_request(store, target)
+            registry, name, identifier = request.registry, request.name, request.id
+        else:
+            name, identifier = registry_row(registry).normalize_name(target), None
+        event = Event(kind=kind, registry=registry, request=identifier, name=name, data=event_data)
+        actor = await resolve_actor(store, registry, account=account, role=role)
+        try:
+            applied = await apply_step(store, event, actor, when, expected=expect, exact=at is not None)
+        except RefusalError as error:
+            if error.code == "registry.missing-data" and error.field is not None:
+                option = "--reason TEXT" if error.field == "reason" else f"--set {error.field}=TEXT"
+                error.hint = f"add {option}"
+            raise
+        logins = await list_logins(store)
+    _print_applied(session, applied, logins, when)
+
+
+def _build_event_data(reason: str | None, members: Sequence[str], data: str | None) -> dict[str, Any]:
+    """Build the members of the event: --data first, then --set and --reason. Raises UsageError."""
+    try:
+        event_data = json.loads(data[: _MAX_DATA + 1]) if data is not None else {}
+    except (ValueError, RecursionError):
+        event_data = None
+    if not isinstance(event_data, dict):
+        raise UsageError(
+            "--data is not a JSON object",
+            code="usage.data",
+            hint="""write it as in --data '{"add": ["ann"]}'""",
+        )
+    for member in members:
+        name, equals, text = member.partition("=")
+        if not name or not equals:
+            raise UsageError(f'--set "{member}" is not MEMBER=TEXT', code="usage.data")
+        event_data[name] = text
+    return event_data if reason is None else {**event_data, "reason": reason}
+
+
+def _print_applied(session: Session, applied: Applied, names: dict[str, str], at: datetime) -> None:
+    decision = applied.decision
+    session.print_record(
+        {
+            "number": applied.record.number,
+            "rule": decision.rule,
+            "clause": decision.clause,
+            "request": None if decision.request is None else build_record(decision.request),
+            "entry": None if decision.entry is None else build_record(decision.entry),
+            "removed": decision.removed,
+        }
+    )
+    if session.as_json:
+        return
+    done = session.paint("done", "good")
+    session.print_line(f"{done}: {applied.record.event.kind}, row {decision.rule} [{decision.clause}]")
+    if decision.request is not None:
+        print_request(session, decision.request, at)
+    if decision.removed:
+        session.print_line(f"{applied.record.event.name or ''} was removed from the registry")
+    elif decision.entry is not None:
+        print_entry(session, decision.entry, names)
+
+
+@click.command("tick", short_help="Process due timeouts and expiries.")
+@at_option
+@click.option("--dry-run", is_flag=True, help="List due events without processing them.")
+@click.option("--send", is_flag=True, help="Send waiting mail afterwards, as `serve` does while it runs.")
+@click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG.")
+@pass_database
+async def tick_command(
+    session: Session, /, at: str | None, dry_run: bool, send: bool, config: str | None, db: str | None
+) -> None:
+    """Process due events: review timeouts, expired drafts and expired namespaces.
+
+    Run it from cron or a systemd timer, once a day or more often. It is safe to run it more than once.
+    Notices wait in the database until `serve` or --send sends them.
+
+    \b
+    Examples:
+      onym registry tick
+      onym registry tick --dry-run --at 2026-12-24
+      onym registry tick --send --config /etc/onym/registry.toml
+    """
+    when = parse_time(at)
+    if send and dry_run:
+        raise UsageError("--send cannot be combined with --dry-run", code="usage.command-line")
+    db = find_database(session, db, config)
+    settings = _load_mail_settings(config) if send else None
+    events: list[dict[str, Any]]
+    async with open_store(session, db) as store:
+        if dry_run:
+            due = await store.list_due_events(when)
+            events = [{"event": build_record(event), "said": "due"} for event in due]
+        else:
+            events = await _run_due_timers(store, when)
+    sent = None if settings is None else await _send_mail(session, db, settings)
+    session.print_record({"at": when.isoformat(), "dry_run": dry_run, "events": events, "sent": sent})
+    rows = [
+        (row["event"]["kind"], row["event"].get("request") or row["event"]["name"], row["said"])
+        for row in events
+    ]
+    session.print_table(rows, styles=("name",))
+    if session.as_json:
+        return
+    if not events:
+        session.print_note("nothing is due")
+    if sent is not None:
+        session.print_line(f"{sent} notices were processed; failed ones are retried")
+
+
+def _load_mail_settings(config: str | None) -> Settings:
+    """Return the service's settings. Raises ConfigError if they have no mail server."""
+    from onym.server.settings import load_settings  # late: few commands need the web server's settings
+
+    settings = load_settings(config)
+    if settings.smtp is None:
+        raise ConfigError(
+            "no mail server is set",
+            code="config.missing-setting",
+            hint="add [smtp] with host and sender to the settings file",
+        )
+    return settings
+
+
+async def _send_mail(session: Session, db: str | None, settings: Settings) -> int:
+    """Send the waiting notices; return how many were processed."""
+    from onym.server.mail import MailSender
+
+    done = 0
+    async with open_store(session, db) as store:
+        sender = MailSender(settings, store, utc_now)
+        while claimed := await sender.send_due():
+            done += claimed
+    return done
+
+
+async def _run_due_timers(store: Store, at: datetime) -> list[dict[str, Any]]:
+    """Process every due event, and those that become due; return each with its result."""
+    results: list[dict[str, Any]] = []
+    refused: list[Event] = []
+    for _ in range(_ROUNDS):
+        events = [event for event in await store.list_due_events(at) if event not in refused]
+        if not events:
+            break
+        for event in events:
+            try:
+                decision = (await store.apply(event, IANA_CLOCK, at)).decision
+                result = f"row {decision.rule} [{decision.clause}]"
+            except RefusalError as error:
+                refused.append(event)
+                result = f"no longer due: {error.message}"
+            results.append({"event": build_record(event), "said": result})
+    return results
