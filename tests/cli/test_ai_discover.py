@@ -145,5 +145,6 @@ def test_where_dns_leads_is_shown() -> None:
         candidates=(),
         connect=Origin("https", "aiip.bank.example", 8443),
     )
-    assert ("connect", "aiip.bank.example:8443 (signed SRV record)") in _build_decision_rows(found)
-    assert _build_discovery_record(Session(), found, [])["connect"] == "aiip.bank.example:8443"
+    record = _build_discovery_record(Session(), found)
+    assert record["connect"] == "aiip.bank.example:8443"
+    assert ("connect", "aiip.bank.example:8443 (signed SRV record)") in _build_decision_rows(found, record)

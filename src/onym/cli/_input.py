@@ -66,6 +66,17 @@ class _URIType(_ParamType):
 URI_TYPE = _URIType()
 
 
+def add_options(*options: Callable[[Any], Any]) -> Callable[[_F], _F]:
+    """Return a decorator that adds these options to a command, in this order."""
+
+    def decorate(function: _F) -> _F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
 def uri_argument(function: _F) -> _F:
     """Add the argument URI to a command."""
     return click.argument("uri", type=URI_TYPE)(function)

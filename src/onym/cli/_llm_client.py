@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from onym.cli._input import (
+    add_options,
     key_stdin_option,
     param_option,
     parse_params,
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from onym.llm.config import Config
     from onym.llm.mapping import OnUnsupported
     from onym.net.policy import Policy
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,21 +64,16 @@ class ConnectedCall:
     overrides: dict[str, Any]
 
 
-def call_options(function: _F) -> _F:
-    """Add `--policy`, `--key-stdin`, `-p`, `--gguf` and `--on-unsupported` to a command."""
-    unsupported = click.option(
-        "--on-unsupported",
-        type=click.Choice(["error", "warn", "drop"]),
-        default="error",
-        help="What to do with a parameter that the model does not support (default: error).",
-    )
-    gguf = click.option(
-        "--gguf",
-        type=click.Path(dir_okay=False),
-        metavar="FILE",
-        help="Use this GGUF file as the embedded model; the URI is llm://embedded/NAME with any NAME.",
-    )
-    return policy_option(key_stdin_option(param_option(gguf(unsupported(function)))))
+#: adds `--policy`, `--key-stdin`, `-p`, `--gguf` and `--on-unsupported` to a command
+call_options = add_options(
+    policy_option,
+    key_stdin_option,
+    param_option,
+    click.option("--gguf", type=click.Path(dir_okay=False), metavar="FILE",
+                 help="Use this GGUF file as the embedded model llm://embedded/NAME, with any NAME."),
+    click.option("--on-unsupported", type=click.Choice(["error", "warn", "drop"]), default="error",
+                 help="What to do with a parameter that the model does not support (default: error)."),
+)  # fmt: skip
 
 
 @contextmanager

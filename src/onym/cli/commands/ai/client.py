@@ -16,15 +16,15 @@ from contextlib import contextmanager, suppress
 from json import JSONDecodeError
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, Unpack
 
 import click
 
 from onym._lazy import require_extra
 from onym.cli import exit_codes
 from onym.cli._errors import build_error_record, build_failure_record
-from onym.cli._input import POLICY_CHOICE, pass_session, read_stdin, translate_key_errors
-from onym.cli._output import Session, Subject, encode_json, is_terminal
+from onym.cli._input import POLICY_CHOICE, add_options, pass_session, read_stdin, translate_key_errors
+from onym.cli._output import Session, Subject, encode_json, is_terminal, select_fields
 from onym.cli.exit_codes import get_exit_code
 from onym.common.text import escape_unprintable
 from onym.errors import UsageError
@@ -32,14 +32,11 @@ from onym.errors import UsageError
 if TYPE_CHECKING:
     from onym.ai.client import AIClient
     from onym.ai.discovery.evaluation import Discovery
-    from onym.ai.records import Description, Namespaces, Resolution, Result, Source
+    from onym.ai.records import Namespaces, Resolution, Result, Source
     from onym.ai.settings import ResolverSettings
-    from onym.net.sse import SSEEvent
     from onym.net.transport import Transport
     from onym.uri.ai import AIURI
     from onym.uri.secret import Secret
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 uri_argument = click.argument("uri", metavar="URI")
 
@@ -56,54 +53,25 @@ class AIOptions(TypedDict):
     timeout: float
 
 
-def ai_options(function: _F) -> _F:
-    """Add `--policy`, `--ca`, `--registry`, `--registry-key`, `--no-dns`, `--resolver` and `--timeout`."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+_FILE: Final = click.Path(exists=True, dir_okay=False)
+_SECONDS: Final = click.FloatRange(0, min_open=True)
 
-
-_OPTIONS = (
-    click.option(
-        "--policy",
-        type=POLICY_CHOICE,
-        default="local",
-        show_default=True,
-        help="Hosts that the URI may reach: local allows loopback, untrusted only port 443.",
-    ),
-    click.option(
-        "--ca",
-        type=click.Path(exists=True, dir_okay=False),
-        metavar="FILE",
-        help="A certificate authority (PEM) to trust, in addition to the system's.",
-    ),
-    click.option(
-        "--registry",
-        type=click.Path(exists=True, dir_okay=False),
-        metavar="FILE",
-        help="A signed registry file, for names of one label (ai://bank/...).",
-    ),
-    click.option(
-        "--registry-key",
-        type=click.Path(exists=True, dir_okay=False),
-        metavar="FILE",
-        help="The public key of the registry file: a JWK or a JWK Set.",
-    ),
+#: add `--policy`, `--ca`, `--registry`, `--registry-key`, `--no-dns`, `--resolver` and `--timeout`
+ai_options = add_options(
+    click.option("--policy", type=POLICY_CHOICE, default="local", show_default=True,
+                 help="Hosts that the URI may reach: local allows loopback, untrusted only port 443."),
+    click.option("--ca", type=_FILE, metavar="FILE",
+                 help="A certificate authority (PEM) to trust, in addition to the system's."),
+    click.option("--registry", type=_FILE, metavar="FILE",
+                 help="A signed registry file, for names of one label (ai://bank/...)."),
+    click.option("--registry-key", type=_FILE, metavar="FILE",
+                 help="The public key of the registry file: a JWK or a JWK Set."),
     click.option("--dns/--no-dns", default=True, help="Query DNS for SRV and TXT records (default)."),
-    click.option(
-        "--resolver",
-        metavar="ADDRESS[:PORT]",
-        help="A name server to use instead of the system's; on loopback its DNSSEC result is trusted.",
-    ),
-    click.option(
-        "--timeout",
-        type=click.FloatRange(0, min_open=True),
-        default=30.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="Timeout of each request.",
-    ),
-)
+    click.option("--resolver", metavar="ADDRESS[:PORT]",
+                 help="The name server, if not the system's; on loopback, its DNSSEC result is trusted."),
+    click.option("--timeout", type=_SECONDS, default=30.0, show_default=True, metavar="SECONDS",
+                 help="Timeout of each request."),
+)  # fmt: skip
 
 
 def parse_uri_argument(session: Session, text: str) -> AIURI:
@@ -176,8 +144,8 @@ def build_transport(options: AIOptions) -> Transport:
 def _parse_name_server(text: str | None) -> tuple[Sequence[str] | None, int]:
     if text is None:
         return None, 53
-    address, found, port = text.rpartition(":") if text.count(":") == 1 else (text, "", "53")
-    if not port.isdecimal() or not 0 < int(port) < 65536 or (found and not address):
+    address, colon, port = text.rpartition(":") if text.count(":") == 1 else (text, "", "53")
+    if not port.isdecimal() or not 0 < int(port) < 65536 or (colon and not address):
         raise UsageError(
             f"--resolver {text} is not ADDRESS or ADDRESS:PORT",
             code="usage.command-line",
@@ -240,8 +208,8 @@ _MARKS: Final = {
     "absent": ".",
     "failed": "x",
 }
-#: names in a row; --json has all of them
-_MOST_SAID: Final = 2
+#: values in a row; --json has all of them
+_MAX_VALUES: Final = 2
 
 
 @click.command("discover", short_help="Find the endpoint of a name, and explain each source.")
@@ -269,82 +237,59 @@ def discover_command(session: Session, /, name: str, **options: Unpack[AIOptions
     install_logging_filter()
     settings = build_resolver_settings(options)
     with build_transport(options) as wire:
-        found = run_flow(discover_authority(name, settings), wire)
-    _print_discovery(session, found)
-    if found.refusal is not None:
-        if not session.as_json:
-            raise found.refusal
-        raise SystemExit(get_exit_code(found.refusal)) from found.refusal
-
-
-def _print_discovery(session: Session, found: Discovery) -> None:
-    sources = sorted(found.sources, key=lambda source: -source.rank)
-    session.print_table([_build_source_row(source) for source in sources])
+        discovery = run_flow(discover_authority(name, settings), wire)
+    record = _build_discovery_record(session, discovery)
+    session.print_table([_build_source_row(source) for source in _sort_sources(discovery)])
     session.print_line()
-    session.print_table(_build_decision_rows(found), styles=("name",))
-    session.print_record(_build_discovery_record(session, found, sources))
+    session.print_table(_build_decision_rows(discovery, record), styles=("name",))
+    session.print_record(record)
+    if discovery.refusal is not None:
+        if not session.as_json:
+            raise discovery.refusal
+        raise SystemExit(get_exit_code(discovery.refusal)) from discovery.refusal
+
+
+def _sort_sources(discovery: Discovery) -> list[Source]:
+    return sorted(discovery.sources, key=lambda source: -source.rank)
 
 
 def _build_source_row(source: Source) -> tuple[str, ...]:
-    what = ", ".join(source.said[:_MOST_SAID]) or "-"
-    if len(source.said) > _MOST_SAID:
-        what += f" and {len(source.said) - _MOST_SAID} more"
-    why = f"{source.location}: {source.why}" if source.why else source.location
-    return _MARKS[source.verdict], str(source.rank), source.name, source.verdict, what, why
+    values = ", ".join(source.said[:_MAX_VALUES]) or "-"
+    if len(source.said) > _MAX_VALUES:
+        values += f" and {len(source.said) - _MAX_VALUES} more"
+    reason = f"{source.location}: {source.why}" if source.why else source.location
+    return _MARKS[source.verdict], str(source.rank), source.name, source.verdict, values, reason
 
 
-def _build_decision_rows(found: Discovery) -> list[tuple[str, str]]:
-    rows = [("authority", found.authority)]
-    if found.anchor is not None:
-        rows.append(("anchor", found.anchor))
-    if found.document is not None:
-        rows.append(("service", found.document.service))
-    if found.connect is not None:
-        rows.append(("connect", f"{found.connect.host}:{found.connect.port} (signed SRV record)"))
-    rows += [("or else", f"{fallback.host}:{fallback.port}") for fallback in found.fallbacks]
-    rows += [("key", kid) for kid in found.kids]
-    for candidate in found.candidates:
+def _build_decision_rows(discovery: Discovery, record: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = [(name, record[name]) for name in ("authority", "anchor", "service") if record[name] is not None]
+    if record["connect"] is not None:
+        rows.append(("connect", f"{record['connect']} (signed SRV record)"))
+    rows += [("or else", fallback) for fallback in record["fallbacks"]]
+    rows += [("key", kid) for kid in discovery.kids]
+    for candidate in discovery.candidates:
         state = "confirmed" if candidate.confirmed else "unconfirmed"
         rows.append(("resource", f"{candidate.uri} ({state}: {candidate.why}; {', '.join(candidate.by)})"))
-    why = "discovered" if found.refusal is None else f"rejected: {found.refusal.message}"
-    return [*rows, ("decision", why)]
+    refusal = discovery.refusal
+    return [*rows, ("decision", "discovered" if refusal is None else f"rejected: {refusal.message}")]
 
 
-def _build_discovery_record(session: Session, found: Discovery, sources: list[Source]) -> dict[str, Any]:
-    document = found.document
+def _build_discovery_record(session: Session, discovery: Discovery) -> dict[str, Any]:
+    document, connect, refusal = discovery.document, discovery.connect, discovery.refusal
+    names = ("name", "rank", "verdict", "said", "why", "location", "validated", "code")
     record: dict[str, Any] = {
-        "authority": found.authority,
-        "anchor": found.anchor,
+        **select_fields(discovery, "authority", "anchor"),
         "service": None if document is None else document.service,
-        "keys": list(found.kids),
-        "connect": None if found.connect is None else f"{found.connect.host}:{found.connect.port}",
-        "fallbacks": [f"{fallback.host}:{fallback.port}" for fallback in found.fallbacks],
-        "sources": [_build_source_record(source) for source in sources],
+        "keys": discovery.kids,
+        "connect": None if connect is None else f"{connect.host}:{connect.port}",
+        "fallbacks": [f"{fallback.host}:{fallback.port}" for fallback in discovery.fallbacks],
+        "sources": [select_fields(source, *names) for source in _sort_sources(discovery)],
         "candidates": [
-            {
-                "uri": candidate.uri,
-                "confirmed": candidate.confirmed,
-                "by": list(candidate.by),
-                "why": candidate.why,
-            }
-            for candidate in found.candidates
+            select_fields(candidate, "uri", "confirmed", "by", "why") for candidate in discovery.candidates
         ],
-        "ok": found.refusal is None,
+        "ok": refusal is None,
     }
-    return record if found.refusal is None else record | build_error_record(session, found.refusal)
-
-
-def _build_source_record(source: Source) -> dict[str, Any]:
-    return {
-        "name": source.name,
-        "rank": source.rank,
-        "verdict": str(source.verdict),
-        "said": list(source.said),
-        "why": source.why,
-        "location": source.location,
-        "validated": source.validated,
-        "code": source.code,
-    }
+    return record if refusal is None else record | build_error_record(session, refusal)
 
 
 @click.command("resolve", short_help="Show the anchor, service, keys and policy of a URI.")
@@ -360,54 +305,44 @@ def resolve_command(session: Session, /, uri: str, **options: Unpack[AIOptions])
       onym ai resolve ai://bank/service/payments --registry names.jws --registry-key registry.jwk
     """
     with open_client(options) as client:
-        found = client.resolve(parse_uri_argument(session, uri))
-    session.print_record(_build_resolution_record(found))
-    session.print_table(list(_build_resolution_rows(found)), styles=("name",))
+        resolution = client.resolve(parse_uri_argument(session, uri))
+    record = _build_resolution_record(resolution)
+    session.print_record(record)
+    session.print_table(_build_resolution_rows(record), styles=("name",))
 
 
-def _build_resolution_record(found: Resolution) -> dict[str, Any]:
-    needs, document = found.document.requirements, found.document
+def _build_resolution_record(resolution: Resolution) -> dict[str, Any]:
+    document, entry = resolution.document, resolution.entry
     return {
-        "uri": str(found.uri),
-        "authority": found.authority,
-        "anchor": found.anchor,
+        "uri": str(resolution.uri),
+        **select_fields(resolution, "authority", "anchor"),
         "service": document.service,
-        "connect": None if found.connect is None else str(found.connect),
-        "fallbacks": [str(fallback) for fallback in found.fallbacks],
-        "keys": sorted(found.keys.kids),
-        "requires": {
-            "auth": needs.auth,
-            "signed_results": needs.signed_results,
-            "mtls": needs.mtls,
-            "dpop": needs.dpop,
-        },
-        "resource": None
-        if found.entry is None
-        else {"title": found.entry.title, "effects": found.entry.effects, "scopes": list(found.entry.scopes)},
+        "connect": None if resolution.connect is None else str(resolution.connect),
+        "fallbacks": [str(fallback) for fallback in resolution.fallbacks],
+        "keys": sorted(resolution.keys.kids),
+        "requires": select_fields(document.requirements, "auth", "signed_results", "mtls", "dpop"),
+        "resource": None if entry is None else select_fields(entry, "title", "effects", "scopes"),
     }
 
 
-def _build_resolution_rows(found: Resolution) -> list[tuple[str, str]]:
-    needs = found.document.requirements
+def _build_resolution_rows(record: dict[str, Any]) -> list[tuple[str, str]]:
+    requires, resource = record["requires"], record["resource"]
     demands = [
         "signed results",
-        "an access token (oauth2)" if needs.auth == "oauth2" else "no authentication",
-        "a client certificate" if needs.mtls else "",
-        "" if needs.dpop == "none" else f"DPoP {needs.dpop}",
+        "an access token (oauth2)" if requires["auth"] == "oauth2" else "no authentication",
+        "a client certificate" if requires["mtls"] else "",
+        "" if requires["dpop"] == "none" else f"DPoP {requires['dpop']}",
     ]
     rows = [
-        ("uri", str(found.uri)),
-        ("anchor", found.anchor),
-        ("service", found.document.service),
-        ("keys", ", ".join(sorted(found.keys.kids))),
+        *((name, record[name]) for name in ("uri", "anchor", "service")),
+        ("keys", ", ".join(record["keys"])),
         ("requires", ", ".join(demand for demand in demands if demand)),
     ]
-    if found.connect is not None:
-        rows.append(("connect", f"{found.connect} (DNS)"))
-    rows += [("or else", f"{fallback} (DNS)") for fallback in found.fallbacks]
-    entry = found.entry
-    if entry is not None:
-        rows.append(("resource", f"{entry.title or '-'}; effects {entry.effects}"))
+    if record["connect"] is not None:
+        rows.append(("connect", f"{record['connect']} (DNS)"))
+    rows += [("or else", f"{fallback} (DNS)") for fallback in record["fallbacks"]]
+    if resource is not None:
+        rows.append(("resource", f"{resource['title'] or '-'}; effects {resource['effects']}"))
     return rows
 
 
@@ -423,38 +358,22 @@ def describe_command(session: Session, /, uri: str, **options: Unpack[AIOptions]
       onym ai describe ai://factory.example/model/helper
     """
     with open_client(options) as client:
-        found = client.describe(parse_uri_argument(session, uri))
-    session.print_record(_build_description_record(found))
-    session.print_table(list(_build_description_rows(found)), styles=("name",))
-    for name, schema in (("input", found.input), ("output", found.output)):
-        if schema is not None:
-            session.print_line(f"\n{session.paint(name, 'name')}\n{encode_json(schema, indent=2)}")
-
-
-def _build_description_record(found: Description) -> dict[str, Any]:
-    return {
-        "uri": found.uri,
-        "title": found.title,
-        "methods": list(found.methods),
-        "input": found.input,
-        "output": found.output,
-        "effects": found.effects,
-        "scopes": list(found.scopes),
-        "idempotency": found.idempotency,
-        "async": found.asynchronous,
-        "approval": found.approval,
-    }
-
-
-def _build_description_rows(found: Description) -> list[tuple[str, str]]:
-    return [
-        ("uri", found.uri),
-        ("title", found.title or "-"),
-        ("methods", ", ".join(found.methods)),
-        ("effects", found.effects),
-        ("scopes", ", ".join(found.scopes) or "-"),
-        ("idempotency", "a key is required" if found.idempotency else "-"),
+        description = client.describe(parse_uri_argument(session, uri))
+    names = ("uri", "title", "methods", "input", "output", "effects", "scopes", "idempotency")
+    record = select_fields(description, *names)
+    session.print_record({**record, "async": description.asynchronous, "approval": description.approval})
+    rows = [
+        ("uri", description.uri),
+        ("title", description.title or "-"),
+        ("methods", ", ".join(description.methods)),
+        ("effects", description.effects),
+        ("scopes", ", ".join(description.scopes) or "-"),
+        ("idempotency", "a key is required" if description.idempotency else "-"),
     ]
+    session.print_table(rows, styles=("name",))
+    for name in ("input", "output"):
+        if record[name] is not None:
+            session.print_line(f"\n{session.paint(name, 'name')}\n{encode_json(record[name], indent=2)}")
 
 
 _TEXTS: Final = frozenset({"application/json", "application/xml"})
@@ -478,7 +397,7 @@ def write_result(session: Session, result: Result) -> None:
     """Write the body to standard output."""
     if not is_terminal(sys.stdout):
         _write_stdout(result.body)
-    elif _is_text_result(result):
+    elif _is_text(result.content_type):
         lines = result.body.decode("utf-8", "backslashreplace").removesuffix("\n").split("\n")
         for line in lines if result.body else ():
             session.print_line("\t".join(map(escape_unprintable, line.removesuffix("\r").split("\t"))))
@@ -492,67 +411,46 @@ def write_result(session: Session, result: Result) -> None:
 
 def build_result_record(result: Result) -> dict[str, Any]:
     """Return the JSON of a result."""
-    receipt = result.receipt
+    body: dict[str, str | None]
+    try:
+        body = {"body": result.body.decode("utf-8")}
+    except UnicodeDecodeError:
+        body = {"body": None, "body_base64": b64encode(result.body).decode("ascii")}
+    receipt = select_fields(result.receipt, "issuer", "subject", "audience", "issued", "id")
     return {
-        "status": result.status,
-        "content_type": result.content_type,
-        **_encode_body(result.body),
+        **select_fields(result, "status", "content_type"),
+        **body,
         "replayed": result.replayed,
-        "receipt": {
-            "issuer": receipt.issuer,
-            "subject": receipt.subject,
-            "audience": receipt.audience,
-            "issued": receipt.issued,
-            "id": receipt.id,
-            "token": result.token,
-        },
-        "checks": list(result.checks),
+        "receipt": {**receipt, "token": result.token},
+        "checks": result.checks,
     }
 
 
-def _is_text_result(result: Result) -> bool:
-    kind = (result.content_type or "").partition(";")[0].strip().lower()
+def _is_text(content_type: str | None) -> bool:
+    kind = (content_type or "").partition(";")[0].strip().lower()
     return kind in _TEXTS or kind.startswith("text/") or kind.endswith(_SUFFIXES)
 
 
-def _encode_body(octets: bytes) -> dict[str, str | None]:
-    try:
-        return {"body": octets.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {"body": None, "body_base64": b64encode(octets).decode("ascii")}
-
-
-def _write_stdout(octets: bytes) -> None:
+def _write_stdout(content: bytes) -> None:
     sys.stdout.flush()
-    sys.stdout.buffer.write(octets)
+    sys.stdout.buffer.write(content)
     sys.stdout.flush()
-    if octets and not octets.endswith(b"\n") and _is_same_output():
-        # the next note on standard error starts on a new line
-        sys.stderr.write("\n")
-
-
-def _is_same_output() -> bool:
-    """Return whether standard output and standard error are the same file or pipe."""
-    with suppress(OSError, ValueError):  # a replaced stream has no descriptor
-        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
-    return False
+    if content and not content.endswith(b"\n"):
+        with suppress(OSError, ValueError):  # a replaced stream has no descriptor
+            if os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno()):
+                # the next note on standard error starts on a new line
+                sys.stderr.write("\n")
 
 
 @click.command("invoke", short_help="Invoke a resource and verify its result.")
 @uri_argument
 @click.option("-d", "--data", metavar="JSON", help="The input as JSON; - reads it from standard input.")
-@click.option(
-    "--body", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The input as a file."
-)
+@click.option("--body", type=_FILE, metavar="FILE", help="The input as a file.")
 @click.option("--type", "content_type", metavar="TYPE", help="The media type of --body.")
-@click.option(
-    "--stream", is_flag=True, help="Print events as they arrive; they are provisional until the end."
-)
+@click.option("--stream", is_flag=True, help="Print events as they arrive; the end makes them final.")
 @click.option("--allow", type=click.Choice(["financial", "physical"]), multiple=True,
               help="Allow these effects for this call.")  # fmt: skip
-@click.option(
-    "--idempotency-key", metavar="KEY", help="Reuse the key of an earlier attempt, to retry safely."
-)
+@click.option("--idempotency-key", metavar="KEY", help="The key of an earlier attempt, to retry safely.")
 @click.option("--token-env", metavar="NAME", help="The variable that contains the access token.")
 @click.option("--client-id", metavar="ID", help="The client ID that the token was issued to.")
 @click.option("--save", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
@@ -587,19 +485,23 @@ def invoke_command(
     """
     from onym.ai.records import EVENTS, parse_media_type  # late: the JOSE library
 
-    octets, kind = _read_body(data, body, content_type)
+    content, kind = _read_body(data, body, content_type)
     target = parse_uri_argument(session, uri)
-    given: dict[str, Any] = {"body": octets, "content_type": kind, "idempotency_key": idempotency_key}
+    request: dict[str, Any] = {"body": content, "content_type": kind, "idempotency_key": idempotency_key}
     if folder is not None:
         prepare_folder(folder)  # before the call, which cannot be undone
     with open_client(options, token_variable=token_env, client_id=client_id, allow=allow) as client:
         if stream:
-            with client.stream(target, **given, keep=folder is not None) as events:
+            with client.stream(target, **request, keep=folder is not None) as events:
                 for event in events:
-                    _print_event(session, event)
+                    if session.as_json:
+                        record = select_fields(event, "event", "id", "data")
+                        session.print_json_line({**record, "provisional": True})
+                    else:
+                        session.print_line(escape_unprintable(event.data))
                 result = events.result
         else:
-            result = client.invoke(target, **given)
+            result = client.invoke(target, **request)
     _deliver_result(session, result, folder, shown=stream and parse_media_type(result.content_type) == EVENTS)
 
 
@@ -629,9 +531,9 @@ def _require_json(text: str) -> None:
     try:
         json.loads(text, parse_constant=_reject_constant)
     except ValueError as error:
-        where = f" at line {error.lineno}, column {error.colno}" if isinstance(error, JSONDecodeError) else ""
+        place = f" at line {error.lineno}, column {error.colno}" if isinstance(error, JSONDecodeError) else ""
         raise UsageError(
-            f"--data is not valid JSON{where}",
+            f"--data is not valid JSON{place}",
             code="usage.command-line",
             hint='put names and texts in double quotes: -d \'{"a": 1, "b": "x"}\'',
         ) from None
@@ -648,17 +550,8 @@ def _reject_constant(name: str) -> NoReturn:
     )
 
 
-def _print_event(session: Session, event: SSEEvent) -> None:
-    if session.as_json:
-        session.print_json_line(
-            {"event": event.event, "id": event.id, "data": event.data, "provisional": True}
-        )
-    else:
-        session.print_line(escape_unprintable(event.data))
-
-
 def _deliver_result(session: Session, result: Result, folder: Path | None, *, shown: bool) -> None:
-    """Save it and show it; what was done is shown whatever becomes of the files. Raises OSError."""
+    """Save and show the result. It is shown even if it cannot be saved. Raises OSError."""
     failed: OSError | None = None
     if folder is not None:
         try:
@@ -666,11 +559,11 @@ def _deliver_result(session: Session, result: Result, folder: Path | None, *, sh
         except OSError as error:
             failed = error
     if session.as_json:
-        session.print_record(
-            build_result_record(result) | ({} if failed is None else build_failure_record(session, failed))
-        )
+        record = build_result_record(result)
         if failed is not None:
+            session.print_record(record | build_failure_record(session, failed))
             raise SystemExit(exit_codes.INPUT_OUTPUT)
+        session.print_record(record)
         return
     if not shown:
         write_result(session, result)

@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
 
 import click
 
-from onym.cli._input import pass_session
+from onym.cli._input import add_options, pass_session
 from onym.cli._output import Session, has_colour, is_terminal
 from onym.common.text import escape_unprintable
 from onym.errors import AccessError, StoreError, UnknownEntryError, UsageError
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from onym.registry.checks import Report
     from onym.registry.store import Store
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 _P = ParamSpec("_P")
 
 #: variables that name the database, in order of precedence; the second is the service's variable
@@ -65,24 +64,16 @@ at_option = click.option(
 )
 
 
-def account_options(function: _F) -> _F:
-    """Add `--account` and `--as` to a command."""
-    options = (
-        click.option(
-            "--account",
-            metavar="LOGIN",
-            help=f"Act as this account. Default: {_ACCOUNT_VARIABLE}, or the only account.",
-        ),
-        click.option(
-            "--as",
-            "role",
-            type=click.Choice([str(role) for role in Role if role is not Role.READER]),
-            help="Act only in this role. Default: every role of the account.",
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+#: the roles that an account can have, as values of an option
+ROLE_CHOICE: Final = click.Choice([str(role) for role in Role if role is not Role.READER])
+
+#: adds `--account` and `--as` to a command
+account_options = add_options(
+    click.option("--account", metavar="LOGIN",
+                 help=f"Act as this account. Default: {_ACCOUNT_VARIABLE}, or the only account."),
+    click.option("--as", "role", type=ROLE_CHOICE,
+                 help="Act only in this role. Default: every role of the account."),
+)  # fmt: skip
 
 
 def pass_database(

@@ -13,6 +13,7 @@ import click
 
 from onym.cli._output import Session, select_fields
 from onym.cli.commands.registry._common import (
+    ROLE_CHOICE,
     at_option,
     build_entry_rows,
     build_record,
@@ -288,7 +289,7 @@ async def status_command(session: Session, /, request: str, at: str | None, db: 
 @click.option(
     "--for",
     "role",
-    type=click.Choice([str(role) for role in Role if role is not Role.READER]),
+    type=ROLE_CHOICE,
     help="Only requests that wait for this role.",
 )
 @at_option

@@ -13,6 +13,7 @@ import click
 from onym.accounts import passwords, records
 from onym.cli._output import Session, is_terminal, select_fields
 from onym.cli.commands.registry._common import (
+    ROLE_CHOICE,
     format_minute,
     get_account,
     list_accounts,
@@ -142,7 +143,6 @@ def _build_token_row(token: records.ApiToken) -> tuple[str, ...]:
 
 #: every registry, in the roles of an account
 _ALL: Final = "*"
-_ROLES: Final = [str(role) for role in Role if role is not Role.READER]
 
 _registry = click.option(
     "-r",
@@ -248,9 +248,7 @@ def _format_roles(account: Account) -> str:
 @click.argument("login")
 @click.option("--name", help="The name shown beside decisions. Default: the login.")
 @click.option("--email", metavar="ADDRESS", help="The e-mail address for notices.")
-@click.option(
-    "--role", "roles", type=click.Choice(_ROLES), multiple=True, help="A role of the account (repeatable)."
-)
+@click.option("--role", "roles", type=ROLE_CHOICE, multiple=True, help="A role of the account (repeatable).")
 @click.option("--no-password", is_flag=True, help="Allow sign-in only by OpenID Connect or tokens.")
 @_registry
 @_stdin
@@ -306,10 +304,8 @@ async def list_command(session: Session, store: Store, /) -> None:
 
 @user_command.command("roles", short_help="Show, add or remove roles.")
 @click.argument("login")
-@click.option("--add", "added", type=click.Choice(_ROLES), multiple=True, help="Add this role (repeatable).")
-@click.option(
-    "--remove", "removed", type=click.Choice(_ROLES), multiple=True, help="Remove this role (repeatable)."
-)
+@click.option("--add", "added", type=ROLE_CHOICE, multiple=True, help="Add this role (repeatable).")
+@click.option("--remove", "removed", type=ROLE_CHOICE, multiple=True, help="Remove this role (repeatable).")
 @_registry
 @pass_store
 async def roles_command(
