@@ -20,6 +20,7 @@ from onym.llm.cache import _store as files
 from onym.llm.client import AsyncClient, Client, aconnect, connect
 from onym.llm.config import Config
 from onym.llm.types import Completion, Finish, ReasoningDelta, TextDelta, Tool, ToolCall
+from onym.net.messages import Flow
 from onym.net.policy import Policy
 from onym.testing.clock import FakeClock
 from onym.testing.fake_provider import FakeProvider
@@ -330,12 +331,12 @@ def test_waiting_for_another_counts_into_the_time_of_the_call(
         times: list[float] = []
         real = Client._send_chat
 
-        def spy(self: Client, plan: Any, observed: Any) -> Completion:
+        def spy(self: Client, plan: Any, observed: Any) -> Flow[Completion]:
             times.append(plan.timeout)
             return real(self, plan, observed)
 
         monkeypatch.setattr(Client, "_send_chat", spy)
-        monkeypatch.setattr(cache, "get_or_call", lambda plan, kind, call: call(4.0))
+        monkeypatch.setattr(cache, "lookup_flow", lambda plan, kind, call: call(4.0))
         client.chat("Hi")
     assert plan.timeout == 10.0
     assert times == [6.0]

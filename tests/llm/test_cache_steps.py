@@ -1,4 +1,4 @@
-"""A call through the cache: who looks, who waits, who calls. One generator, two drivers."""
+"""A call through the cache: read the store, wait for another caller, or make the call."""
 
 from __future__ import annotations
 
@@ -6,31 +6,28 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from onym.errors import ConnectionFailed
 from onym.llm.cache._single_flight import (
     CacheLookup,
-    CallStep,
-    DiskStep,
-    JoinStep,
-    PauseStep,
     PendingCalls,
-    arun_steps,
     get_pending_calls,
-    lookup_steps,
-    run_steps,
+    lookup_flow,
 )
 from onym.llm.cache._store import AnswerStore, encode_answer
 from onym.llm.types import Completion
+from onym.net.messages import Flow, Work
+from onym.net.transport import arun_flow, run_flow
 from onym.testing.clock import FakeClock
 
 KEY = b"a name of thirty-two octets, so."
 ANSWER = Completion(text="Hi", model="m", finish_reason="stop")
+NO_TRANSPORT = cast("Any", None)
 FILTERED = Completion(text="", model="m", finish_reason="content_filter")
 
 
@@ -44,23 +41,39 @@ class Room:
         self.flights = get_pending_calls(folder)
         self.calls = 0
 
-    def steps(self, key: bytes = KEY, patience: float = 5.0) -> Any:
-        question = CacheLookup(key=key, patience=patience)
-        return lookup_steps(question, Completion, self.store, self.flights, self.clock.monotonic)
+    def flow(
+        self,
+        call: Callable[[float], Completion],
+        acall: Callable[[float], Awaitable[Completion]] | None = None,
+        *,
+        key: bytes = KEY,
+        patience: float = 5.0,
+    ) -> Flow[Completion]:
+        def send(waited: float) -> Flow[Completion]:
+            return (yield Work(lambda: call(waited), acall and (lambda: acall(waited))))  # type: ignore[no-any-return]
+
+        lookup = CacheLookup(key=key, patience=patience)
+        return lookup_flow(lookup, Completion, self.store, self.flights, send, self.clock.monotonic)
+
+    def run(self, call: Callable[[float], Completion], **given: Any) -> Completion:
+        return run_flow(self.flow(call, **given), NO_TRANSPORT, sleep=self.clock.sleep)
+
+    async def arun(self, acall: Callable[[float], Awaitable[Completion]], **given: Any) -> Completion:
+        return await arun_flow(self.flow(pytest.fail, acall, **given), NO_TRANSPORT, sleep=self.clock.asleep)
 
     def ask(self, answer: Completion = ANSWER, **given: Any) -> Completion:
         def call(waited: float) -> Completion:
             self.calls += 1
             return answer
 
-        return run_steps(self.steps(**given), call, self.clock.sleep)
+        return self.run(call, **given)
 
     async def aask(self, answer: Completion = ANSWER, **given: Any) -> Completion:
         async def call(waited: float) -> Completion:
             self.calls += 1
             return answer
 
-        return await arun_steps(self.steps(**given), call, self.clock.asleep)
+        return await self.arun(call, **given)
 
 
 @pytest.fixture
@@ -101,7 +114,7 @@ def test_a_failure_is_raised_and_the_next_call_is_made(room: Room, error: BaseEx
         raise error
 
     with pytest.raises(type(error)):
-        run_steps(room.steps(), fail)
+        room.run(fail)
     assert room.ask() == ANSWER
     assert room.flights.join(KEY)[1]
 
@@ -115,7 +128,7 @@ def test_a_cancelled_coroutine_lets_the_next_one_call(room: Room) -> None:
             await asyncio.Event().wait()
             return ANSWER
 
-        task = asyncio.create_task(arun_steps(room.steps(), hang))
+        task = asyncio.create_task(room.arun(hang))
         await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -135,9 +148,7 @@ def test_many_threads_that_ask_at_once_make_one_call(room: Room) -> None:
         assert gate.wait(300)
         return ANSWER
 
-    threads = [
-        threading.Thread(target=lambda: answers.append(run_steps(room.steps(), slow))) for _ in range(8)
-    ]
+    threads = [threading.Thread(target=lambda: answers.append(room.run(slow))) for _ in range(8)]
     threads[0].start()
     assert inside.wait(300)
     for thread in threads[1:]:
@@ -161,7 +172,7 @@ def test_many_coroutines_that_ask_at_once_make_one_call(room: Room) -> None:
             return ANSWER
 
         # more than the threads of the loop's pool
-        tasks = [asyncio.create_task(arun_steps(room.steps(), slow)) for _ in range(100)]
+        tasks = [asyncio.create_task(room.arun(slow)) for _ in range(100)]
         await begun.wait()
         gate.set()
         return await asyncio.gather(*tasks)
@@ -179,7 +190,7 @@ def test_a_coroutine_and_a_thread_wait_for_each_other(room: Room) -> None:
         assert gate.wait(300)
         return ANSWER
 
-    thread = threading.Thread(target=lambda: run_steps(room.steps(), slow))
+    thread = threading.Thread(target=lambda: room.run(slow))
     thread.start()
     assert inside.wait(300)
 
@@ -204,9 +215,9 @@ def test_a_coroutine_that_stops_waiting_stops_nobody_else(room: Room) -> None:
             await gate.wait()
             return ANSWER
 
-        first = asyncio.create_task(arun_steps(room.steps(), slow))
+        first = asyncio.create_task(room.arun(slow))
         await begun.wait()
-        impatient, patient = (asyncio.create_task(arun_steps(room.steps(), slow)) for _ in range(2))
+        impatient, patient = (asyncio.create_task(room.arun(slow)) for _ in range(2))
         await asyncio.sleep(0)
         impatient.cancel()
         await asyncio.wait([impatient])
@@ -220,15 +231,22 @@ def test_a_coroutine_that_stops_waiting_stops_nobody_else(room: Room) -> None:
 def test_those_who_waited_for_a_failure_call_for_themselves(room: Room) -> None:
     flight, ours = room.flights.join(KEY)
     assert ours
-    asking = room.steps()
-    assert isinstance(next(asking), JoinStep)
+    times: list[float] = []
+
+    def call(waited: float) -> Completion:
+        times.append(waited)
+        return ANSWER
+
+    flow = room.flow(call)
+    assert isinstance(next(flow), Work)
     flight.finish(None)
     room.clock.advance(2)
-    step = asking.send(None)
-    assert step == CallStep(2.0)
-    keep = asking.send(ANSWER)
-    assert isinstance(keep, DiskStep)
-    keep.work()
+    call_work = flow.send(None)
+    assert isinstance(call_work, Work)
+    store_work = flow.send(call_work.call())
+    assert isinstance(store_work, Work)
+    store_work.call()
+    assert times == [2.0]
     assert room.store.get(KEY) == encode_answer(ANSWER)
 
 
@@ -276,31 +294,18 @@ class Other:
         self._process.communicate("\n" if not kill else None, timeout=600)
 
 
-def play_out(asking: Any, step: Any) -> Any:
-    """To the end, without a call."""
-    try:
-        while True:
-            assert not isinstance(step, CallStep)
-            step = asking.send(step.work() if isinstance(step, DiskStep) else None)
-    except StopIteration as stop:
-        return stop.value
-
-
 def test_what_another_process_is_asking_is_waited_for(room: Room) -> None:
-    octets = encode_answer(ANSWER)
-    assert octets is not None
-    other = Other(room.store.folder, octets)
-    asking, step, pauses = room.steps(), None, []
-    step = next(asking)
-    while len(pauses) < 3:
-        if isinstance(step, PauseStep):
-            pauses.append(step.seconds)
-            step = asking.send(None)
-        else:
-            assert isinstance(step, DiskStep)
-            step = asking.send(step.work())
-    other.end()
-    assert play_out(asking, step) == ANSWER
+    content = encode_answer(ANSWER)
+    assert content is not None
+    other = Other(room.store.folder, content)
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            other.end()
+
+    assert run_flow(room.flow(pytest.fail), NO_TRANSPORT, sleep=sleep) == ANSWER
     assert pauses == [0.01, 0.02, 0.04]
 
 
@@ -312,7 +317,7 @@ def test_a_process_that_died_is_not_waited_for(room: Room) -> None:
         naps.append(seconds)
         other.end(kill=True)
 
-    assert run_steps(room.steps(), lambda waited: ANSWER, sleep) == ANSWER
+    assert run_flow(room.flow(lambda waited: ANSWER), NO_TRANSPORT, sleep=sleep) == ANSWER
     assert len(naps) == 1
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import os
 from array import array
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 import onym
 from onym.llm import embedded
 from onym.llm.cache import REQUEST_KEY_LENGTH, make_request_key
 from onym.llm.cache._store import decode_answer, encode_answer
 from onym.llm.embedded import EmbeddedEndpoint as Running
-from onym.llm.planner import Plan
+from onym.llm.plan import Plan
 from onym.llm.types import Carried, Completion, Embeddings, ToolCall, Usage
 from onym.net.messages import Origin
 from onym.uri.secret import Secret
@@ -172,11 +172,9 @@ def test_each_part_of_a_request_changes_its_name(what: str) -> None:
         {"headers": (("X-Title", "my-app"),)},
     ],
 )
-def test_each_part_of_the_frame_changes_its_name(change: dict[str, Any]) -> None:
+def test_each_part_of_the_plan_changes_its_name(change: dict[str, Any]) -> None:
     known = plan()
-    assert make_request_key(replace(known, frame=replace(known.frame, **change)), KEY) != make_request_key(
-        known, KEY
-    )
+    assert make_request_key(structs.replace(known, **change), KEY) != make_request_key(known, KEY)
 
 
 @pytest.mark.parametrize(
@@ -184,9 +182,7 @@ def test_each_part_of_the_frame_changes_its_name(change: dict[str, Any]) -> None
 )
 def test_how_a_request_is_made_is_no_part_of_its_name(headers: Any) -> None:
     known = plan()
-    assert make_request_key(
-        replace(known, frame=replace(known.frame, headers=headers)), KEY
-    ) == make_request_key(known, KEY)
+    assert make_request_key(structs.replace(known, headers=headers), KEY) == make_request_key(known, KEY)
 
 
 @pytest.mark.parametrize("override", [{"timeout": 5}, {"retries": 0}, {"cache": True}])
@@ -198,14 +194,14 @@ def test_what_only_the_client_acts_on_is_no_part_of_the_name(override: dict[str,
 
 def test_parts_do_not_run_into_each_other() -> None:
     known = plan()
-    one = replace(known, frame=replace(known.frame, target="/a", headers=(("b", "c"),)))
-    two = replace(known, frame=replace(known.frame, target="/ab", headers=(("", "c"),)))
+    one = structs.replace(known, target="/a", headers=(("b", "c"),))
+    two = structs.replace(known, target="/ab", headers=(("", "c"),))
     assert make_request_key(one, KEY) != make_request_key(two, KEY)
 
 
 def test_the_embedded_model_keeps_its_name_though_its_port_and_key_change() -> None:
     first = onym.connect("llm://embedded/smollm2-135m-instruct", config=onym.Config()).explain("Hello")
-    assert first.frame.origin is None
+    assert first.origin is None
     name = make_request_key(first, KEY)
     again = onym.connect("llm://embedded/smollm2-135m-instruct", config=onym.Config())
     where = Running(origin=Origin("http", "127.0.0.1", 4711), key=Secret("new"), model="any")

@@ -47,3 +47,26 @@ def test_work_that_fails_ends_the_flow() -> None:
     with pytest.raises(KeyError):
         asyncio.run(arun_flow(failing(), cast("AsyncTransport", NOWHERE)))
     assert ended == [True, True]
+
+
+def test_an_error_of_work_is_thrown_into_the_flow() -> None:
+    def flow() -> Flow[str]:
+        try:
+            yield Work(broken)
+        except KeyError:
+            return "caught"
+        return "not raised"
+
+    assert run_flow(flow(), cast("Transport", NOWHERE)) == "caught"
+    assert asyncio.run(arun_flow(flow(), cast("AsyncTransport", NOWHERE))) == "caught"
+
+
+def test_coroutines_await_the_work_that_is_one() -> None:
+    async def awork() -> str:
+        return "awaited"
+
+    def flow() -> Flow[str]:
+        return (yield Work(lambda: "called", awork))  # type: ignore[no-any-return]
+
+    assert run_flow(flow(), cast("Transport", NOWHERE)) == "called"
+    assert asyncio.run(arun_flow(flow(), cast("AsyncTransport", NOWHERE))) == "awaited"

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, get_args, overload
 
 from onym.errors import ConfigError, LLMURIError, OnymWarning, UsageError
@@ -26,14 +28,13 @@ from onym.llm.planner import Planner, PlannerSettings
 from onym.llm.streams import AsyncStream, Stream, attach_listener
 from onym.llm.types import Answer, Completion, Embeddings
 from onym.net.config import NetConfig
+from onym.net.messages import Work
 from onym.net.policy import Policy
 from onym.net.transport import AsyncTransport, Transport, arun_flow, run_flow
 from onym.uri.llm import LLMURI
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from onym.llm.cache import ResponseCache
     from onym.llm.endpoint import Endpoint
     from onym.llm.plan import Plan
@@ -58,7 +59,6 @@ class ClientSetup(NamedTuple):
 
 def build_setup(
     uri: Secret | LLMURI,
-    *,
     policy: Policy | None,
     config: Config | None,
     key: Secret | None,
@@ -68,13 +68,12 @@ def build_setup(
     system_filter: Callable[[str], str] | None,
     network: NetConfig | None = None,
 ) -> ClientSetup:
-    """Return the planner and the network settings for these arguments."""
+    """Return the planner and the network settings for these arguments of `connect`."""
     if on_unsupported not in get_args(OnUnsupported):
         raise UsageError("on_unsupported must be error, warn or drop")
-    # no frame of a traceback shows what it holds
     environ = hide_environment(environ)
     config = Config.load(environ=environ) if config is None else config
-    found = resolve_uri(uri, config)
+    resolved = resolve_uri(uri, config)
     if key is not None:
         _require_usable_key(key)
     if policy is None:
@@ -89,31 +88,30 @@ def build_setup(
         system_filter=system_filter,
         key=key,
     )
-    return ClientSetup(Planner(found, settings), network)
+    return ClientSetup(Planner(resolved, settings), network)
 
 
 @overload
-def wrap_secret(given: str | Secret) -> Secret: ...
+def wrap_secret(value: str | Secret) -> Secret: ...
 @overload
-def wrap_secret(given: LLMURI) -> LLMURI: ...
+def wrap_secret(value: LLMURI) -> LLMURI: ...
 @overload
-def wrap_secret(given: None) -> None: ...
-def wrap_secret(given: str | Secret | LLMURI | None) -> Secret | LLMURI | None:
-    """A text as a `Secret`, everything else as it is."""
-    return Secret(given) if isinstance(given, str) else given
+def wrap_secret(value: None) -> None: ...
+def wrap_secret(value: str | Secret | LLMURI | None) -> Secret | LLMURI | None:
+    """Return a text as a `Secret`, and other values as they are."""
+    return Secret(value) if isinstance(value, str) else value
 
 
 def resolve_uri(uri: Secret | LLMURI, config: Config) -> LLMURI:
-    """The URI itself, or the one that the configuration has under this name."""
+    """Return the URI itself, or the one that the configuration has under this name."""
     if uri is None:  # what os.environ.get gives
         raise UsageError("the URI is None", hint="Check that the variable that you read it from is set.")
     if not isinstance(uri, Secret):
         return LLMURI.parse(uri)
     if _NAME.fullmatch(uri.reveal()) is None:
         return LLMURI.parse(uri.reveal())
-    known = config.endpoints.get(uri.reveal())
-    if known is not None:
-        return LLMURI.parse(known)
+    if uri.reveal() in config.endpoints:
+        return LLMURI.parse(config.endpoints[uri.reveal()])
     close = get_close_matches(uri.reveal(), list(config.endpoints), n=1)
     raise ConfigError(
         "the text is neither an llm:// URI nor the name of an endpoint in the configuration",
@@ -151,17 +149,7 @@ A = TypeVar("A", bound=Answer)
 T = TypeVar("T")
 
 #: makes a call, which a span observes if there is one
-Caller: TypeAlias = "Callable[[Plan, CallSpan | None], T]"
-
-
-def watch_flow(flow: Flow[T], observed: CallSpan | None) -> Flow[T]:
-    """Return the flow, observed by the span if there is one."""
-    return flow if observed is None else observed.watch_flow(flow)
-
-
-def observe_stream(opened: OpenedStream, observed: CallSpan | None) -> OpenedStream:
-    """Return the stream, observed by the span if there is one."""
-    return opened if observed is None else attach_listener(opened, observed)
+Caller: TypeAlias = "Callable[[Plan, CallSpan | None], Flow[T]]"
 
 
 class CallMiddleware:
@@ -170,9 +158,12 @@ class CallMiddleware:
     __slots__ = ("_cache", "_environ", "telemetry")
 
     def __init__(
-        self, environ: Mapping[str, str], cache: ResponseCache | None, telemetry: Telemetry | None
+        self,
+        environ: Mapping[str, str] | None = None,
+        cache: ResponseCache | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
-        self._environ = environ
+        self._environ = environ = hide_environment(environ)
         self._cache = cache
         self.telemetry = telemetry
         if telemetry is None and environ.get("ONYM_TELEMETRY"):
@@ -187,55 +178,21 @@ class CallMiddleware:
             return messages
         return to_messages(messages)
 
-    def run_call(self, plan: Plan, call: Caller[A], messages: Messages | None = None) -> A:
+    def run_call(self, plan: Plan, call: Caller[A], messages: Messages | None = None) -> Flow[A]:
         """Return the answer to this plan: a cached one, or that of `call`."""
-        cache, observed = self._begin_call(plan, messages)
-        if cache is None and observed is None:
+        cache, span = self._begin_call(plan, messages)
+        if cache is None and span is None:
             return call(plan, None)
-        with _WrappedCall(plan, observed) as wrapped:
-            if cache is None:
-                return wrapped.record(call(plan, observed))
-            kind = OPERATIONS[plan.operation].result
-            return wrapped.record(cache.get_or_call(plan, kind, wrapped.count(call)))
-
-    async def arun_call(self, plan: Plan, call: Caller[Awaitable[A]], messages: Messages | None = None) -> A:
-        """`run_call` for coroutines."""
-        cache, observed = self._begin_call(plan, messages)
-        if cache is None and observed is None:
-            return await call(plan, None)
-        with _WrappedCall(plan, observed) as wrapped:
-            if cache is None:
-                return wrapped.record(await call(plan, observed))
-            kind = OPERATIONS[plan.operation].result
-            return wrapped.record(await cache.aget_or_call(plan, kind, wrapped.count(call)))
+        return _run_wrapped(plan, call, cache, span)
 
     def open_stream(
         self, plan: Plan, call: Caller[OpenedStream], messages: Messages | None = None
-    ) -> OpenedStream:
+    ) -> Flow[OpenedStream]:
         """Return the answer as an open stream: a cached one, or that of `call`."""
-        cache, observed = self._begin_call(plan, messages)
-        if cache is None and observed is None:
+        cache, span = self._begin_call(plan, messages)
+        if cache is None and span is None:
             return call(plan, None)
-        with _WrappedCall(plan, observed) as wrapped:
-            replay = None if cache is None else cache.open_replay(plan)
-            opened = call(plan, observed) if replay is None else replay
-        return wrapped.attach(opened, cache, replayed=replay is not None)
-
-    async def aopen_stream(
-        self, plan: Plan, call: Caller[Awaitable[OpenedStream]], messages: Messages | None = None
-    ) -> OpenedStream:
-        """`open_stream` for coroutines."""
-        cache, observed = self._begin_call(plan, messages)
-        if cache is None and observed is None:
-            return await call(plan, None)
-        with _WrappedCall(plan, observed) as wrapped:
-            replay = None
-            if cache is not None:
-                import asyncio  # 20 ms that a synchronous client does not need
-
-                replay = await asyncio.to_thread(cache.open_replay, plan)
-            opened = await call(plan, observed) if replay is None else replay
-        return wrapped.attach(opened, cache, replayed=replay is not None)
+        return _open_wrapped(plan, call, cache, span)
 
     def _begin_call(
         self, plan: Plan, messages: Messages | None
@@ -258,53 +215,54 @@ def _wants_cache(plan: Plan) -> bool:
     return False
 
 
-class _WrappedCall:
-    """A call with a cache or a span: reports its errors, and whether the cache answered."""
+def _run_wrapped(plan: Plan, call: Caller[A], cache: ResponseCache | None, span: CallSpan | None) -> Flow[A]:
+    cached = cache is not None
 
-    __slots__ = ("_cached", "_observed", "_plan")
+    def call_later(waited: float) -> Flow[A]:
+        nonlocal cached
+        cached = False
+        return call(plan.with_timeout(max(plan.timeout - waited, 0.001)) if waited else plan, span)
 
-    def __init__(self, plan: Plan, observed: CallSpan | None) -> None:
-        self._plan = plan
-        self._observed = observed
-        self._cached = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None and self._observed is not None:
-            self._observed.record_error(error)
-
-    def count(self, call: Caller[T]) -> Callable[[float], T]:
-        """Return `call` for the cache, which passes the seconds that it waited."""
-
-        def make(waited: float) -> T:
-            self._cached = False
-            plan = self._plan
-            if waited:
-                frame = replace(plan.frame, timeout=max(plan.timeout - waited, 0.001))
-                plan = replace(plan, frame=frame)
-            return call(plan, self._observed)
-
-        self._cached = True
-        return make
-
-    def record(self, answer: A) -> A:
-        """Report the answer and return it."""
-        if self._observed is not None:
-            self._observed.cached = self._cached
-            self._observed.record_answer(answer)
+    with _report_errors(span):
+        if cache is None:
+            answer = yield from call(plan, span)
+        else:
+            answer = yield from cache.lookup_flow(plan, OPERATIONS[plan.operation].result, call_later)
+        if span is not None:
+            span.cached = cached
+            span.record_answer(answer)
         return answer
 
-    def attach(self, opened: OpenedStream, cache: ResponseCache | None, *, replayed: bool) -> OpenedStream:
-        """Return the stream, observed by the span and stored by the cache if it is a new answer."""
-        if replayed and self._observed is not None:
-            self._observed.cached = True
-        if cache is not None and not replayed:
-            opened = cache.record_stream(self._plan, opened)
-        return observe_stream(opened, self._observed)
+
+def _open_wrapped(
+    plan: Plan, call: Caller[OpenedStream], cache: ResponseCache | None, span: CallSpan | None
+) -> Flow[OpenedStream]:
+    with _report_errors(span):
+        replay = None if cache is None else (yield Work(lambda: cache.open_replay(plan)))
+        opened: OpenedStream = (yield from call(plan, span)) if replay is None else replay
+    if span is not None and replay is not None:
+        span.cached = True
+    if cache is not None and replay is None:
+        opened = cache.record_stream(plan, opened)
+    return _observe_stream(opened, span)
+
+
+@contextmanager
+def _report_errors(span: CallSpan | None) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        if span is not None:
+            span.record_error(error)
+        raise
+
+
+def _watch_flow(flow: Flow[T], span: CallSpan | None) -> Flow[T]:
+    return flow if span is None else span.watch_flow(flow)
+
+
+def _observe_stream(opened: OpenedStream, span: CallSpan | None) -> OpenedStream:
+    return opened if span is None else attach_listener(opened, span)
 
 
 def connect(
@@ -337,18 +295,8 @@ def connect(
     """
     # from here on no frame of a traceback holds the text, which holds the key
     uri, key = wrap_secret(uri), wrap_secret(key)
-    settled = build_setup(
-        uri,
-        policy=policy,
-        network=network,
-        config=config,
-        key=key,
-        providers=providers,
-        environ=environ,
-        on_unsupported=on_unsupported,
-        system_filter=system_filter,
-    )
-    return Client(settled, transport, _make_middleware(environ, cache, telemetry))
+    setup = build_setup(uri, policy, config, key, providers, environ, on_unsupported, system_filter, network)
+    return Client(setup, transport, CallMiddleware(environ, cache, telemetry))
 
 
 def aconnect(
@@ -369,33 +317,17 @@ def aconnect(
     """The async version of `connect`, with the same arguments. Do not await it; use `async with`."""
     # from here on no frame of a traceback holds the text, which holds the key
     uri, key = wrap_secret(uri), wrap_secret(key)
-    settled = build_setup(
-        uri,
-        policy=policy,
-        network=network,
-        config=config,
-        key=key,
-        providers=providers,
-        environ=environ,
-        on_unsupported=on_unsupported,
-        system_filter=system_filter,
-    )
-    return AsyncClient(settled, transport, _make_middleware(environ, cache, telemetry))
-
-
-def _make_middleware(
-    environ: Mapping[str, str] | None, cache: ResponseCache | None, telemetry: Telemetry | None
-) -> CallMiddleware:
-    return CallMiddleware(hide_environment(environ), cache, telemetry)
+    setup = build_setup(uri, policy, config, key, providers, environ, on_unsupported, system_filter, network)
+    return AsyncClient(setup, transport, CallMiddleware(environ, cache, telemetry))
 
 
 class _BaseClient:
-    """The part of both clients that sends nothing."""
+    """The calls of both clients, as flows."""
 
-    def __init__(self, settled: ClientSetup, extras: CallMiddleware | None) -> None:
-        self._planner = settled.planner
-        self._network = settled.network
-        self._extras = extras or CallMiddleware(hide_environment(None), None, None)
+    def __init__(self, setup: ClientSetup, extras: CallMiddleware | None) -> None:
+        self._planner = setup.planner
+        self._network = setup.network
+        self._extras = extras or CallMiddleware()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._planner.endpoint.text!r})"
@@ -419,24 +351,76 @@ class _BaseClient:
     ) -> tuple[Plan, Messages]:
         messages = self._extras.prepare_messages(messages)
         plan = self._planner.chat(messages, overrides, stream=stream)
-        return _emit_warnings(plan, stacklevel=4), messages
+        return _emit_warnings(plan), messages
 
-    def _plan_embed(self, texts: str | Iterable[str], overrides: Mapping[str, Any]) -> Plan:
+    def _chat_flow(self, plan: Plan, messages: Messages) -> Flow[Completion]:
+        return self._extras.run_call(plan, self._send_chat, messages)
+
+    def _stream_flow(self, plan: Plan, messages: Messages) -> Flow[OpenedStream]:
+        return self._extras.open_stream(plan, self._open_stream, messages)
+
+    def _embed_flow(self, texts: str | Iterable[str], overrides: Mapping[str, Any]) -> Flow[Embeddings]:
         inputs = to_texts(texts)
         plan = self._planner.plan_inputs("embed", inputs, overrides, expected=len(inputs))
-        return _emit_warnings(plan, stacklevel=4)
+        return self._extras.run_call(_emit_warnings(plan), self._send)
 
-    def _is_stale(self, plan: Plan) -> bool:
-        return plan.expires is not None and self._planner.is_credential_stale(time.time())
+    def _models_flow(self, overrides: Mapping[str, Any]) -> Flow[tuple[ModelInfo, ...]]:
+        return self._prepare_flow(_emit_warnings(self._planner.models(overrides)), models_flow)
+
+    def _model_flow(self, overrides: Mapping[str, Any]) -> Flow[ModelInfo]:
+        return self._prepare_flow(_emit_warnings(self._planner.model(overrides)), model_flow)
+
+    def _send(self, plan: Plan, span: CallSpan | None) -> Flow[Any]:
+        return self._prepare_flow(plan, lambda plan: _watch_flow(call_flow(plan), span))
+
+    def _open_stream(self, plan: Plan, span: CallSpan | None) -> Flow[OpenedStream]:
+        return self._prepare_flow(plan, lambda plan: _watch_flow(stream_flow(plan), span))
+
+    def _send_chat(self, plan: Plan, span: CallSpan | None) -> Flow[Completion]:
+        return self._collect_stream(plan, span) if plan.stream else self._send(plan, span)
+
+    def _collect_stream(self, plan: Plan, span: CallSpan | None) -> Flow[Completion]:
+        opened = _observe_stream((yield from self._open_stream(plan, span)), span)
+        model, endpoint = plan.endpoint.model, plan.endpoint.text
+
+        def read() -> Completion:
+            with Stream(opened, model, endpoint) as stream:
+                return stream.completion()
+
+        async def aread() -> Completion:
+            async def get_opened() -> OpenedStream:
+                return opened
+
+            async with AsyncStream(get_opened, model, endpoint) as stream:
+                return await stream.completion()
+
+        return (yield Work(read, aread))  # type: ignore[no-any-return]
+
+    def _prepare_flow(self, plan: Plan, send: Callable[[Plan], Flow[T]]) -> Flow[T]:
+        """Send the plan with a current credential, to a server that runs."""
+        if plan.expires is None and not plan.endpoint.is_embedded:
+            return send(plan)
+        return self._refresh_and_send(plan, send)
+
+    def _refresh_and_send(self, plan: Plan, send: Callable[[Plan], Flow[T]]) -> Flow[T]:
+        if plan.expires is not None and self._planner.is_credential_stale(time.time()):
+            plan = yield Work(partial(self._planner.with_renewed_credential, plan))
+        elif plan.endpoint.is_embedded:
+            from onym.llm import embedded  # subprocess and more, which other endpoints do not need
+
+            # starting a server takes a second
+            running = yield Work(partial(embedded.ensure_server, plan.endpoint.model))
+            plan = self._planner.with_running_server(plan, running)
+        return (yield from send(plan))
 
 
 class Client(_BaseClient):
     """A synchronous client for one model. Threads can share it; close it, or use it in a `with` statement."""
 
     def __init__(
-        self, settled: ClientSetup, transport: Transport | None = None, extras: CallMiddleware | None = None
+        self, setup: ClientSetup, transport: Transport | None = None, extras: CallMiddleware | None = None
     ) -> None:
-        super().__init__(settled, extras)
+        super().__init__(setup, extras)
         self._own = transport is None
         self._transport = Transport(self._transport_config) if transport is None else transport
 
@@ -451,31 +435,28 @@ class Client(_BaseClient):
         not supported, CredentialError for a missing key, NetError or ProviderError.
         """
         plan, messages = self._plan_chat(messages, overrides)
-        return self._extras.run_call(plan, self._send_chat, messages)
+        return run_flow(self._chat_flow(plan, messages), self._transport)
 
     def stream(self, messages: Messages, **overrides: Any) -> Stream:
         """Send a text or messages and return the answer as events. Use it in a `with` statement."""
         plan, messages = self._plan_chat(messages, overrides, stream=True)
-        opened = self._extras.open_stream(plan, self._open_stream, messages)
+        opened = run_flow(self._stream_flow(plan, messages), self._transport)
         return Stream(opened, plan.endpoint.model, plan.endpoint.text)
 
     def embed(self, texts: str | Iterable[str], **overrides: Any) -> Embeddings:
         """Return one vector per text. Accepts `dimensions=`, `timeout=`, `retries=` and `extra=`."""
-        answer: Embeddings = self._extras.run_call(self._plan_embed(texts, overrides), self._send)
-        return answer
+        return run_flow(self._embed_flow(texts, overrides), self._transport)
 
     def models(self, **overrides: Any) -> tuple[ModelInfo, ...]:
         """Return the server's list of models. Accepts `timeout=` and `retries=`."""
-        plan = _emit_warnings(self._planner.models(overrides))
-        return run_flow(models_flow(self._prepare_plan(plan)), self._transport)
+        return run_flow(self._models_flow(overrides), self._transport)
 
     def model(self, **overrides: Any) -> ModelInfo:
         """Return what the server reports about this URI's model: its context window and more.
 
         Raises NotFoundError if the server does not know the model.
         """
-        plan = _emit_warnings(self._planner.model(overrides))
-        return run_flow(model_flow(self._prepare_plan(plan)), self._transport)
+        return run_flow(self._model_flow(overrides), self._transport)
 
     def close(self) -> None:
         """Close the connections."""
@@ -485,33 +466,8 @@ class Client(_BaseClient):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _send(self, plan: Plan, observed: CallSpan | None) -> Any:
-        return run_flow(watch_flow(call_flow(self._prepare_plan(plan)), observed), self._transport)
-
-    def _send_chat(self, plan: Plan, observed: CallSpan | None) -> Completion:
-        if not plan.stream:
-            answer: Completion = self._send(plan, observed)
-            return answer
-        opened = observe_stream(self._open_stream(plan, observed), observed)
-        with Stream(opened, plan.endpoint.model, plan.endpoint.text) as stream:
-            return stream.completion()
-
-    def _open_stream(self, plan: Plan, observed: CallSpan | None) -> OpenedStream:
-        return run_flow(watch_flow(stream_flow(self._prepare_plan(plan)), observed), self._transport)
-
-    def _prepare_plan(self, plan: Plan) -> Plan:
-        if self._is_stale(plan):
-            return self._planner.with_renewed_credential(plan)
-        if plan.endpoint.is_embedded:
-            from onym.llm import embedded  # subprocess and more, which other endpoints do not need
-
-            return self._planner.with_running_server(plan, embedded.ensure_server(plan.endpoint.model))
-        return plan
 
 
 class AsyncClient(_BaseClient):
@@ -519,42 +475,39 @@ class AsyncClient(_BaseClient):
 
     def __init__(
         self,
-        settled: ClientSetup,
+        setup: ClientSetup,
         transport: AsyncTransport | None = None,
         extras: CallMiddleware | None = None,
     ) -> None:
-        super().__init__(settled, extras)
+        super().__init__(setup, extras)
         self._own = transport is None
         self._transport = AsyncTransport(self._transport_config) if transport is None else transport
 
     async def chat(self, messages: Messages, **overrides: Any) -> Completion:
         """The async version of `Client.chat`."""
         plan, messages = self._plan_chat(messages, overrides)
-        return await self._extras.arun_call(plan, self._send_chat, messages)
+        return await arun_flow(self._chat_flow(plan, messages), self._transport)
 
     def stream(self, messages: Messages, **overrides: Any) -> AsyncStream:
         """The async version of `Client.stream`: `async with client.stream(…) as events`."""
         plan, messages = self._plan_chat(messages, overrides, stream=True)
 
-        def opening() -> Awaitable[OpenedStream]:
-            return self._extras.aopen_stream(plan, self._open_stream, messages)
+        def open_later() -> Awaitable[OpenedStream]:
+            return arun_flow(self._stream_flow(plan, messages), self._transport)
 
-        return AsyncStream(opening, plan.endpoint.model, plan.endpoint.text)
+        return AsyncStream(open_later, plan.endpoint.model, plan.endpoint.text)
 
     async def embed(self, texts: str | Iterable[str], **overrides: Any) -> Embeddings:
         """The async version of `Client.embed`."""
-        answer: Embeddings = await self._extras.arun_call(self._plan_embed(texts, overrides), self._send)
-        return answer
+        return await arun_flow(self._embed_flow(texts, overrides), self._transport)
 
     async def models(self, **overrides: Any) -> tuple[ModelInfo, ...]:
         """The async version of `Client.models`."""
-        plan = _emit_warnings(self._planner.models(overrides))
-        return await arun_flow(models_flow(await self._prepare_plan(plan)), self._transport)
+        return await arun_flow(self._models_flow(overrides), self._transport)
 
     async def model(self, **overrides: Any) -> ModelInfo:
         """The async version of `Client.model`."""
-        plan = _emit_warnings(self._planner.model(overrides))
-        return await arun_flow(model_flow(await self._prepare_plan(plan)), self._transport)
+        return await arun_flow(self._model_flow(overrides), self._transport)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -564,49 +517,12 @@ class AsyncClient(_BaseClient):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _send(self, plan: Plan, observed: CallSpan | None) -> Any:
-        if plan.endpoint.is_embedded or plan.expires is not None:
-            plan = await self._prepare_plan(plan)
-        return await arun_flow(watch_flow(call_flow(plan), observed), self._transport)
 
-    async def _send_chat(self, plan: Plan, observed: CallSpan | None) -> Completion:
-        if not plan.stream:
-            answer: Completion = await self._send(plan, observed)
-            return answer
-
-        async def opening() -> OpenedStream:
-            return observe_stream(await self._open_stream(plan, observed), observed)
-
-        async with AsyncStream(opening, plan.endpoint.model, plan.endpoint.text) as stream:
-            return await stream.completion()
-
-    async def _open_stream(self, plan: Plan, observed: CallSpan | None) -> OpenedStream:
-        prepared = await self._prepare_plan(plan)
-        return await arun_flow(watch_flow(stream_flow(prepared), observed), self._transport)
-
-    async def _prepare_plan(self, plan: Plan) -> Plan:
-        if self._is_stale(plan):
-            import asyncio  # 20 ms that a synchronous client does not need
-
-            return await asyncio.to_thread(self._planner.with_renewed_credential, plan)
-        if plan.endpoint.is_embedded:
-            import asyncio
-
-            from onym.llm import embedded  # subprocess and more, which other endpoints do not need
-
-            # starting a server takes a second and blocks
-            running = await asyncio.to_thread(embedded.ensure_server, plan.endpoint.model)
-            return self._planner.with_running_server(plan, running)
-        return plan
-
-
-def _emit_warnings(plan: Plan, *, stacklevel: int = 3) -> Plan:
-    """Warn the caller of the client's method, who is `stacklevel` frames away, and return the plan."""
+def _emit_warnings(plan: Plan) -> Plan:
+    """Warn the caller of the client's method, three frames above, and return the plan."""
     for text in plan.warnings:
-        warnings.warn(text, OnymWarning, stacklevel=stacklevel)
+        warnings.warn(text, OnymWarning, stacklevel=4)
     return plan

@@ -7,12 +7,14 @@ Retry-After is honoured. A stream that has begun is never retried.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from msgspec import structs
 
 from onym.errors import (
     BadRequestError,
@@ -202,8 +204,8 @@ def learn_rejection(plan: Plan, failure: NetError | ProviderError) -> Plan | Non
         return None
     reason = f"the server rejected it before in this process (HTTP {failure.status}, {failure.provider_code})"
     key = wire if failure.provider_code == _PARAMETER_CODE else make_value_key(wire, rejected.value)
-    plan.frame.lessons.add_rejection(plan.endpoint.rejection_key, key, reason)
-    if plan.frame.on_unsupported == "error":
+    plan.lessons.add_rejection(plan.endpoint.rejection_key, key, reason)
+    if plan.on_unsupported == "error":
         return None
     # even with on_unsupported="drop": the caller could not know of this one
     warnings.warn(
@@ -211,9 +213,9 @@ def learn_rejection(plan: Plan, failure: NetError | ProviderError) -> Plan | Non
         OnymWarning,
         stacklevel=2,
     )
-    dropped = replace(rejected, action="dropped", wire_name=None, reason=reason)
+    dropped = dataclasses.replace(rejected, action="dropped", wire_name=None, reason=reason)
     notes = tuple(dropped if note is rejected else note for note in plan.notes)
-    return replace(plan, body=body, notes=notes)
+    return structs.replace(plan, body=body, notes=notes)
 
 
 def _remove_member(body: Mapping[str, Any], path: list[str]) -> Mapping[str, Any]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from onym.errors import (
     AuthenticationError,
@@ -33,102 +33,53 @@ if TYPE_CHECKING:
     from onym.llm.endpoint import Endpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanFrame:
-    """What all plans of one kind of call share, made once: everything but the body."""
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """One request, before it is sent.
 
+    `body` may contain `Secret` values that the program put there, as `headers` does: `repr`, `str` and
+    `as_dict()` show `***` instead. `notes` say where each value came from and what became of it.
+    """
+
+    #: the name of the operation
     operation: OperationName
+    #: the endpoint: provider, model, format and credential
     endpoint: Endpoint
     #: None for the embedded model before it runs
     origin: Origin | None
     method: str
+    #: the request's path and query
     target: str
-    headers: tuple[tuple[str, str | Secret], ...] = field(repr=False)
-    exchange: Exchange = field(repr=False)
+    #: the key among them as a `Secret`
+    headers: tuple[tuple[str, str | Secret], ...]
+    #: the facts that errors show
+    exchange: Exchange
+    #: seconds for the whole call
     timeout: float
+    #: attempts after the first
     retries: int
+    #: whether the answer is streamed on the wire
     stream: bool = False
+    #: sentences that the client emits as warnings
     warnings: tuple[str, ...] = ()
     on_unsupported: OnUnsupported = "error"
-    lessons: RejectedParameters = field(default=REJECTED_PARAMETERS, repr=False)
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Plan:
-    """One request, before it is sent.
-
-    `body` may hold `Secret` values where the program put some, as `headers` does: `repr`, `str` and
-    `as_dict()` show `***` there. `notes` say where each value came from and what became of it.
-    """
-
-    frame: PlanFrame
-    body: Mapping[str, Any] | None
+    lessons: RejectedParameters = REJECTED_PARAMETERS
+    body: Mapping[str, Any] | None = None
     notes: tuple[MappingNote, ...] = ()
     #: how many results the answer must have, for an operation with one per input
     expected: int | None = None
 
     def __repr__(self) -> str:
-        return f"Plan({self.frame!r})"
-
-    @property
-    def operation(self) -> OperationName:
-        """The name of the operation."""
-        return self.frame.operation
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """The endpoint: provider, model, format and credential."""
-        return self.frame.endpoint
-
-    @property
-    def method(self) -> str:
-        """The request's method."""
-        return self.frame.method
-
-    @property
-    def target(self) -> str:
-        """The request's path."""
-        return self.frame.target
-
-    @property
-    def headers(self) -> tuple[tuple[str, str | Secret], ...]:
-        """The request's headers, the key among them as a `Secret`."""
-        return self.frame.headers
-
-    @property
-    def exchange(self) -> Exchange:
-        """The facts that errors show."""
-        return self.frame.exchange
-
-    @property
-    def timeout(self) -> float:
-        """Seconds for the whole call."""
-        return self.frame.timeout
-
-    @property
-    def retries(self) -> int:
-        """Attempts after the first."""
-        return self.frame.retries
-
-    @property
-    def stream(self) -> bool:
-        """Whether the answer is streamed on the wire."""
-        return self.frame.stream
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Sentences that the client emits as warnings."""
-        return self.frame.warnings
+        return f"Plan({self.operation!r}, {self.endpoint.text!r}, {self.method} {self.target})"
 
     @property
     def dialect(self) -> Dialect:
-        """The wire format."""
+        """The API format."""
         return self.endpoint.dialect
 
     @property
     def url(self) -> str:
         """Where the request goes."""
-        origin = self.frame.origin
+        origin = self.origin
         if origin is None:
             return f"http://127.0.0.1:(a port chosen at the start){self.target}"
         usual = {"https": 443, "http": 80}[origin.scheme]
@@ -147,37 +98,38 @@ class Plan:
         apart = self.stream and self.dialect.routes.find("stream") is not None
         return "stream" if apart else self.operation
 
+    def with_timeout(self, timeout: float) -> Plan:
+        """Return this plan with so many seconds for the call."""
+        return replace(self, timeout=timeout)
+
     def with_next_page(self, query: str, left: float) -> Plan:
-        """The plan of the next page of a list, for which so many seconds are left."""
-        target = f"{self.target.partition('?')[0]}?{query}"
-        return Plan(replace(self.frame, target=target, timeout=left), self.body, self.notes)
+        """Return the plan of the next page of a list, for which so many seconds are left."""
+        return replace(self, target=f"{self.target.partition('?')[0]}?{query}", timeout=left)
 
     def with_model_list(self) -> Plan | None:
-        """The plan for the list of models in the place of one for a single model, where there is a list."""
+        """Return the plan for the list of models instead of one for a single model, if there is a list."""
         target = self.endpoint.place.build_target(self.dialect.routes, "models")
         if target is None:
             return None
         origin = self.endpoint.get_origin("models")
-        frame = replace(self.frame, operation="models", method="GET", target=target, origin=origin)
-        return Plan(frame, None, self.notes)
+        return replace(self, operation="models", method="GET", target=target, origin=origin, body=None)
 
     @property
     def request(self) -> HTTPRequest:
-        """The request itself, with the key in it. Raises CredentialError where the provider wants one."""
-        frame = self.frame
-        endpoint = frame.endpoint
-        if frame.origin is None:
+        """The request itself, with the key in it. Raises CredentialError if a required key is missing."""
+        endpoint = self.endpoint
+        if self.origin is None:
             raise UsageError("the model on this machine does not run yet", code="usage.not-running")
         if endpoint.unkeyed is not None:
             raise copy(endpoint.unkeyed)
         body = b"" if self.body is None else encode_body(self.body)
-        headers = frame.headers
+        headers = self.headers
         if endpoint.is_signed:
-            headers = endpoint.sign_request(frame.method, self.url, headers, body)
+            headers = endpoint.sign_request(self.method, self.url, headers, body)
         return HTTPRequest(
-            method=frame.method,
-            origin=frame.origin,
-            target=frame.target,
+            method=self.method,
+            origin=self.origin,
+            target=self.target,
             headers=headers,
             body=body,
             credential=endpoint.credential_name,
@@ -210,11 +162,11 @@ class Plan:
             "method": self.method,
             "url": self.url,
             "headers": {name: MARK if isinstance(value, Secret) else value for name, value in self.headers},
-            "body": _mask_secrets(self.body, secrets),
+            "body": mask_secrets(self.body, secrets),
             "timeout": self.timeout,
             "retries": self.retries,
             "stream": self.stream,
-            "notes": [_mask_secrets(note.as_dict(), secrets) for note in self.notes],
+            "notes": [mask_secrets(note.as_dict(), secrets) for note in self.notes],
             "warnings": list(self.warnings),
         }
 
@@ -239,16 +191,16 @@ def _encode_special(value: Any) -> Any:
 _ENCODER = msgspec.json.Encoder(enc_hook=_encode_special)
 
 
-def _mask_secrets(value: Any, secrets: Sequence[Secret]) -> Any:
+def mask_secrets(value: Any, secrets: Sequence[Secret]) -> Any:
     """Return `value` as plain data with every secret masked."""
     if isinstance(value, Secret):
         return MARK
     if isinstance(value, str):
         return redact(value, secrets=secrets)
     if isinstance(value, Mapping):
-        return {name: _mask_secrets(item, secrets) for name, item in value.items()}
+        return {name: mask_secrets(item, secrets) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_mask_secrets(item, secrets) for item in value]
+        return [mask_secrets(item, secrets) for item in value]
     return value
 
 

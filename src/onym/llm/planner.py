@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import structs
+
 from onym.errors import PolicyError, UnsupportedError, UsageError
 from onym.llm._arguments import (
     Messages,
@@ -32,7 +34,7 @@ from onym.llm.mapping import (
 )
 from onym.llm.operations import OPERATIONS, OperationName
 from onym.llm.parameters import DRAFT
-from onym.llm.plan import Plan, PlanFrame
+from onym.llm.plan import Plan
 from onym.llm.types import DocumentPart, ImagePart, Message, Request, TextPart
 from onym.uri.parameters import WELL_KNOWN, format_name
 
@@ -203,7 +205,7 @@ class Planner:
         self._mapped = self._map_layers(())
         self._spec = WireSpec(names=self._mapped.names)
         #: by whether they stream
-        self._frames: dict[bool, PlanFrame] = {}
+        self._frames: dict[bool, Plan] = {}
         self._version = version
 
     @property
@@ -242,10 +244,9 @@ class Planner:
         side = self._side
         headers = side.get if plan.body is None else side.post
         origin = side.endpoint.get_origin(plan.route)
-        frame = replace(
-            plan.frame, endpoint=side.endpoint, origin=origin, headers=headers, exchange=side.exchange
+        return structs.replace(
+            plan, endpoint=side.endpoint, origin=origin, headers=headers, exchange=side.exchange
         )
-        return replace(plan, frame=frame)
 
     def chat(self, given: Messages, overrides: Mapping[str, Any], *, stream: bool | None = None) -> Plan:
         """One inference. `stream` is what the caller's method says, None leaves it to URI and overrides."""
@@ -285,11 +286,11 @@ class Planner:
         frame = frames.get(stream)
         if frame is None:
             frame = frames[stream] = self._build_frame("chat", mapped, stream=stream)
-        return Plan(frame, body, mapped.notes + notes if notes else mapped.notes)
+        return structs.replace(frame, body=body, notes=mapped.notes + notes if notes else mapped.notes)
 
     def _prepare_call(
         self, overrides: Mapping[str, Any]
-    ) -> tuple[MappedParameters, Overrides, WireSpec, dict[bool, PlanFrame]]:
+    ) -> tuple[MappedParameters, Overrides, WireSpec, dict[bool, Plan]]:
         """What a call with these overrides is made from."""
         if self._version != self._settings.lessons.version:
             self._refresh_shared()
@@ -315,14 +316,14 @@ class Planner:
             raise self._make_capability_error(operation.capability)
         body = encode(endpoint.model, inputs, mapped.extra)
         notes = tuple([_drop_well_known(note, operation.title) for note in mapped.notes])
-        return Plan(self._build_frame(name, mapped), body, notes, expected)
+        return structs.replace(self._build_frame(name, mapped), body=body, notes=notes, expected=expected)
 
     def models(self, overrides: Mapping[str, Any]) -> Plan:
         """The server's list of models."""
         self._require_capability("models")
         mapped = self._map_layers(parse_overrides(overrides, ()).layers)
-        frame = self._build_frame("models", mapped)
-        return Plan(frame, None, tuple([note for note in mapped.notes if note.action == "client"]))
+        notes = tuple([note for note in mapped.notes if note.action == "client"])
+        return structs.replace(self._build_frame("models", mapped), notes=notes)
 
     def model(self, overrides: Mapping[str, Any]) -> Plan:
         """What the server says of the URI's model: asked by itself where the API can, else in the list."""
@@ -330,13 +331,13 @@ class Planner:
         if endpoint.place.build_target(endpoint.dialect.routes, "model") is None:
             return self.models(overrides)
         mapped = self._map_layers(parse_overrides(overrides, ()).layers)
-        frame = self._build_frame("model", mapped)
         body = {"model": endpoint.model} if endpoint.dialect.routes.model_body else None
-        return Plan(frame, body, tuple([note for note in mapped.notes if note.action == "client"]))
+        notes = tuple([note for note in mapped.notes if note.action == "client"])
+        return structs.replace(self._build_frame("model", mapped), body=body, notes=notes)
 
     def _build_frame(
         self, operation: OperationName, mapped: MappedParameters, *, stream: bool = False
-    ) -> PlanFrame:
+    ) -> Plan:
         side = self._side
         endpoint, routes = side.endpoint, side.endpoint.dialect.routes
         route = "stream" if stream and routes.find("stream") is not None else operation
@@ -344,7 +345,7 @@ class Planner:
         if target is None:
             raise self._make_capability_error(OPERATIONS[operation].capability)
         asks = operation == "models" or (operation == "model" and not routes.model_body)
-        return PlanFrame(
+        return Plan(
             operation=operation,
             endpoint=endpoint,
             origin=endpoint.get_origin(route),

@@ -20,6 +20,7 @@ from onym._version import __version__
 from onym.errors import MissingExtraError, NetError, OnymError, OnymWarning
 from onym.llm.operations import OPERATIONS
 from onym.llm.parameters import PARAMETERS
+from onym.llm.plan import mask_secrets
 from onym.llm.streams import Collector
 from onym.llm.types import (
     Answer,
@@ -33,7 +34,6 @@ from onym.llm.types import (
     Usage,
 )
 from onym.net.messages import Flow, Send, Wait
-from onym.uri.redact import redact
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram, Meter, MeterProvider
@@ -90,7 +90,7 @@ _LONGEST_NAME: Final = 256
 
 def build_call_attributes(plan: Plan) -> Attributes:
     """What every span and metric of a call says: what is done, by whom, where."""
-    endpoint, origin = plan.endpoint, plan.frame.origin
+    endpoint, origin = plan.endpoint, plan.origin
     provider = endpoint.provider.name
     found: Attributes = {
         "gen_ai.operation.name": OPERATIONS[plan.operation].telemetry,
@@ -237,17 +237,7 @@ def _format_tool_call(call: ToolCall) -> dict[str, Any]:
 def _dump_masked(value: Any, secrets: Sequence[Secret]) -> str:
     import json  # writes lone surrogates too, which a prompt may hold
 
-    return json.dumps(_mask_secrets(value, secrets), separators=(",", ":"))
-
-
-def _mask_secrets(value: Any, secrets: Sequence[Secret]) -> Any:
-    if isinstance(value, str):
-        return redact(value, secrets=secrets)
-    if isinstance(value, dict):
-        return {name: _mask_secrets(item, secrets) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_mask_secrets(item, secrets) for item in value]
-    return value
+    return json.dumps(mask_secrets(value, secrets), separators=(",", ":"))
 
 
 T = TypeVar("T")
@@ -436,38 +426,8 @@ _ON_VALUES: Final = frozenset({"1", "true"})
 _CAPTURE_VALUES: Final = _ON_VALUES | {"span_only", "span_and_event"}
 _SCOPE: Final = "onym"
 #: bounds of the histograms, as the conventions give them
-_SECONDS_BUCKETS: Final = (
-    0.01,
-    0.02,
-    0.04,
-    0.08,
-    0.16,
-    0.32,
-    0.64,
-    1.28,
-    2.56,
-    5.12,
-    10.24,
-    20.48,
-    40.96,
-    81.92,
-)
-_TOKEN_BUCKETS: Final = (
-    1,
-    4,
-    16,
-    64,
-    256,
-    1024,
-    4096,
-    16384,
-    65536,
-    262144,
-    1048576,
-    4194304,
-    16777216,
-    67108864,
-)
+_SECONDS_BUCKETS: Final = tuple(0.01 * 2**step for step in range(14))
+_TOKEN_BUCKETS: Final = tuple(4**step for step in range(14))
 
 
 class Telemetry:
@@ -519,8 +479,6 @@ class Telemetry:
     def begin_call(self, plan: Plan, messages: Messages | None = None) -> CallSpan:
         """A span for this call, which has begun. `messages` are for its content, where that is wanted."""
         from opentelemetry.trace import SpanKind
-
-        # was an import of its own group
 
         named = build_call_attributes(plan)
         # what samplers decide by has to be there from the start

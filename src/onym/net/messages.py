@@ -6,7 +6,7 @@ A flow is a generator that yields `Send`, `Wait`, `Ask` or `Work` and is resumed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
@@ -123,12 +123,13 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Ask the driver to make a call that may wait for a disk; the flow is resumed with what it returns.
+    """Ask the driver to make a call that may wait; the flow is resumed with what it returns.
 
-    The driver of coroutines makes it in a thread. What the call raises ends the flow.
+    The driver of coroutines awaits `acall` instead, or runs `call` in a thread if there is none.
     """
 
     call: Callable[[], Any]
+    acall: Callable[[], Awaitable[Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,24 +225,24 @@ class AsyncTransport:
 
 
 def run_flow(flow: Flow[T], transport: Transport, *, sleep: Callable[[float], object] = time.sleep) -> T:
-    """Drive a flow to its end and return what it returns. NetError is thrown into it, it may go on."""
+    """Drive a flow to its end and return what it returns. Every error is thrown into it, it may go on."""
+    result: Any
     try:
         step = flow.send(None)
         while True:
-            if isinstance(step, Send):
-                try:
-                    reply = transport.send(step)
-                except NetError as error:
-                    step = flow.throw(error)
+            try:
+                if isinstance(step, Send):
+                    result = transport.send(step)
+                elif isinstance(step, Ask):
+                    result = transport.ask(step)
+                elif isinstance(step, Work):
+                    result = step.call()
                 else:
-                    step = flow.send(reply)
-            elif isinstance(step, Ask):
-                step = flow.send(transport.ask(step))
-            elif isinstance(step, Work):
-                step = flow.send(step.call())
+                    result = sleep(max(0.0, step.seconds))
+            except BaseException as error:  # noqa: BLE001 - the flow raises it again
+                step = flow.throw(error)
             else:
-                sleep(max(0.0, step.seconds))
-                step = flow.send(None)
+                step = flow.send(result)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
     finally:
@@ -256,23 +256,23 @@ async def arun_flow(
     import asyncio
 
     pause = sleep or asyncio.sleep
+    result: Any
     try:
         step = flow.send(None)
         while True:
-            if isinstance(step, Send):
-                try:
-                    reply = await transport.send(step)
-                except NetError as error:
-                    step = flow.throw(error)
+            try:
+                if isinstance(step, Send):
+                    result = await transport.send(step)
+                elif isinstance(step, Ask):
+                    result = await transport.ask(step)
+                elif isinstance(step, Work):
+                    result = await (asyncio.to_thread(step.call) if step.acall is None else step.acall())
                 else:
-                    step = flow.send(reply)
-            elif isinstance(step, Ask):
-                step = flow.send(await transport.ask(step))
-            elif isinstance(step, Work):
-                step = flow.send(await asyncio.to_thread(step.call))
+                    result = await pause(max(0.0, step.seconds))
+            except BaseException as error:  # noqa: BLE001 - the flow raises it again
+                step = flow.throw(error)
             else:
-                await pause(max(0.0, step.seconds))
-                step = flow.send(None)
+                step = flow.send(result)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
     finally:

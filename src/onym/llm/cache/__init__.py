@@ -15,7 +15,7 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from onym.errors import ConfigError, OnymWarning
-from onym.llm.cache._single_flight import CacheLookup, arun_steps, get_pending_calls, lookup_steps, run_steps
+from onym.llm.cache._single_flight import CacheLookup, get_pending_calls, lookup_flow
 from onym.llm.cache._store import FORMAT, AnswerStore, Contents, decode_answer, encode_answer
 from onym.llm.dialects import NO_EXCHANGE
 from onym.llm.dialects.streaming import WholeBodyDecoder
@@ -31,12 +31,13 @@ from onym.llm.flow import OpenedStream
 from onym.llm.plan import encode_body
 from onym.llm.streams import Collector, attach_listener
 from onym.llm.types import Answer, Completion
-from onym.net.messages import ConnectionInfo, Headers, Reply
+from onym.net.messages import ConnectionInfo, Headers, Reply, Work
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from onym.llm.plan import Plan
     from onym.llm.types import Event
+    from onym.net.messages import Flow
 
 __all__ = [
     "AGE_VARIABLE",
@@ -84,7 +85,7 @@ def _iter_key_parts(plan: Plan, key: bytes) -> Iterator[bytes]:
         yield b"embedded:" + endpoint.model.encode()
         yield embedded.get_file_identity(endpoint.model)
     else:
-        yield str(plan.frame.origin).encode()
+        yield str(plan.origin).encode()
         yield _hash_credential(endpoint.secrets, key)
     yield plan.target.encode()
     for name, value in _select_headers(plan.headers):
@@ -234,27 +235,18 @@ class ResponseCache:
         self._store = AnswerStore(
             settings.folder, size=settings.size, age=settings.age, clock=clock, trouble=self._warn_once
         )
-        self._flights = get_pending_calls(settings.folder)
+        self._pending_calls = get_pending_calls(settings.folder)
         self._told = False
 
     def __repr__(self) -> str:
         return f"ResponseCache({str(self.settings.folder)!r})"
 
-    def get_or_call(self, plan: Plan, kind: type[A], call: Callable[[float], A]) -> A:
+    def lookup_flow(self, plan: Plan, kind: type[A], call: Callable[[float], Flow[A]]) -> Flow[A]:
         """Return the cached answer to this plan, or that of `call`, which gets the seconds spent waiting."""
-        question = self._make_lookup(plan)
-        if question is None:
-            return call(0.0)
-        return run_steps(lookup_steps(question, kind, self._store, self._flights), call)
-
-    async def aget_or_call(self, plan: Plan, kind: type[A], call: Callable[[float], Awaitable[A]]) -> A:
-        """`get_or_call` for coroutines; another thread reads the disk."""
-        import asyncio
-
-        question = await asyncio.to_thread(self._make_lookup, plan)
-        if question is None:
-            return await call(0.0)
-        return await arun_steps(lookup_steps(question, kind, self._store, self._flights), call)
+        lookup = yield Work(partial(self._make_lookup, plan))
+        if lookup is None:
+            return (yield from call(0.0))
+        return (yield from lookup_flow(lookup, kind, self._store, self._pending_calls, call))
 
     def open_replay(self, plan: Plan) -> OpenedStream | None:
         """Return the cached answer as a stream, None if there is none."""

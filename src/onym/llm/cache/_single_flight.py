@@ -1,28 +1,31 @@
 """One call for all callers that send the same request at the same time.
 
-`lookup_steps` is a generator: read the store, wait for the caller that sends the request, or send it.
-`run_steps` and `arun_steps` drive it. Locks in one file do the same between processes.
+`lookup_flow` reads the store, waits for the caller that sends the request, or sends it. Locks in one file
+do the same between processes.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from onym.llm.cache._store import ByteLocks, decode_answer, encode_answer
+from onym.net.messages import Wait, Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onym.llm.cache._store import AnswerStore
     from onym.llm.types import Answer
+    from onym.net.messages import Flow
     from onym.uri.secret import Secret
 
 
@@ -120,38 +123,6 @@ _FIRST_LOOK = 0.01
 _LAST_LOOK = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class DiskStep:
-    """Do this, which may wait for a disk."""
-
-    work: Callable[[], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class PauseStep:
-    """Wait so many seconds."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class JoinStep:
-    """Wait for this call for at most so many seconds. Returns the bytes of its answer, or None."""
-
-    flight: PendingCall
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class CallStep:
-    """Make the call itself; so many seconds of its time have gone by."""
-
-    waited: float
-
-
-Steps: TypeAlias = Generator[DiskStep | PauseStep | JoinStep | CallStep, Any, A]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheLookup:
     """What is asked for: its name in the store, how long to wait for another's call, what not to keep."""
@@ -161,145 +132,88 @@ class CacheLookup:
     secrets: Iterable[Secret] = ()
 
 
-def lookup_steps(
-    question: CacheLookup,
+def lookup_flow(
+    lookup: CacheLookup,
     kind: type[A],
     store: AnswerStore,
-    flights: PendingCalls,
+    calls: PendingCalls,
+    call: Callable[[float], Flow[A]],
     clock: Callable[[], float] = time.monotonic,
-) -> Steps[A]:
+) -> Flow[A]:
     """Find the answer in the store, wait for an identical call in progress, or make the call.
 
-    A failure is not shared: where the call that was waited for brings nothing, everybody calls for himself.
+    `call` gets the seconds that were spent waiting. A failure is not shared: if the other call brings no
+    answer, every waiting caller makes its own.
     """
     start = clock()
-    flight, ours = flights.join(question.key)
-    if not ours:
-        octets = yield JoinStep(flight, question.patience)
-        shared: A | None = None if octets is None else decode_answer(octets, kind)
+    pending, is_new = calls.join(lookup.key)
+    if not is_new:
+        content = yield _wait_for_call(pending, lookup.patience)
+        shared: A | None = None if content is None else decode_answer(content, kind)
         if shared is not None:
             return shared
-        answer: A = yield CallStep(clock() - start)
-        yield from _store_answer(question, store, answer)
+        answer = yield from call(clock() - start)
+        yield from _store_answer(lookup, store, answer)
         return answer
-    octets = None
+    content = None
     try:
-        found = yield from _find_stored(question, kind, store, flight, clock)
-        if found is not None:
-            octets, answer = found
+        stored = yield from _find_stored(lookup, kind, store, pending, clock)
+        if stored is not None:
+            content, answer = stored
             return answer
-        answer = yield CallStep(clock() - start)
-        octets = yield from _store_answer(question, store, answer)
+        answer = yield from call(clock() - start)
+        content = yield from _store_answer(lookup, store, answer)
         return answer
     finally:
-        flight.finish(octets)
+        pending.finish(content)
 
 
 def _find_stored(
-    question: CacheLookup, kind: type[A], store: AnswerStore, flight: PendingCall, clock: Callable[[], float]
-) -> Generator[DiskStep | PauseStep, Any, tuple[bytes, A] | None]:
+    lookup: CacheLookup, kind: type[A], store: AnswerStore, pending: PendingCall, clock: Callable[[], float]
+) -> Flow[tuple[bytes, A] | None]:
     """What the store has, once no other process is about to put something there."""
     start, pause = clock(), _FIRST_LOOK
-    found = yield from _read_stored(question, kind, store)
-    while found is None:
-        if (yield DiskStep(flight.try_lock)):
+    stored = yield from _read_stored(lookup, kind, store)
+    while stored is None:
+        if (yield Work(pending.try_lock)):
             # another process may have ended its call since the store was read
-            return (yield from _read_stored(question, kind, store))
-        if clock() - start >= question.patience:
+            return (yield from _read_stored(lookup, kind, store))
+        if clock() - start >= lookup.patience:
             return None
-        yield PauseStep(pause)
+        yield Wait(pause)
         pause = min(pause * 2, _LAST_LOOK)
-        found = yield from _read_stored(question, kind, store)
-    return found
+        stored = yield from _read_stored(lookup, kind, store)
+    return stored
 
 
-def _read_stored(
-    question: CacheLookup, kind: type[A], store: AnswerStore
-) -> Generator[DiskStep, Any, tuple[bytes, A] | None]:
-    octets: bytes | None = yield DiskStep(lambda: store.get(question.key))
-    answer = None if octets is None else decode_answer(octets, kind)
-    return None if octets is None or answer is None else (octets, answer)
+def _read_stored(lookup: CacheLookup, kind: type[A], store: AnswerStore) -> Flow[tuple[bytes, A] | None]:
+    content: bytes | None = yield Work(lambda: store.get(lookup.key))
+    answer = None if content is None else decode_answer(content, kind)
+    return None if content is None or answer is None else (content, answer)
 
 
-def _store_answer(
-    question: CacheLookup, store: AnswerStore, answer: Answer
-) -> Generator[DiskStep, Any, bytes | None]:
-    octets = encode_answer(answer, question.secrets)
-    if octets is not None:
-        yield DiskStep(lambda: store.put(question.key, octets))
-    return octets
+def _store_answer(lookup: CacheLookup, store: AnswerStore, answer: Answer) -> Flow[bytes | None]:
+    content = encode_answer(answer, lookup.secrets)
+    if content is not None:
+        yield Work(lambda: store.put(lookup.key, content))
+    return content
 
 
-def run_steps(
-    steps: Steps[A], call: Callable[[float], A], sleep: Callable[[float], object] = time.sleep
-) -> A:
-    """Take the steps; `call` gets the seconds that have gone by."""
+def _wait_for_call(pending: PendingCall, seconds: float) -> Work:
+    """Wait for the bytes of another caller's answer; None if it brings none, or takes longer."""
 
-    def take(step: DiskStep | PauseStep | JoinStep | CallStep) -> Any:
-        if isinstance(step, DiskStep):
-            return step.work()
-        if isinstance(step, CallStep):
-            return call(step.waited)
-        if isinstance(step, JoinStep):
-            return _wait_for_call(step)
-        return sleep(step.seconds)
+    def wait() -> bytes | None:
+        done, _ = concurrent.futures.wait([pending.landed], seconds)
+        return pending.landed.result() if done else None
 
-    return _drive_generator(steps, take)
+    async def await_call() -> bytes | None:
+        import asyncio  # 20 ms that a synchronous client does not need
 
+        landed = asyncio.wrap_future(pending.landed)
+        try:
+            done, _ = await asyncio.wait([landed], timeout=seconds)
+            return landed.result() if done else None
+        finally:
+            landed.cancel()  # only this view of it: the call goes on
 
-def _wait_for_call(step: JoinStep) -> bytes | None:
-    from concurrent.futures import TimeoutError as NotYet  # another class than the built-in until 3.11
-
-    try:
-        return step.flight.landed.result(step.seconds)
-    except NotYet:
-        return None
-
-
-def _drive_generator(steps: Steps[A], take: Callable[[Any], Any]) -> A:
-    try:
-        step = next(steps)
-        while True:
-            try:
-                result = take(step)
-            except BaseException as error:  # noqa: BLE001 - the generator lands its flight, and raises it again
-                step = steps.throw(error)
-            else:
-                step = steps.send(result)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-
-
-async def arun_steps(
-    steps: Steps[A],
-    call: Callable[[float], Awaitable[A]],
-    sleep: Callable[[float], Awaitable[object]] | None = None,
-) -> A:
-    """`run_steps` for coroutines: what touches the disk is done in a thread."""
-    import asyncio
-
-    async def take(step: DiskStep | PauseStep | JoinStep | CallStep) -> Any:
-        if isinstance(step, DiskStep):
-            return await asyncio.to_thread(step.work)
-        if isinstance(step, CallStep):
-            return await call(step.waited)
-        if isinstance(step, JoinStep):
-            landed = asyncio.wrap_future(step.flight.landed)
-            try:
-                done, _ = await asyncio.wait([landed], timeout=step.seconds)
-                return landed.result() if done else None
-            finally:
-                landed.cancel()  # this view of it alone: the flight goes on
-        return await (sleep or asyncio.sleep)(step.seconds)
-
-    try:
-        step = next(steps)
-        while True:
-            try:
-                result = await take(step)
-            except BaseException as error:  # noqa: BLE001 - the generator lands its flight, and raises it again
-                step = steps.throw(error)
-            else:
-                step = steps.send(result)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+    return Work(wait, await_call)
