@@ -16,7 +16,7 @@ from contract.capture import Capture, Recorded
 from contract.eventstream import event, exception
 from contract.oracle import SCHEMA, TOOL, UNICODE, USER, both_ways, each_call, often, read_stream, text
 from onym.errors import ProviderError
-from onym.llm import _aws
+from onym.llm import _cloud_credentials as clouds
 from onym.llm.client import Client, connect
 from onym.llm.config import Config
 from onym.llm.dialects import Exchange, WireSpec, bedrock_converse
@@ -79,8 +79,8 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     """One time for both, and a region for a host that has none."""
     monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda *_: NOW)
     clock = SimpleNamespace(strftime=time.strftime, gmtime=lambda _: time.gmtime(NOW.timestamp()))
-    monkeypatch.setattr(_aws, "time", clock)
-    monkeypatch.setattr(_aws, "parse_region", lambda _: "us-east-1")
+    monkeypatch.setattr(clouds, "time", clock)
+    monkeypatch.setattr(clouds, "parse_region", lambda _: "us-east-1")
 
 
 def ours(server: Capture, query: str = "", model: str = MODEL, **changes: Any) -> Client:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from onym.errors import CredentialError, UnsupportedError
-from onym.llm import _aws
+from onym.llm import _cloud_credentials as clouds
 from onym.llm.credentials import Credential
 from onym.uri.secret import Secret
 
@@ -41,7 +41,7 @@ def signed(**how: Any) -> tuple[tuple[str, str | Secret], ...]:
         "region": "us-east-1",
         "now": NOW,
     }
-    return _aws.sign_request(**{**given, **how})
+    return clouds.sign_request(**{**given, **how})
 
 
 def by_botocore(
@@ -121,7 +121,7 @@ def test_nothing_of_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_key_without_its_id_cannot_sign() -> None:
-    with pytest.raises(CredentialError, match="no access key id") as caught:
+    with pytest.raises(CredentialError) as caught:
         signed(credential=Credential(secret=Secret(SECRET), source="userinfo"))
     assert caught.value.code == "credential.bad-key"
     assert SECRET not in str(caught.value)
@@ -140,7 +140,7 @@ def test_a_key_without_its_id_cannot_sign() -> None:
     ],
 )
 def test_the_region_is_read_from_the_host(host: str, region: str) -> None:
-    assert _aws.parse_region(host) == region
+    assert clouds.parse_region(host) == region
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_the_region_is_read_from_the_host(host: str, region: str) -> None:
 )
 def test_a_host_that_is_not_of_bedrock_has_no_region(host: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
-        _aws.parse_region(host)
+        clouds.parse_region(host)
     assert caught.value.code == "credential.no-region"
 
 
@@ -190,32 +190,53 @@ def parts(found: Credential | None) -> tuple[str | None, str, str | None, str] |
 
 def test_variables_come_first() -> None:
     source = "env:AWS_SECRET_ACCESS_KEY"
-    assert parts(_aws.find({**PAIR, "AWS_PROFILE": "work"}, "")) == (ACCESS, SECRET, None, source)
-    assert parts(_aws.find({**PAIR, "AWS_SESSION_TOKEN": TOKEN})) == (ACCESS, SECRET, TOKEN, source)
+    assert parts(clouds.find_aws({**PAIR, "AWS_PROFILE": "work"}, "")) == (
+        ACCESS,
+        SECRET,
+        None,
+        source,
+    )
+    assert parts(clouds.find_aws({**PAIR, "AWS_SESSION_TOKEN": TOKEN})) == (
+        ACCESS,
+        SECRET,
+        TOKEN,
+        source,
+    )
 
 
 @pytest.mark.parametrize("name", PAIR)
 def test_half_of_a_pair_is_an_error_that_names_the_other_half(name: str) -> None:
-    with pytest.raises(CredentialError, match="half of an AWS key") as caught:
-        _aws.find({name: PAIR[name]})
+    with pytest.raises(CredentialError) as caught:
+        clouds.find_aws({name: PAIR[name]})
+    assert caught.value.code == "credential.missing"
     (other,) = set(PAIR) - {name}
     assert other in str(caught.value)
     assert PAIR[name] not in str(caught.value)
 
 
 def test_where_no_variable_speaks_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_aws, "_import_botocore", None)
-    assert _aws.find({}) is None
-    assert _aws.find({"AWS_PROFILE": " ", "AWS_ACCESS_KEY_ID": ""}, "") is None
+    monkeypatch.setattr(clouds, "_import_botocore", None)
+    assert clouds.find_aws({}) is None
+    assert clouds.find_aws({"AWS_PROFILE": " ", "AWS_ACCESS_KEY_ID": ""}, "") is None
 
 
 def test_a_profile_is_read_by_botocore(files: dict[str, str]) -> None:
-    found = _aws.find(files, "work")
+    found = clouds.find_aws(files, "work")
     assert parts(found) == (ACCESS, SECRET, TOKEN, "aws:work")
     assert found is not None
     assert (found.expires, found.renew) == (None, None)
-    assert parts(_aws.find({**files, **PAIR}, "plain")) == (ACCESS, SECRET, None, "aws:plain")
-    assert parts(_aws.find({**files, "AWS_PROFILE": "plain"})) == (ACCESS, SECRET, None, "aws:plain")
+    assert parts(clouds.find_aws({**files, **PAIR}, "plain")) == (
+        ACCESS,
+        SECRET,
+        None,
+        "aws:plain",
+    )
+    assert parts(clouds.find_aws({**files, "AWS_PROFILE": "plain"})) == (
+        ACCESS,
+        SECRET,
+        None,
+        "aws:plain",
+    )
 
 
 def test_botocore_knows_the_usual_places_itself(
@@ -223,13 +244,13 @@ def test_botocore_knows_the_usual_places_itself(
 ) -> None:
     for name, path in files.items():
         monkeypatch.setenv(name, path)
-    assert parts(_aws.find({}, "plain")) == (ACCESS, SECRET, None, "aws:plain")
+    assert parts(clouds.find_aws({}, "plain")) == (ACCESS, SECRET, None, "aws:plain")
 
 
 @pytest.mark.parametrize("profile", ["nobody", "empty", "default"])
 def test_a_profile_without_a_credential_is_an_error(files: dict[str, str], profile: str) -> None:
     with pytest.raises(CredentialError) as caught:
-        _aws.find(files, profile)
+        clouds.find_aws(files, profile)
     assert f"aws:{profile}" in str(caught.value)
     assert caught.value.__cause__ is caught.value.__context__ is None
 
@@ -240,9 +261,14 @@ def test_a_profile_of_that_name_goes_before_botocores_own_chain(
     path = Path(files["AWS_SHARED_CREDENTIALS_FILE"])
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "FROMCHAIN")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "chained")
-    assert parts(_aws.find(files, "default")) == ("FROMCHAIN", "chained", None, "aws:default")
+    assert parts(clouds.find_aws(files, "default")) == (
+        "FROMCHAIN",
+        "chained",
+        None,
+        "aws:default",
+    )
     path.write_text(path.read_text().replace("[plain]", "[default]"))
-    assert parts(_aws.find(files, "default")) == (ACCESS, SECRET, None, "aws:default")
+    assert parts(clouds.find_aws(files, "default")) == (ACCESS, SECRET, None, "aws:default")
 
 
 @pytest.mark.parametrize("expires", [None, 2.0], ids=["lasting", "ending"])
@@ -264,7 +290,7 @@ def test_a_credential_that_ends_is_renewed_by_who_gave_it(
     Path(files["AWS_CONFIG_FILE"]).write_text(
         f"[profile run]\ncredential_process={sys.executable} {script}\n"
     )
-    found = _aws.find(files, "run")
+    found = clouds.find_aws(files, "run")
     assert found is not None
     if expires is None:
         assert (found.expires, found.renew) == (None, None)
@@ -282,8 +308,8 @@ def test_what_a_failing_profile_says_is_not_repeated(files: dict[str, str]) -> N
     Path(files["AWS_CONFIG_FILE"]).write_text(
         f"[profile run]\ncredential_process={sys.executable} -c \"raise SystemExit('the-secret-value')\"\n"
     )
-    with pytest.raises(CredentialError, match="cannot be had") as caught:
-        _aws.find(files, "run")
+    with pytest.raises(CredentialError) as caught:
+        clouds.find_aws(files, "run")
     assert caught.value.code == "credential.aws"
     assert "the-secret-value" not in str(caught.value)
 
@@ -292,14 +318,16 @@ def test_a_pods_role_is_asked_for_where_the_pod_says_so(
     files: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(_aws, "_load_profile", lambda profile, _: asked.append(profile))
+    monkeypatch.setattr(clouds, "_load_profile", lambda profile, _: asked.append(profile))
     for name in ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"):
-        _aws.find({name: "x"})
-    _aws.find({"AWS_WEB_IDENTITY_TOKEN_FILE": "x", "AWS_PROFILE": "work"})
+        clouds.find_aws({name: "x"})
+    clouds.find_aws({"AWS_WEB_IDENTITY_TOKEN_FILE": "x", "AWS_PROFILE": "work"})
     assert asked == ["default", "default", "work"]
 
 
-@pytest.mark.parametrize("call", [lambda: signed(), lambda: _aws.find({}, "work")], ids=["sign", "find"])
+@pytest.mark.parametrize(
+    "call", [lambda: signed(), lambda: clouds.find_aws({}, "work")], ids=["sign", "find"]
+)
 def test_without_the_extra_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, call: Any) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "botocore"]:
         monkeypatch.delitem(sys.modules, name)
@@ -307,5 +335,5 @@ def test_without_the_extra_the_error_says_how_to_get_it(monkeypatch: pytest.Monk
     with pytest.raises(CredentialError) as caught:
         call()
     assert caught.value.code == "credential.needs-extra"
-    assert caught.value.hint == "pip install 'onym[bedrock]'"
+    assert caught.value.hint == "Run: pip install 'onym[bedrock]'"
     assert caught.value.__context__ is None

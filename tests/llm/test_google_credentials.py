@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from onym.errors import CredentialError, PolicyError
-from onym.llm import _google
+from onym.llm import _cloud_credentials as clouds
 from onym.llm.credentials import Credential, resolve_credential
 from onym.llm.providers import ProviderTable
 from onym.net.policy import Policy
@@ -149,7 +149,7 @@ def test_a_service_account_signs_for_a_token_of_the_cloud_platform(
 ) -> None:
     path = written(tmp_path / "sa.json", account(key, server.url))
     before = datetime.now(UTC).timestamp()
-    found = _google.find({}, str(path))
+    found = clouds.find_google({}, str(path))
     assert found is not None
     assert (found.secret.reveal(), found.source) == (f"{TOKEN}-1", f"google:{path}")
     assert found.expires is not None
@@ -161,14 +161,14 @@ def test_a_service_account_signs_for_a_token_of_the_cloud_platform(
         opened(signature), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256()
     )
     said = json.loads(opened(claims))
-    assert (said["scope"], said["iss"]) == (_google.SCOPE, "me@p.iam.gserviceaccount.com")
+    assert (said["scope"], said["iss"]) == (clouds.SCOPE, "me@p.iam.gserviceaccount.com")
 
 
 def test_a_token_is_renewed_by_the_same_credential(
     tmp_path: Path, server: TokenServer, key: rsa.RSAPrivateKey
 ) -> None:
     path = written(tmp_path / "sa.json", account(key, server.url))
-    found = _google.find({}, str(path))
+    found = clouds.find_google({}, str(path))
     assert found is not None
     path.unlink()
     assert found.renew is not None
@@ -182,7 +182,7 @@ def test_the_variable_leads_to_the_file(tmp_path: Path, server: TokenServer, key
     # stronger than what gcloud wrote
     written(tmp_path / "application_default_credentials.json", user("https://oauth2.googleapis.com/token"))
     environ = {"GOOGLE_APPLICATION_CREDENTIALS": f" {path}\n", "CLOUDSDK_CONFIG": str(tmp_path)}
-    found = _google.find(environ)
+    found = clouds.find_google(environ)
     assert found is not None
     assert (found.secret.reveal(), found.source) == (f"{TOKEN}-1", "env:GOOGLE_APPLICATION_CREDENTIALS")
 
@@ -190,7 +190,7 @@ def test_the_variable_leads_to_the_file(tmp_path: Path, server: TokenServer, key
 @pytest.mark.parametrize(("variable", "below"), [("CLOUDSDK_CONFIG", "."), ("HOME", ".config/gcloud")])
 def test_what_gcloud_wrote_is_found(tmp_path: Path, server: TokenServer, variable: str, below: str) -> None:
     written(tmp_path / below / "application_default_credentials.json", user(server.url))
-    found = _google.find({variable: str(tmp_path)})
+    found = clouds.find_google({variable: str(tmp_path)})
     assert found is not None
     assert found.secret.reveal() == f"{TOKEN}-1"
     assert server.seen[0]["refresh_token"] == SECRET
@@ -198,7 +198,7 @@ def test_what_gcloud_wrote_is_found(tmp_path: Path, server: TokenServer, variabl
 
 @pytest.mark.parametrize("names", [(), ("HOME",), ("CLOUDSDK_CONFIG", "APPDATA")])
 def test_where_nothing_says_so_there_is_no_credential(tmp_path: Path, names: tuple[str, ...]) -> None:
-    assert _google.find(dict.fromkeys(names, str(tmp_path))) is None
+    assert clouds.find_google(dict.fromkeys(names, str(tmp_path))) is None
 
 
 def test_no_proxy_variable_and_no_redirect_moves_the_question(
@@ -209,10 +209,10 @@ def test_no_proxy_variable_and_no_redirect_moves_the_question(
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     path = written(tmp_path / "sa.json", account(key, server.url))
-    assert _google.find({}, str(path)) is not None
+    assert clouds.find_google({}, str(path)) is not None
     server.status, server.location = 307, f"http://{server.address}/elsewhere"
     with pytest.raises(CredentialError) as caught:
-        _google.find({}, str(path))
+        clouds.find_google({}, str(path))
     assert caught.value.code == "credential.google"
     assert len(server.seen) == 2
 
@@ -221,7 +221,7 @@ def test_a_refusal_shows_nothing_of_what_was_said(tmp_path: Path, server: TokenS
     server.status = 400
     path = written(tmp_path / "user.json", user(server.url))
     with pytest.raises(CredentialError) as caught:
-        _google.find({}, str(path))
+        clouds.find_google({}, str(path))
     assert caught.value.code == "credential.google"
     text = "".join(traceback.TracebackException.from_exception(caught.value).format())
     assert SECRET not in text
@@ -252,27 +252,27 @@ def test_a_file_that_is_no_credential_is_refused_before_anything_is_sent(
     path = tmp_path / "file.json"
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     with pytest.raises(CredentialError) as caught:
-        _google.find({}, str(path))
+        clouds.find_google({}, str(path))
     assert caught.value.code == "credential.unreadable"
     assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize("host", ["localhost:1", "[::1]:1", "127.0.0.2:1"])
 def test_a_secret_may_go_to_this_machine_without_tls(host: str) -> None:
-    assert _google._is_safe_url(f"http://{host}/token")
+    assert clouds._is_safe_url(f"http://{host}/token")
 
 
 def test_a_file_that_is_not_there_or_no_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none.json", tmp_path, tmp_path / "nul\0"):
         with pytest.raises(CredentialError) as caught:
-            _google.find({}, str(path))
+            clouds.find_google({}, str(path))
         assert caught.value.code == "credential.unreadable"
 
 
 def test_a_key_that_cannot_be_read_is_not_shown(tmp_path: Path, key: rsa.RSAPrivateKey) -> None:
     path = written(tmp_path / "sa.json", account(key, "https://x.example/", private_key="SECRET-PEM"))
     with pytest.raises(CredentialError) as caught:
-        _google.find({}, str(path))
+        clouds.find_google({}, str(path))
     assert caught.value.code == "credential.google"
     assert "SECRET-PEM" not in str(caught.value)
 
@@ -281,9 +281,9 @@ def test_without_google_auth_the_extra_is_named(tmp_path: Path, monkeypatch: pyt
     path = written(tmp_path / "user.json", user("https://oauth2.googleapis.com/token"))
     monkeypatch.setitem(sys.modules, "google.oauth2.credentials", None)
     with pytest.raises(CredentialError) as caught:
-        _google.find({}, str(path))
+        clouds.find_google({}, str(path))
     assert caught.value.code == "credential.needs-extra"
-    assert caught.value.hint == "pip install 'onym[vertex]'"
+    assert caught.value.hint == "Run: pip install 'onym[vertex]'"
 
 
 VERTEX = "llm://us-central1-aiplatform.googleapis.com/gemini-2.5-flash"
@@ -319,8 +319,8 @@ def test_a_policy_that_takes_nothing_of_this_machine_asks_for_no_token(
 
 IN_A_PROCESS = """
 import os, sys
-from onym.llm import _google
-found = _google.find(os.environ, sys.argv[1])
+from onym.llm import _cloud_credentials as clouds
+found = clouds.find_google(os.environ, sys.argv[1])
 print(found.secret.reveal(), found.source, found.expires is not None)
 """
 
@@ -346,7 +346,8 @@ def test_a_machine_of_googles_gives_the_token_of_its_service_account(
 
 def test_nothing_of_googles_is_imported_before_it_is_asked_for() -> None:
     code = (
-        "import sys; import onym.llm._google; print('google.auth' in sys.modules, 'requests' in sys.modules)"
+        "import sys; import onym.llm._cloud_credentials;"
+        " print('google.auth' in sys.modules, 'requests' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -81,8 +80,8 @@ GROUP: Final = "onym.credentials"
 
 _LONGEST_FILE: Final = 64 * 1024
 _PROCESS_KEY: Final = os.urandom(32)
-#: the modules that know a vendor's own credentials, by the kind of reference and a row's `chain`
-_CHAINS: Final[Mapping[str, str]] = {"aws": "onym.llm._aws", "google": "onym.llm._google"}
+#: the functions of `onym.llm._cloud_credentials`, by the kind of reference and a provider entry's `chain`
+_CHAINS: Final[Mapping[str, str]] = {"aws": "find_aws", "google": "find_google"}
 _CHAIN_HINTS: Final[Mapping[str, str]] = {
     "aws": "set AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
     "or say ?auth=aws:PROFILE",
@@ -179,8 +178,13 @@ def _load_referenced(uri: LLMURI, policy: Policy, environ: Mapping[str, str]) ->
     return Credential(secret=Secret(text), source=reference)
 
 
+def get_variable(environ: Mapping[str, str], name: str) -> str:
+    """Return a variable without white space around it, "" if it is not set."""
+    return environ.get(name, "").strip()
+
+
 def _read_variable(name: str, environ: Mapping[str, str]) -> str:
-    text = environ.get(name, "").strip()
+    text = get_variable(environ, name)
     if not text:
         shown = redact(name)
         raise CredentialError(
@@ -190,29 +194,29 @@ def _read_variable(name: str, environ: Mapping[str, str]) -> str:
 
 
 def _read_key_file(name: str, environ: Mapping[str, str]) -> str:
-    """The one line of a file; a pipe or a device is not read, since it may never end."""
+    def make_error(reason: str) -> CredentialError:
+        return make_unreadable_error(f"the file that auth= names {reason}", name)
+
     try:
-        # does not wait for the other end of a pipe
-        number = os.open(Path(name).expanduser(), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with open(number, "rb") as file:  # noqa: PTH123 - a file that is open already
-            if not stat.S_ISREG(os.fstat(number).st_mode):
-                raise _make_unreadable_error("is not a regular file", name)
-            octets = file.read(_LONGEST_FILE + 1)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise _make_unreadable_error(f"cannot be read ({type(error).__name__})", name) from None
-    if len(octets) > _LONGEST_FILE:
-        raise _make_unreadable_error("is longer than 64 KiB: it holds no key", name)
-    try:
-        text = octets.decode("utf-8").removesuffix("\n").removesuffix("\r")
+        return read_credential_file(Path(name), make_error).decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
-        raise _make_unreadable_error("is not UTF-8 text", name) from None
-    return text
+        raise make_error("is not UTF-8 text") from None
 
 
-def _make_unreadable_error(why: str, name: str) -> CredentialError:
-    return CredentialError(
-        f"the file that auth= names {why}", code="credential.unreadable", hint=f"look at {redact(name)}"
-    )
+def read_credential_file(path: Path, make_error: Callable[[str], CredentialError]) -> bytes:
+    """Return the content of a file of at most 64 KiB. A pipe or a device is not read: it may never end."""
+    from onym.common.files import read_file  # 3 ms that only a file needs
+
+    try:
+        return read_file(path.expanduser(), _LONGEST_FILE)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise make_error(f"cannot be read: {reason}") from None
+
+
+def make_unreadable_error(message: str, name: str) -> CredentialError:
+    """Return the error for a credential file; `name` is its path, or the reference that names it."""
+    return CredentialError(message, code="credential.unreadable", hint=f"Check {redact(name)}.")
 
 
 def _read_keyring(name: str, environ: Mapping[str, str]) -> str:
@@ -243,8 +247,9 @@ _REFERENCE_READERS: Final[Mapping[str, Callable[[str, Mapping[str, str]], str]]]
 
 
 def _find_in_chain(name: str, environ: Mapping[str, str], reference: str) -> Credential | None:
-    """What a vendor's own places hold: its variables, files and metadata, as its own library reads them."""
-    find: Callable[[Mapping[str, str], str], Credential | None] = import_module(_CHAINS[name]).find
+    """Return the credential of a vendor's variables, files or metadata, which its library reads."""
+    module = import_module("onym.llm._cloud_credentials")  # late: few providers need it
+    find: Callable[[Mapping[str, str], str], Credential | None] = getattr(module, _CHAINS[name])
     return find(environ, reference)
 
 
@@ -289,7 +294,7 @@ def _find_conventional(
     bound = _is_bound(uri, provider, environ)
     if bound and policy.environment_credentials:
         for name in provider.key_variables:
-            text = environ.get(name, "").strip()
+            text = get_variable(environ, name)
             if text:
                 return Credential(secret=Secret(text), source=f"env:{name}")
         if provider.chain is not None:

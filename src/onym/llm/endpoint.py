@@ -270,14 +270,14 @@ class Endpoint:
         self, method: str, url: str, headers: tuple[tuple[str, str | Secret], ...], body: bytes
     ) -> tuple[tuple[str, str | Secret], ...]:
         """The headers with a signature of this request, made now."""
-        from onym.llm import _aws  # the only scheme there is; its library is an extra
+        from onym.llm import _cloud_credentials  # few providers sign requests
 
         assert self.credential is not None  # noqa: S101 - `is_signed` requires it
         assert self.origin is not None  # noqa: S101 - nothing is sent before there is one
         # only the pattern of a provider with signed requests contains a region
         named = self.place.region if self.provider.signing is not None else None
-        region = named or _aws.parse_region(self.origin.host)
-        return _aws.sign_request(
+        region = named or _cloud_credentials.parse_region(self.origin.host)
+        return _cloud_credentials.sign_request(
             method=method, url=url, headers=headers, body=body, credential=self.credential, region=region
         )
 
