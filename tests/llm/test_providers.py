@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from datetime import date
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from onym.errors import ConfigError, UsageError
 from onym.llm import providers as plugin_loader
-from onym.llm.providers import CAPABILITIES, Provider, ProviderTable, is_loopback
+from onym.llm.providers import CAPABILITIES, Api, PathValue, Provider, ProviderTable, is_loopback
 from onym.llm.providers.schema import is_host, matches_pattern
 from onym.uri.llm import LLMURI
 from support import as_subtests
@@ -451,3 +452,15 @@ def test_the_distribution_of_a_bad_entry_point_is_named() -> None:
 def test_importing_the_table_reads_no_metadata() -> None:
     code = "import sys; import onym.llm.providers; assert 'importlib.metadata' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_built_in_rows_have_known_fields_in_one_form() -> None:
+    path = Path(plugin_loader.__file__).with_name("builtin.json")
+    known = {member.name for member in dataclasses.fields(Provider)} | {"comment"}
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    assert {name for row in rows for name in row} <= known
+    nested = {"apis": Api, "path_values": PathValue}
+    for row in rows:
+        for name, kind in nested.items():
+            for record in row.get(name, {}).values():
+                assert set(record) <= {member.name for member in dataclasses.fields(kind)}, row["name"]

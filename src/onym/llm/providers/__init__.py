@@ -3,6 +3,11 @@
 The first row that matches a host applies: the built-in rows and those added with `register()`, then rows
 from entry points of the group `onym.providers` (loaded at the first unknown name), then the generic row
 `openai-compatible`.
+
+The built-in rows are in `builtin.json`, with the fields of `Provider` and an optional `comment`. They are
+taken from vendors' SDKs, documentation and source code; a fact that no source states is left out. `params`
+only renames parameters: `timeout` and `retries` belong to the client. Local servers are recognised by their
+usual port. On another port, or if two servers share one, use an alias or `api=`.
 """
 
 from __future__ import annotations
@@ -10,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from onym.errors import ConfigError, UsageError
-from onym.llm.providers._builtin_rows import BUILTIN_ROWS
 from onym.llm.providers.schema import CAPABILITIES, Api, Capability, PathValue, Provider, Range
 from onym.uri.llm import LLMURI
 
@@ -36,6 +43,10 @@ __all__ = [
 ]
 
 ENTRY_POINT_GROUP = "onym.providers"
+
+BUILTIN_ROWS: Final = msgspec.json.decode(
+    Path(__file__).with_name("builtin.json").read_bytes(), type=tuple[Provider, ...]
+)
 
 
 def list_entry_points() -> tuple[EntryPoint, ...]:

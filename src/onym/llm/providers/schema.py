@@ -16,7 +16,7 @@ from onym.llm.operations import OPERATIONS, ROUTE_NAMES
 #: yes and no are facts with a source; what is unknown is sent, and the server decides
 Capability: TypeAlias = Literal["yes", "no", "unknown"]
 #: both ends included; None = open
-Range: TypeAlias = tuple[float | None, float | None]
+Range: TypeAlias = tuple[int | float | None, int | float | None]
 
 _CAPABILITY_ORDER = (
     "chat",
