@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from onym.errors import ParameterError, UnsupportedError
 from onym.llm.parameters import CLIENT_PARAMETERS, DRAFT, PARAMETERS, REQUEST_PARAMETERS, validate_parameter
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onym.llm.profiles import Profile
     from onym.llm.providers import Provider
 
-#: lessons of one endpoint; what a server says of ever more values is not kept for ever
+#: for one endpoint, so that a server cannot fill the memory
 _MOST_REJECTIONS = 64
 _NO_REJECTIONS: Mapping[str, str] = {}
 
@@ -78,7 +78,7 @@ def make_value_key(wire: str, value: Any) -> str:
 Action: TypeAlias = Literal["sent", "renamed", "client", "dropped", "withheld"]
 OnUnsupported: TypeAlias = Literal["error", "warn", "drop"]
 
-#: where a rule comes from that no row and no profile holds
+#: the source of a rule that is neither in a provider entry nor in a profile
 _REJECTION_SOURCE = "the server's own answer to an earlier call of this process"
 
 
@@ -86,9 +86,9 @@ _REJECTION_SOURCE = "the server's own answer to an earlier call of this process"
 class MappingNote:
     """What became of one parameter.
 
-    `origin` is where the value came from ("override", "uri", "profile:NAME", "default"), `wire_name`
-    what it is called in the request, None where it is not in it. `reason` says why it was not simply
-    sent, `source` where that rule comes from, `clause` the draft's section.
+    `origin` is where the value came from: "override", "uri", "profile:NAME" or "default". `wire_name` is its
+    name in the request, None if it is not sent. `reason` says why it was not simply sent, `source` where that
+    rule comes from, and `clause` is the draft's section.
     """
 
     parameter: str
@@ -101,14 +101,13 @@ class MappingNote:
     clause: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The note as plain data, without what is None."""
-        plain = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in plain.items() if value is not None}
+        """Return the note as plain data, without members that are None."""
+        return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterLayer:
-    """Values of one origin: well-known ones, and pass-through ones nested as dot-notation says."""
+    """Values of one origin: well-known parameters, and pass-through parameters nested by dot notation."""
 
     origin: str
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -119,9 +118,9 @@ class ParameterLayer:
 class MappedParameters:
     """Parameters ready for a dialect.
 
-    `params` are well-known names that go into the body, `names` their wire names, `extra` the
-    pass-through ones. `system` and `stream`, each with its origin, are for the plan to place;
-    `timeout_ms`, `retries` and `cache` for the client to act on. `warnings` are sentences for the caller.
+    `params` are well-known parameters of the body, `names` their wire names, and `extra` the pass-through
+    parameters. The plan places `system` and `stream`, which have their origins. The client acts on
+    `timeout_ms`, `retries` and `cache`. `warnings` are sentences for the caller.
     """
 
     params: Mapping[str, Any]
@@ -149,183 +148,176 @@ def map_parameters(
 ) -> MappedParameters:
     """Merge `layers`, the strongest first, and map them for one model at one provider.
 
-    `wire` holds the dialect's own names, `formats` those that row and dialect have (the row's by default),
-    `learned` what the server refused before, by wire name. Raises ParameterError for a value outside the
-    draft's or the provider's range, UnsupportedError for what the provider or the model does not take.
+    `wire` has the API format's names, `formats` the values of `format` that provider and API format support
+    (by default the provider's), and `learned` what the server rejected before, by wire name. Raises
+    ParameterError for a value outside of the draft's or the provider's range, and UnsupportedError for a
+    parameter that the provider or the model does not support.
     """
     formats = provider.formats if formats is None else formats
-    mapper = _ParameterMapper(provider, profile, model, wire, formats, on_unsupported, learned)
-    given: dict[str, tuple[Any, str]] = {}
-    extra: dict[str, tuple[Any, str]] = {}
+    given: dict[str, _GivenValue] = {}
+    extra: dict[str, _GivenValue] = {}
     for layer in reversed(layers):
-        given.update(
-            {name: (value, layer.origin) for name, value in layer.values.items() if value is not None}
-        )
-        extra.update({name: (value, layer.origin) for name, value in layer.extra.items()})
-    return mapper.map_all(given, extra, [layer.origin for layer in layers])
+        for name, value in layer.values.items():
+            if value is not None:
+                given[name] = _GivenValue(name, value, layer.origin)
+        for name, value in layer.extra.items():
+            extra[name] = _GivenValue(name, value, layer.origin)
+    refusals = profile.get_refusals({name: item.value for name, item in extra.items()})
+    mapper = _ParameterMapper(
+        provider, profile, model, wire, formats, on_unsupported, learned, given, refusals
+    )
+    return mapper.map_all(extra, [layer.origin for layer in layers])
 
 
+class _GivenValue(NamedTuple):
+    """A parameter with its value, and where that came from."""
+
+    name: str
+    value: Any
+    origin: str
+
+
+@dataclass(slots=True)
 class _ParameterMapper:
     """The state of one mapping."""
 
-    def __init__(
-        self,
-        provider: Provider,
-        profile: Profile,
-        model: str,
-        wire: Mapping[str, str | None],
-        formats: frozenset[str],
-        on_unsupported: OnUnsupported,
-        learned: Mapping[str, str],
-    ) -> None:
-        self._provider = provider
-        self._profile = profile
-        self._model = model
-        self._wire = wire
-        self._formats = formats
-        self._on_unsupported = on_unsupported
-        self._learned = learned
-        self._notes: list[MappingNote] = []
-        self._warnings: list[str] = []
-        self._params: dict[str, Any] = {}
-        self._names: dict[str, str] = {}
-        self._held: dict[str, tuple[Any, str]] = {}
+    provider: Provider
+    profile: Profile
+    model: str
+    wire: Mapping[str, str | None]
+    formats: frozenset[str]
+    on_unsupported: OnUnsupported
+    learned: Mapping[str, str]
+    given: Mapping[str, _GivenValue]
+    refusals: Mapping[str, str]
+    notes: list[MappingNote] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    params: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    #: values that the plan or the client acts on
+    unsent: dict[str, tuple[Any, str]] = field(default_factory=dict)
 
-    def map_all(
-        self,
-        given: Mapping[str, tuple[Any, str]],
-        extra: Mapping[str, tuple[Any, str]],
-        origins: Sequence[str],
-    ) -> MappedParameters:
-        sent = {name: value for name, (value, _) in extra.items()}
-        refusals = self._profile.get_refusals(sent)
+    def map_all(self, extra: Mapping[str, _GivenValue], origins: Sequence[str]) -> MappedParameters:
         for name in REQUEST_PARAMETERS:
-            if name in given:
-                self._map_parameter(name, *given[name], refusals)
-        self._drop_exclusive({name: origins.index(origin) for name, (_, origin) in given.items()})
-        passed = self._map_extra(extra, refusals, given)
+            if name in self.given:
+                self._map_parameter(self.given[name])
+        self._drop_exclusive(origins)
+        passed = self._map_extra(extra)
         for name in CLIENT_PARAMETERS:
-            self._map_client_parameter(name, *given.get(name, (None, "default")), refusals)
+            default = PARAMETERS[name].default
+            self._map_client_parameter(self.given.get(name) or _GivenValue(name, default, "default"))
         return MappedParameters(
-            params=self._params,
-            names=self._names,
+            params=self.params,
+            names=self.names,
             extra=passed,
-            system=self._held.get("system"),
-            stream=self._held.get("stream"),
-            timeout_ms=self._held["timeout"][0],
-            retries=self._held["retries"][0],
-            cache=self._held["cache"][0],
-            notes=tuple(self._notes),
-            warnings=tuple(self._warnings),
+            system=self.unsent.get("system"),
+            stream=self.unsent.get("stream"),
+            timeout_ms=self.unsent["timeout"][0],
+            retries=self.unsent["retries"][0],
+            cache=self.unsent["cache"][0],
+            notes=tuple(self.notes),
+            warnings=tuple(self.warnings),
         )
 
-    def _map_parameter(self, name: str, value: Any, origin: str, refusals: Mapping[str, str]) -> None:
-        value = validate_parameter(name, value)
-        wire = self._find_wire_name(name)
-        if name in refusals:
-            self._reject_unsupported(name, value, origin, refusals[name], self._profile.source)
-        elif wire is None:
-            self._reject_unsupported(name, value, origin, "it has no such parameter", self._find_source(name))
-        elif (told := find_rejection(self._learned, wire, value)) is not None:
-            self._reject_unsupported(name, value, origin, told, _REJECTION_SOURCE)
-        elif (limit := self._find_exceeded_limit(name, value)) is not None:
-            self._reject_out_of_range(name, value, origin, limit)
-        elif name == "format" and value not in ("text", *self._formats):
-            self._reject_unsupported(
-                name, value, origin, self._describe_formats(), self._provider.source, code="llm.no-format"
-            )
-        else:
-            self._accept_parameter(name, value, origin, wire)
-
-    def _drop_exclusive(self, ranks: Mapping[str, int]) -> None:
-        """Leave no two parameters that the model takes only one of: the strongest layer's stays."""
-        for group in self._profile.exclusive:
-            given = sorted((name for name in group if name in self._params), key=lambda name: ranks[name])
-            first, *others = given or [""]
-            for name in others:
-                del self._params[name], self._names[name]
-                note = next(note for note in self._notes if note.parameter == name)
-                self._notes.remove(note)
-                reason = f"it does not go together with {first}"
-                self._reject_unsupported(name, note.value, note.origin, reason, self._profile.source)
-
-    def _accept_parameter(self, name: str, value: Any, origin: str, wire: str) -> None:
-        reason = source = None
-        if name in ("system", "stream"):
-            # the call decides what becomes of them: the plan writes their notes
-            self._held[name] = value, origin
-            return
-        if name == "format" and value == "text":
-            self._add_note(name, value, origin, "client", None, "text is what a server answers unasked")
-            return
-        if name in self._profile.ignores:
-            reason, source = f"no effect: {self._profile.ignores[name]}", self._profile.source
-        self._params[name], self._names[name] = value, wire
-        self._add_note(name, value, origin, "sent" if wire == name else "renamed", wire, reason, source)
-
-    def _map_extra(
-        self,
-        extra: Mapping[str, tuple[Any, str]],
-        refusals: Mapping[str, str],
-        given: Mapping[str, tuple[Any, str]],
-    ) -> dict[str, Any]:
-        passed: dict[str, Any] = {}
-        taken = {wire: name for name, wire in self._names.items()}
-        for name, (value, origin) in extra.items():
-            same = taken.get(name) or PROVIDER_NAMES.get(name)
-            if same is not None and same in given and given[same][1] != "default":
-                reason = f"{same} is set, and it is the same parameter"
-                self._add_note(name, value, origin, "dropped", None, reason)
-            elif name in refusals:
-                self._reject_unsupported(name, value, origin, refusals[name], self._profile.source)
-            elif (told := find_rejection(self._learned, name, value)) is not None:
-                self._reject_unsupported(name, value, origin, told, _REJECTION_SOURCE)
-            else:
-                ignored = self._profile.ignores.get(name)
-                reason = "passed through as it is" if ignored is None else f"no effect: {ignored}"
-                passed[name] = value
-                self._add_note(name, value, origin, "sent", name, reason, clause=f"{DRAFT} 4.4")
-        return passed
-
-    def _map_client_parameter(self, name: str, value: Any, origin: str, refusals: Mapping[str, str]) -> None:
-        reason = None
-        if value is None:
-            value = PARAMETERS[name].default
-        value = validate_parameter(name, value)
-        if name == "cache" and value:
-            reason = "answered from the cache when it can"
-            self._map_prompt_cache(name, origin, refusals)
-        self._held[name] = value, origin
-        if origin != "default" or name != "cache":
-            self._add_note(name, value, origin, "client", None, reason)
-
-    def _map_prompt_cache(self, name: str, origin: str, refusals: Mapping[str, str]) -> None:
-        """The switch of the provider's own cache, where its API has one."""
+    def _map_parameter(self, given: _GivenValue) -> None:
+        name = given.name
+        given = given._replace(value=validate_parameter(name, given.value))
         wire = self._find_wire_name(name)
         if wire is None:
-            return
-        if name in refusals:
-            self._reject_unsupported(name, True, origin, refusals[name], self._profile.source)
-        elif (told := find_rejection(self._learned, wire, True)) is not None:
-            self._reject_unsupported(name, True, origin, told, _REJECTION_SOURCE)
+            source = self.profile.source if name in self.profile.params else self.provider.source
+            reason = self.refusals.get(name)
+            self._reject(
+                given, reason or "it has no such parameter", self.profile.source if reason else source
+            )
+        elif self._is_refused(given, wire):
+            pass
+        elif (limit := self._find_exceeded_limit(name, given.value)) is not None:
+            self._reject(given, f"it takes {limit}", self.provider.source, code="llm.provider-range")
+        elif name == "format" and given.value not in ("text", *self.formats):
+            self._reject(given, self._describe_formats(), self.provider.source, code="llm.no-format")
         else:
-            self._params[name], self._names[name] = True, wire
-            self._add_note(name, True, origin, "renamed", wire, "switches the provider's prompt cache on")
+            self._accept_parameter(given, wire)
+
+    def _is_refused(self, given: _GivenValue, wire: str) -> bool:
+        """Reject the value if the model is known not to take it, or the server rejected it before."""
+        if given.name in self.refusals:
+            self._reject(given, self.refusals[given.name], self.profile.source)
+        elif (reason := find_rejection(self.learned, wire, given.value)) is not None:
+            self._reject(given, reason, _REJECTION_SOURCE)
+        else:
+            return False
+        return True
+
+    def _drop_exclusive(self, origins: Sequence[str]) -> None:
+        """Of parameters that exclude each other, leave the one of the strongest layer."""
+        for group in self.profile.exclusive:
+            given = [self.given[name] for name in group if name in self.params]
+            given.sort(key=lambda item: origins.index(item.origin))
+            for other in given[1:]:
+                del self.params[other.name], self.names[other.name]
+                note = next(note for note in self.notes if note.parameter == other.name)
+                self.notes.remove(note)
+                reason = f"it does not go together with {given[0].name}"
+                self._reject(other._replace(value=note.value), reason, self.profile.source)
+
+    def _accept_parameter(self, given: _GivenValue, wire: str) -> None:
+        name, value, origin = given
+        reason = source = None
+        if name in ("system", "stream"):
+            # the plan places them and writes their notes
+            self.unsent[name] = value, origin
+            return
+        if name == "format" and value == "text":
+            self._add_note(given, "client", None, "text is what a server answers unasked")
+            return
+        if name in self.profile.ignores:
+            reason, source = f"no effect: {self.profile.ignores[name]}", self.profile.source
+        self.params[name], self.names[name] = value, wire
+        self._add_note(given, "sent" if wire == name else "renamed", wire, reason, source)
+
+    def _map_extra(self, extra: Mapping[str, _GivenValue]) -> dict[str, Any]:
+        passed: dict[str, Any] = {}
+        taken = {wire: name for name, wire in self.names.items()}
+        for name, given in extra.items():
+            same = taken.get(name) or PROVIDER_NAMES.get(name)
+            if same is not None and same in self.given and self.given[same].origin != "default":
+                self._add_note(given, "dropped", None, f"{same} is set, and it is the same parameter")
+            elif not self._is_refused(given, name):
+                ignored = self.profile.ignores.get(name)
+                reason = "passed through as it is" if ignored is None else f"no effect: {ignored}"
+                passed[name] = given.value
+                self._add_note(given, "sent", name, reason, clause=f"{DRAFT} 4.4")
+        return passed
+
+    def _map_client_parameter(self, given: _GivenValue) -> None:
+        name, value, origin = given
+        value = validate_parameter(name, value)
+        reason = None
+        if name == "cache" and value:
+            reason = "answered from the cache when it can"
+            self._map_prompt_cache(given)
+        self.unsent[name] = value, origin
+        if origin != "default" or name != "cache":
+            self._add_note(given, "client", None, reason)
+
+    def _map_prompt_cache(self, given: _GivenValue) -> None:
+        """Set the switch of the provider's own cache, if its API has one."""
+        wire = self._find_wire_name(given.name)
+        if wire is not None and not self._is_refused(given, wire):
+            self.params[given.name], self.names[given.name] = True, wire
+            self._add_note(given, "renamed", wire, "switches the provider's prompt cache on")
 
     def _find_wire_name(self, name: str) -> str | None:
-        for names in (self._profile.params, self._provider.params):
+        for names in (self.profile.params, self.provider.params):
             if name in names:
                 return names[name]
-        return self._wire.get(name)
-
-    def _find_source(self, name: str) -> str:
-        return self._profile.source if name in self._profile.params else self._provider.source
+        return self.wire.get(name)
 
     def _find_exceeded_limit(self, name: str, value: Any) -> str | None:
         if name == "stop":
-            most = self._provider.stop_max
+            most = self.provider.stop_max
             return f"at most {most} of them" if most is not None and len(value) > most else None
-        low, high = self._provider.ranges.get(name, (None, None))
+        low, high = self.provider.ranges.get(name, (None, None))
         if low is not None and value < low:
             return f"at least {low:g}"
         if high is not None and value > high:
@@ -333,53 +325,51 @@ class _ParameterMapper:
         return None
 
     def _describe_formats(self) -> str:
-        taken = sorted(self._formats)
-        return f"it takes {' and '.join(taken)} alone" if taken else "it takes no format but text"
+        formats = sorted(self.formats)
+        return f"it takes only {' and '.join(formats)}" if formats else "it takes no format but text"
 
-    def _reject_out_of_range(self, name: str, value: Any, origin: str, limit: str) -> None:
-        if self._on_unsupported != "error":
-            self._drop_parameter(name, value, origin, f"it takes {limit}", self._provider.source)
+    def _reject(self, given: _GivenValue, reason: str, source: str, *, code: str = "llm.unsupported") -> None:
+        """Raise the error, or drop the value with a note."""
+        title, name = self.provider.title, given.name
+        if self.on_unsupported != "error":
+            self._add_note(given, "dropped", None, reason, source)
+            if self.on_unsupported == "warn":
+                self.warnings.append(f"{name} was not sent to {title}: {reason}")
             return
-        raise ParameterError(
-            f"{self._provider.title} takes {limit} for the parameter {name}",
-            code="llm.provider-range",
-            clause=self._provider.source,
-            parameter=name,
-            hint='on_unsupported="drop" sends the call without it',
-        )
-
-    def _reject_unsupported(
-        self, name: str, value: Any, origin: str, reason: str, source: str, *, code: str = "llm.unsupported"
-    ) -> None:
-        if self._on_unsupported != "error":
-            self._drop_parameter(name, value, origin, reason, source)
-            return
-        hint = None
-        if code == "llm.no-format" and "json_schema" in self._formats:
+        if code == "llm.provider-range":
+            raise ParameterError(
+                f"{title} {reason.removeprefix('it ')} for the parameter {name}",
+                code=code,
+                clause=source,
+                parameter=name,
+                hint='on_unsupported="drop" sends the call without it',
+            )
+        hint = 'leave it out, or on_unsupported="drop" sends the call without it'
+        if code == "llm.no-format" and "json_schema" in self.formats:
             hint = 'use format=json_schema with schema=, or on_unsupported="drop"'
-        _raise_unsupported(self._provider.title, self._model, name, reason, source, code, hint)
-
-    def _drop_parameter(self, name: str, value: Any, origin: str, reason: str, source: str) -> None:
-        self._add_note(name, value, origin, "dropped", None, reason, source)
-        if self._on_unsupported == "warn":
-            self._warnings.append(f"{name} was not sent to {self._provider.title}: {reason}")
+        raise UnsupportedError(
+            f"{title} does not take the parameter {name} for this model: {reason}",
+            code=code,
+            parameter=name,
+            model=self.model,
+            source=source,
+            hint=hint,
+        )
 
     def _add_note(
         self,
-        name: str,
-        value: Any,
-        origin: str,
+        given: _GivenValue,
         action: Action,
         wire: str | None,
         reason: str | None = None,
         source: str | None = None,
-        clause: str | None = f"{DRAFT} 6",
+        clause: str = f"{DRAFT} 6",
     ) -> None:
-        self._notes.append(
+        self.notes.append(
             MappingNote(
-                parameter=name,
-                value=value,
-                origin=origin,
+                parameter=given.name,
+                value=given.value,
+                origin=given.origin,
                 action=action,
                 wire_name=wire,
                 reason=reason,
@@ -387,16 +377,3 @@ class _ParameterMapper:
                 clause=clause,
             )
         )
-
-
-def _raise_unsupported(
-    title: str, model: str, name: str, reason: str, source: str, code: str, hint: str | None
-) -> NoReturn:
-    raise UnsupportedError(
-        f"{title} does not take the parameter {name} for this model: {reason}",
-        code=code,
-        parameter=name,
-        model=model,
-        source=source,
-        hint=hint or 'leave it out, or on_unsupported="drop" sends the call without it',
-    )

@@ -36,36 +36,32 @@ if TYPE_CHECKING:
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """One request, before it is sent.
 
+    `operation` is a name of `onym.llm.operations`. `endpoint` has the provider, model, API format and
+    credential, and `origin` is None for the embedded model before it runs. `target` is the path with the
+    query, and `headers` contain the key as a `Secret`. `exchange` has the facts that errors show. `timeout`
+    is in seconds, for the whole call, and `retries` are the attempts after the first. With `stream`, the
+    answer is streamed on the wire. `warnings` are sentences that the client emits. `notes` say where each
+    value came from and what became of it. `expected` is the number of results that the answer must have.
+
     `body` may contain `Secret` values that the program put there, as `headers` does: `repr`, `str` and
-    `as_dict()` show `***` instead. `notes` say where each value came from and what became of it.
+    `as_dict()` show `***` instead.
     """
 
-    #: the name of the operation
     operation: OperationName
-    #: the endpoint: provider, model, format and credential
     endpoint: Endpoint
-    #: None for the embedded model before it runs
     origin: Origin | None
     method: str
-    #: the request's path and query
     target: str
-    #: the key among them as a `Secret`
     headers: tuple[tuple[str, str | Secret], ...]
-    #: the facts that errors show
     exchange: Exchange
-    #: seconds for the whole call
     timeout: float
-    #: attempts after the first
     retries: int
-    #: whether the answer is streamed on the wire
     stream: bool = False
-    #: sentences that the client emits as warnings
     warnings: tuple[str, ...] = ()
     on_unsupported: OnUnsupported = "error"
     lessons: RejectedParameters = REJECTED_PARAMETERS
     body: Mapping[str, Any] | None = None
     notes: tuple[MappingNote, ...] = ()
-    #: how many results the answer must have, for an operation with one per input
     expected: int | None = None
 
     def __repr__(self) -> str:
