@@ -339,7 +339,7 @@ class _ParameterMapper:
         if code == "llm.provider-range":
             raise ParameterError(
                 f"{title} {reason.removeprefix('it ')} for the parameter {name}",
-                code=code,
+                code="llm.provider-range",
                 clause=source,
                 parameter=name,
                 hint='on_unsupported="drop" sends the call without it',
