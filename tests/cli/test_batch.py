@@ -14,7 +14,7 @@ from batch_support import Server, read_results, write_rows
 from onym.cli._llm_client import CallOptions
 from onym.cli._output import Session, format_progress
 from onym.cli.commands.batch import _USUAL, _format_resume_command
-from onym.llm.batch import Progress
+from onym.llm.batch import Load, Progress
 from onym.testing.fake_provider import FakeProvider
 from support import untraced
 
@@ -171,7 +171,7 @@ def test_a_bar_follows_the_run_on_a_terminal(terminal, tmp_path):
 
 def test_the_figures_of_a_bar_say_rate_tokens_failures_and_time_left():
     now = Progress(total=200, done=100, failed=3, before=50, input_tokens=1_500, output_tokens=2_000_000,
-                   flying=4, limit=16, pause=2.4, seconds=10.0)  # fmt: skip
+                   load=Load(4, 16, 2.4), seconds=10.0)  # fmt: skip
     assert format_progress(now) == (
         "100/200  5.0/s  1.5k+2.0M tokens  3 failed  4/16 at once  0:00:20 left  server asks for 2 s"
     )

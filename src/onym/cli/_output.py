@@ -314,9 +314,9 @@ def format_progress(now: Progress) -> str:
         f"{now.rate:.1f}/s",
         f"{_format_count(now.input_tokens)}+{_format_count(now.output_tokens)} tokens",
         f"{now.failed} failed",
-        f"{now.flying}/{now.limit} at once",
+        f"{now.load.active}/{now.load.limit} at once",
         "" if left is None else f"{timedelta(seconds=round(left))} left",
-        f"server asks for {now.pause:.0f} s" if now.pause >= 1 else "",
+        f"server asks for {now.load.pause:.0f} s" if now.load.pause >= 1 else "",
     ]
     return "  ".join(word for word in words if word)
 

@@ -87,7 +87,7 @@ def test_never_more_are_inside_than_the_limit_and_everybody_gets_in(most, count)
             found.release()
 
         await asyncio.gather(*(one(at) for at in range(count)))
-        return served, highest, found.flying
+        return served, highest, found.active
 
     served, over, flying = asyncio.run(play())
     # those that were inside when the limit was halved may stay
@@ -105,7 +105,7 @@ def test_one_that_goes_while_it_waits_leaves_its_turn_to_the_next():
         first.cancel()
         assert await asyncio.wait_for(second, 60) == 0
         assert first.cancelled()
-        assert found.flying == 1
+        assert found.active == 1
 
     asyncio.run(play())
 

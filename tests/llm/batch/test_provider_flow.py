@@ -119,7 +119,7 @@ def test_no_server_sends_a_run_to_sleep_for_ever():
     _, _, waits = drive(watch_batches(at, ["b"], lambda _: None, 5.0), [going(retry_after="9" * 12), ended])
     assert waits == [3600.0]
     _, _, waits = drive(
-        call_api(at, CHAT.retrieve("b"), at.decode_batch), [reply({}, 429, retry_after="9" * 12), ended]
+        call_api(at, CHAT.retrieve("b"), at.api.decode_batch), [reply({}, 429, retry_after="9" * 12), ended]
     )
     assert waits == [3600.0]
 
@@ -150,7 +150,7 @@ def test_nobody_looks_any_more_once_the_run_is_stopped():
 
 def test_a_question_is_repeated_with_waits_that_the_server_may_lengthen():
     answers = [reply({}, 500), reply({}, 429, retry_after="40"), going()]
-    found, requests, waits = drive(call_api(desk(), CHAT.retrieve("b"), desk().decode_batch), answers)
+    found, requests, waits = drive(call_api(desk(), CHAT.retrieve("b"), desk().api.decode_batch), answers)
     assert found.id == "b"
     assert len(requests) == 3
     assert waits == [0.5, 40.0]
@@ -158,15 +158,15 @@ def test_a_question_is_repeated_with_waits_that_the_server_may_lengthen():
 
 def test_a_question_is_given_up_after_its_retries_or_when_waiting_does_not_help():
     with pytest.raises(ServerError):
-        drive(call_api(desk(), CHAT.retrieve("b"), desk().decode_batch), [reply({}, 500)] * 3)
+        drive(call_api(desk(), CHAT.retrieve("b"), desk().api.decode_batch), [reply({}, 500)] * 3)
     for status in (400, 409):
         with pytest.raises(Exception, match=f"HTTP {status}"):
-            drive(call_api(desk(), CHAT.cancel("b"), desk().decode_batch), [reply({}, status)])
+            drive(call_api(desk(), CHAT.cancel("b"), desk().api.decode_batch), [reply({}, status)])
 
 
 def test_a_question_is_dropped_where_the_run_was_stopped_meanwhile():
     found, requests, _ = drive(
-        call_api(desk(stopped=lambda: True), CHAT.retrieve("b"), desk().decode_batch), [reply({}, 500)]
+        call_api(desk(stopped=lambda: True), CHAT.retrieve("b"), desk().api.decode_batch), [reply({}, 500)]
     )
     assert (found, len(requests)) == (None, 1)
 
@@ -279,13 +279,13 @@ def test_a_search_is_dropped_where_the_run_was_stopped_meanwhile():
 
 
 def test_requests_bear_the_rows_headers_and_path():
-    _, (request,), _ = drive(call_api(desk(), CHAT.create("t", [], "f"), desk().decode_batch), [going()])
+    _, (request,), _ = drive(call_api(desk(), CHAT.create("t", [], "f"), desk().api.decode_batch), [going()])
     headers = {name.lower(): value for name, value in request.headers}
     assert headers["authorization"].reveal() == "Bearer some-key"
     assert (headers["content-type"], headers["accept"]) == ("application/json", "application/json")
     assert request.credential is not None
     claude = desk("anthropic")
-    _, (request,), _ = drive(call_api(claude, MESSAGES.retrieve("b"), claude.decode_batch), [going()])
+    _, (request,), _ = drive(call_api(claude, MESSAGES.retrieve("b"), claude.api.decode_batch), [going()])
     headers = {name.lower(): value for name, value in request.headers}
     assert headers["anthropic-version"] == "2023-06-01"
     assert "content-type" not in headers

@@ -18,6 +18,7 @@ from onym.llm.batch._storage import (
     Submission,
     SubmissionLog,
     get_submission_log_path,
+    make_request_name,
     require_no_open_batches,
     to_ranges,
 )
@@ -38,7 +39,7 @@ def test_ranges_hold_just_the_numbers(numbers):
     assert list(one.iter_indexes()) == sorted(numbers)
     assert one.count == len(numbers)
     assert {number for number in range(202) if number in one} == numbers
-    assert all(one.parse_request_name(one.make_request_name(number)) == number for number in numbers)
+    assert all(one.parse_request_name(make_request_name(one.token, number)) == number for number in numbers)
 
 
 @as_subtests("name", ["", "5", f"{TOKEN}", f"{TOKEN}-", f"{TOKEN}-05", f"{TOKEN}-6",
@@ -138,7 +139,7 @@ def test_a_load_takes_one_line_however_large():
     few = BatchBuilder(TOKEN, 1, 10)
     few.add(1, b"x")
     assert not few.has_room(b"x")
-    assert few.make_request_name(7) == f"{TOKEN}-7"
+    assert make_request_name(few.token, 7) == f"{TOKEN}-7"
 
 
 @given(st.lists(st.binary(max_size=6)), st.lists(st.integers(0, 60)))

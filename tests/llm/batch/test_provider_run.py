@@ -733,12 +733,12 @@ def test_progress_says_how_many_requests_the_provider_has(openai, rows, tmp_path
 
     def see(self, batch):
         look(self, batch)
-        seen.append((self.flying, self.limit, self.pause))
+        seen.append(self.load)
 
     monkeypatch.setattr(ProviderEngine, "_record_figures", see)
     assert go(openai, tmp_path, watch=lambda now: None).answered == 5
     assert seen[0] == (5, 5, 0.0)
-    assert (engines[0].flying, engines[0].limit) == (0, 0)
+    assert engines[0].load == (0, 0, 0)
 
 
 def test_what_a_policy_refuses_stops_the_run(server, rows, tmp_path):

@@ -139,7 +139,7 @@ def test_rows_are_shared_among_the_nodes_and_each_is_answered_once(monkeypatch, 
     assert [row["text"] for row in read(tmp_path / "out")] == [f"ask {at}" for at in range(100)]
     assert ray.killed == ray.actors
     assert seen[-1].done == 100
-    assert seen[-1].limit == 4
+    assert seen[-1].load.limit == 4
 
 
 def test_a_cluster_of_its_own_is_shut_down(monkeypatch, fake, source, tmp_path):

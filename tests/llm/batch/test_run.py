@@ -22,6 +22,7 @@ from onym.llm import embedded
 from onym.llm.batch import LocalEngine, arun, run
 from onym.llm.batch import _runner as driver_module
 from onym.llm.batch import _runner as run_module
+from onym.llm.batch._engine import Load
 from onym.llm.batch._storage import compute_digest
 from onym.llm.config import Config
 from onym.net.policy import Policy
@@ -527,7 +528,7 @@ def test_a_run_that_is_told_to_stop_does_not_wait_for_the_next_attempt(
         engine = lambda job: LocalEngine(job, chance=lambda: 0.0 if headers else 1.0)  # noqa: E731
 
         def watch(now):
-            if now.pause or (fake.requests and not now.flying):
+            if now.load.pause or (fake.requests and not now.load.active):
                 seen.set()
 
         task = asyncio.ensure_future(
@@ -582,7 +583,7 @@ def test_whoever_watches_sees_rates_tokens_and_the_end(fake, source, tmp_path):
     go(fake, source, tmp_path / "out", watch=seen.append)
     last = seen[-1]
     assert (last.total, last.done, last.failed, last.before) == (6, 6, 0, 0)
-    assert (last.input_tokens, last.output_tokens, last.flying) == (30, 42, 0)
+    assert (last.input_tokens, last.output_tokens, last.load.active) == (30, 42, 0)
     assert last.rate > 0
     assert last.seconds_left == 0
     assert seen[0].seconds_left is None or seen[0].done
@@ -594,8 +595,7 @@ def test_more_at_once_than_a_transport_keeps_is_a_transport_that_keeps_more(fake
 
 def test_the_engine_may_be_anybodys(fake, source, tmp_path):
     class Mute:
-        flying = limit = 0
-        pause = 0.0
+        load = Load()
 
         def __init__(self, job):
             self.job = job

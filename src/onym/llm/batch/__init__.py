@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from onym.llm.batch._engine import Engine, Job, LocalEngine, WorkQueue
+from onym.llm.batch._engine import Engine, Job, Load, LocalEngine, WorkQueue
 from onym.llm.batch._rows import Result
 from onym.llm.batch._runner import BatchReport, EngineName, Order, Progress, arun, run
 
@@ -16,6 +16,7 @@ __all__ = [
     "Engine",
     "EngineName",
     "Job",
+    "Load",
     "LocalEngine",
     "Order",
     "Progress",

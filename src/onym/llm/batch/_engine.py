@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from onym.errors import (
     AuthenticationError,
@@ -30,13 +30,9 @@ from onym.errors import (
 from onym.llm.batch._rows import Result, Row, decode_row, make_answer_result, make_failed_result
 from onym.llm.client import AsyncClient, ClientSetup, build_setup, resolve_uri, wrap_secret
 from onym.llm.config import Config
-from onym.llm.mapping import OnUnsupported
 from onym.net.limits import RetryPolicy
-from onym.net.transport import AsyncTransport
 
 if TYPE_CHECKING:
-    from onym.llm.providers import ProviderTable
-    from onym.net.policy import Policy
     from onym.uri.llm import LLMURI
     from onym.uri.secret import Secret
 
@@ -46,16 +42,14 @@ DEFAULT_RETRIES: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One endpoint and its settings. `uri` has `retries=0`, because the engine retries while a batch runs."""
+    """One endpoint and its settings. `uri` has `retries=0`, because the engine retries while a batch runs.
+
+    `options` are the arguments of `connect` with which the client was set up, except key and configuration.
+    """
 
     uri: LLMURI
-    key: Secret | None
-    policy: Policy | None
     config: Config
-    providers: ProviderTable | None
-    environ: Mapping[str, str] | None = field(repr=False)
-    on_unsupported: OnUnsupported
-    system_filter: Callable[[str], str] | None
+    options: Mapping[str, Any]
     overrides: Mapping[str, Any]
     concurrency: int
     retries: int
@@ -81,7 +75,7 @@ class Job:
         uri = self.uri.without_key()
         settings: dict[str, Any] = {
             "uri": uri.render(),
-            "on_unsupported": self.on_unsupported,
+            "on_unsupported": self.options["on_unsupported"],
             "overrides": dict(self.overrides),
         }
         # an absent profile adds no member, so that the digest stays the same
@@ -99,36 +93,22 @@ class Job:
 
     def make_client(self) -> AsyncClient:
         """Return a client of this job for the running event loop."""
-        if (
-            self.settled.planner.endpoint.is_embedded
-            or self.concurrency <= self.settled.network.limits.idle_connections
-        ):
-            return AsyncClient(self.settled)
         network = self.settled.network
-        limits = replace(network.limits, idle_connections=self.concurrency)
-        return _OwningClient(self.settled, AsyncTransport(replace(network, limits=limits)))
-
-
-class _OwningClient(AsyncClient):
-    """A client that closes the transport it was given."""
-
-    def __init__(self, settled: ClientSetup, transport: AsyncTransport) -> None:
-        super().__init__(settled, transport)
-        self._own = True
+        if self.concurrency > network.limits.idle_connections:
+            limits = replace(network.limits, idle_connections=self.concurrency)
+            return AsyncClient(self.settled._replace(network=replace(network, limits=limits)))
+        return AsyncClient(self.settled)
 
 
 def make_job(
     uri: str | Secret | LLMURI,
     *,
     key: Secret | str | None,
-    policy: Policy | None,
     config: Config | None,
-    providers: ProviderTable | None,
     environ: Mapping[str, str] | None,
-    on_unsupported: OnUnsupported,
-    system_filter: Callable[[str], str] | None,
     overrides: Mapping[str, Any],
     concurrency: int,
+    **options: Any,
 ) -> Job:
     """Return the job for these arguments. Raises what `connect` raises, also for a missing key."""
     config = Config.load(environ=environ) if config is None else config
@@ -138,28 +118,32 @@ def make_job(
     retries = remaining.pop("retries", None)
     if retries is None:
         retries = parsed.params.get("retries", profile.get("retries", DEFAULT_RETRIES))
-    arguments: dict[str, Any] = {
-        "key": wrap_secret(key),
-        "policy": policy,
-        "config": config,
-        "providers": providers,
-        "environ": environ,
-        "on_unsupported": on_unsupported,
-        "system_filter": system_filter,
-    }
     quiet = parsed.with_params(retries=0)
-    settled = build_setup(quiet, **arguments)
+    settled = build_setup(quiet, key=wrap_secret(key), config=config, environ=environ, **options)
     unkeyed = settled.planner.endpoint.unkeyed
     if unkeyed is not None:
         raise unkeyed
     return Job(
         uri=quiet,
+        config=config,
+        options=options,
         overrides=remaining,
         concurrency=concurrency,
         retries=int(retries),
         settled=settled,
-        **arguments,
     )
+
+
+class Load(NamedTuple):
+    """The requests of an engine, for progress displays.
+
+    `active` are in progress and `limit` may be; `pause` is the number of seconds that the server asked to
+    wait.
+    """
+
+    active: int = 0
+    limit: int = 0
+    pause: float = 0.0
 
 
 _INITIAL_LIMIT: Final = 8
@@ -172,7 +156,8 @@ class AdaptiveLimiter:
 
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
         self.most = most
-        self.flying = 0
+        #: the number of requests in progress
+        self.active = 0
         #: no request is sent before this time of the clock, as the server asked
         self.resume_at = 0.0
         self._limit = float(min(_INITIAL_LIMIT, most))
@@ -191,16 +176,21 @@ class AdaptiveLimiter:
         """Seconds that the server asked to wait."""
         return max(0.0, self.resume_at - self._clock())
 
+    @property
+    def load(self) -> Load:
+        """The requests of this event loop."""
+        return Load(self.active, self.limit, self.pause)
+
     def try_acquire(self) -> int | None:
         """Return what `acquire` returns if no waiting is needed, else None."""
-        if self.flying >= int(self._limit) or self.resume_at > self._clock():
+        if self.active >= int(self._limit) or self.resume_at > self._clock():
             return None
-        self.flying += 1
+        self.active += 1
         return self._round
 
     async def acquire(self) -> int:
         """Wait for a slot, and return the number of its round."""
-        while self.flying >= int(self._limit):
+        while self.active >= int(self._limit):
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             try:
@@ -210,12 +200,12 @@ class AdaptiveLimiter:
                     # this waiter was woken and is gone, so wake the next one
                     self._wake_waiters()
                 raise
-        self.flying += 1
+        self.active += 1
         return self._round
 
     def release(self) -> None:
         """Return the slot."""
-        self.flying -= 1
+        self.active -= 1
         self._wake_waiters()
 
     def record_success(self) -> None:
@@ -234,7 +224,7 @@ class AdaptiveLimiter:
             self._limit = self._slow_from = max(1.0, self._limit / 2)
 
     def _wake_waiters(self) -> None:
-        free = int(self._limit) - self.flying
+        free = int(self._limit) - self.active
         while free > 0 and self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -263,45 +253,26 @@ class WorkQueue(Protocol):
 
     def next_row(self) -> tuple[int, bytes] | None:
         """Return the next row, its index and its JSON; None if there is none."""
-        ...
 
     def put_result(self, result: Result) -> None:
         """Accept the result of a row."""
-        ...
 
     async def wait_for_room(self) -> None:
         """Wait until enough results are durable."""
-        ...
 
     async def wait_until_durable(self) -> bool:
         """Wait until every result is durable; False if the disk failed."""
-        ...
 
 
 class Engine(Protocol):
-    """Answers rows until none is left, `work.stop` is set, or an error affects every row.
-
-    `flying`, `limit` and `pause` are for progress displays (see `Progress`).
-    """
+    """Answers rows until none is left, `work.stop` is set, or an error affects every row."""
 
     @property
-    def flying(self) -> int:
-        """The number of requests in progress."""
-        ...
-
-    @property
-    def limit(self) -> int:
-        """The number of requests that may be in progress."""
-        ...
-
-    @property
-    def pause(self) -> float:
-        """Seconds that the server asked to wait."""
-        ...
+    def load(self) -> Load:
+        """The requests in progress."""
 
     async def run(self, work: WorkQueue) -> None:
         """Take rows and return results; raises the OnymError that stops the run."""
-        ...
 
 
 class LocalEngine:
@@ -334,19 +305,9 @@ class LocalEngine:
         self._work: WorkQueue
 
     @property
-    def flying(self) -> int:
-        """The number of requests in progress."""
-        return self._control.flying
-
-    @property
-    def limit(self) -> int:
-        """The number of requests that may be in progress."""
-        return self._control.limit
-
-    @property
-    def pause(self) -> float:
-        """Seconds that the server asked to wait."""
-        return self._control.pause
+    def load(self) -> Load:
+        """The requests in progress."""
+        return self._control.load
 
     async def run(self, work: WorkQueue) -> None:
         """See `Engine`. After a stop it waits for the requests in progress; cancelling drops them."""
@@ -434,7 +395,9 @@ class LocalEngine:
                 or not _is_retryable(failure)
             ):
                 return self._fail_row(row, failure, refusals + failures)
-            if not await self._wait_parked(_compute_delay(failure, refusals + failures - 1, self._chance)):
+            # `Retry-After` pauses all rows: the random delay keeps them from continuing at the same moment
+            delay = _RETRY_POLICY.delay(refusals + failures - 1, None, self._chance)
+            if not await self._wait_parked(delay):
                 return None
             sent_in = await self._acquire_slot()
             if self._work.stop.is_set():
@@ -476,8 +439,3 @@ class LocalEngine:
 
 def _is_retryable(failure: OnymError) -> bool:
     return isinstance(failure, NetError | ProviderError) and failure.retryable
-
-
-def _compute_delay(failure: OnymError, attempt: int, chance: Callable[[], float]) -> float:
-    # `Retry-After` pauses all rows: the random delay keeps them from continuing at the same moment
-    return _RETRY_POLICY.delay(attempt, None, chance)

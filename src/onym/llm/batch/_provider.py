@@ -12,7 +12,7 @@ import secrets
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -24,6 +24,7 @@ from onym.errors import (
     OnymWarning,
     ProviderError,
 )
+from onym.llm.batch._engine import Job, Load, WorkQueue
 from onym.llm.batch._provider_flow import (
     TRANSFER_TIMEOUT,
     BatchClient,
@@ -34,6 +35,7 @@ from onym.llm.batch._provider_flow import (
     make_no_api_error,
     require_batch_api,
     search_batches,
+    send_call,
     watch_batches,
 )
 from onym.llm.batch._rows import Result, decode_row, get_label, make_answer_result, make_failed_result
@@ -45,6 +47,7 @@ from onym.llm.batch._storage import (
     Submission,
     SubmissionLog,
     get_submission_log_path,
+    make_request_name,
 )
 from onym.llm.dialects import Exchange
 from onym.llm.dialects.batch_api import Batch, BatchApi, BatchRequest, make_unanswered_error
@@ -52,11 +55,10 @@ from onym.llm.dialects.streaming import DecodeChat, LineFramer
 from onym.llm.flow import SYSTEM_CLOCK, Clock
 from onym.llm.plan import encode_body
 from onym.llm.types import Completion
-from onym.net.messages import Flow, Reply
+from onym.net.messages import Flow
 from onym.net.transport import AsyncTransport, arun_flow
 
 if TYPE_CHECKING:
-    from onym.llm.batch._engine import Job, WorkQueue
     from onym.net.messages import AsyncStreamBody
 
 #: bytes of one line of the results
@@ -65,31 +67,24 @@ _MAX_LINE_SIZE: Final = 64 * 1024 * 1024
 _UNBOUNDED: Final = 1 << 62
 
 
+@dataclass(slots=True)
 class ResultCollector:
     """Decodes lines of results and passes on a result for each row that waits for one.
 
     Rows with a result, rows of another batch and unknown names are skipped.
     """
 
-    def __init__(
-        self,
-        labels: LabelStore,
-        give: Callable[[Result], None],
-        *,
-        api: BatchApi,
-        decode: DecodeChat,
-        exchange: Exchange,
-    ) -> None:
-        self._labels = labels
-        self._give = give
-        self._api = api
-        self._decode = decode
-        self._exchange = exchange
-        self._given = RowBitmap(_UNBOUNDED)
+    labels: LabelStore
+    put_result: Callable[[Result], None]
+    api: BatchApi
+    decode: DecodeChat
+    exchange: Exchange
+    #: the rows with a result
+    done: RowBitmap = field(default_factory=lambda: RowBitmap(_UNBOUNDED))
 
     def collect_line(self, chunk: Submission, line: bytes) -> bool:
         """Decode one line of this batch's results; False if it is malformed."""
-        answer = self._api.decode_line(line, self._decode, self._exchange)
+        answer = self.api.decode_line(line, self.decode, self.exchange)
         if answer is None:
             return False
         index = chunk.parse_request_name(answer.name)
@@ -99,7 +94,7 @@ class ResultCollector:
 
     def is_ours(self, chunk: Submission, line: bytes) -> bool | None:
         """Whether a line belongs to this batch; None if it is malformed."""
-        answer = self._api.decode_line(line, self._decode, self._exchange)
+        answer = self.api.decode_line(line, self.decode, self.exchange)
         return None if answer is None else chunk.parse_request_name(answer.name) is not None
 
     def iter_missing(self, chunk: Submission) -> Iterator[int]:
@@ -113,7 +108,7 @@ class ResultCollector:
     def fail_missing(self, chunk: Submission, batch: Batch) -> Iterator[int]:
         """Pass on an error, if possible the provider's, for each row without a result; yield its index."""
         ending = batch.ending or "completed"
-        unasked = make_unanswered_error(ending, self._exchange)
+        unasked = make_unanswered_error(ending, self.exchange)
         of_lines = {fault.line: fault.error for fault in batch.faults if fault.line is not None}
         of_all = [fault.error for fault in batch.faults if fault.line is None and ending == "failed"]
         for line, index in enumerate(chunk.iter_indexes(), 1):
@@ -122,16 +117,16 @@ class ResultCollector:
                 yield index
 
     def _is_missing(self, index: int) -> bool:
-        return index in self._labels and index not in self._given
+        return index in self.labels and index not in self.done
 
     def _put_outcome(self, index: int, outcome: Completion | OnymError) -> None:
-        self._given.add(index)
-        label = self._labels.get(index)
+        self.done.add(index)
+        label = self.labels.get(index)
         if isinstance(outcome, Completion):
-            self._give(make_answer_result(index, label, outcome, 1))
+            self.put_result(make_answer_result(index, label, outcome, 1))
             return
         was_sent = not outcome.code.startswith("provider.batch-")
-        self._give(make_failed_result(index, label, outcome, int(was_sent), self._exchange.secrets))
+        self.put_result(make_failed_result(index, label, outcome, int(was_sent), self.exchange.secrets))
 
 
 #: times that results are fetched before their errors are reported
@@ -140,41 +135,32 @@ _MAX_FETCHES: Final = 3
 CANCEL_HINT: Final = "Run again with --cancel to give up the rows that have no answer."
 
 
+@dataclass(slots=True)
 class ResultFetcher:
-    """Fetches results with `transport`, which accepts large responses, and passes them to `intake`.
+    """Fetches results with `transport`, which accepts large responses, and passes them to `collector`.
 
     With `give_up`, results that stay unreadable are skipped.
     """
 
-    def __init__(
-        self,
-        desk: BatchClient,
-        work: WorkQueue,
-        intake: ResultCollector,
-        transport: AsyncTransport,
-        rest: Callable[[float], Awaitable[Any]],
-        *,
-        give_up: bool,
-    ) -> None:
-        self._desk = desk
-        self._work = work
-        self._intake = intake
-        self._transport = transport
-        self._rest = rest
-        self._give_up = give_up
+    client: BatchClient
+    work: WorkQueue
+    collector: ResultCollector
+    transport: AsyncTransport
+    rest: Callable[[float], Awaitable[Any]]
+    give_up: bool
 
     async def is_ours(self, chunk: Submission, batch: Batch) -> bool | None:
         """Whether the first line of the results belongs to this batch; None if the run was stopped."""
-        for call in self._desk.api.download(batch):
+        for call in self.client.api.download(batch):
             async with aclosing(self._iter_lines(call)) as lines:
                 async for line in lines:
-                    ours = self._intake.is_ours(chunk, line)
+                    ours = self.collector.is_ours(chunk, line)
                     if ours is not None:
                         return ours
                     break
-        if self._work.stop.is_set():
+        if self.work.stop.is_set():
             return None
-        if self._give_up:
+        if self.give_up:
             return False
         raise self._make_damaged_error(f"the results of the batch {batch.id} do not name their requests")
 
@@ -187,38 +173,38 @@ class ResultFetcher:
                     failure = self._make_damaged_error(f"the results of the batch {batch.id} are damaged")
             except (NetError, ProviderError) as error:
                 failure = error
-            if self._work.stop.is_set():
+            if self.work.stop.is_set():
                 return False
-            if not self._intake.has_missing(chunk) or (failure is None and batch.ending != "completed"):
+            if not self.collector.has_missing(chunk) or (failure is None and batch.ending != "completed"):
                 return True
             if attempt < _MAX_FETCHES - 1:
-                await self._rest(self._desk.compute_wait(attempt, failure or TimeoutError()).seconds)
-        if failure is not None and not self._give_up:
+                await self.rest(self.client.compute_wait(attempt, failure or TimeoutError()).seconds)
+        if failure is not None and not self.give_up:
             raise failure
         return True
 
     async def _collect_lines(self, chunk: Submission, batch: Batch) -> bool:
         """Collect the results; False if one of their lines is malformed."""
         sound = True
-        for call in self._desk.api.download(batch):
+        for call in self.client.api.download(batch):
             async with aclosing(self._iter_lines(call)) as lines:
                 async for line in lines:
-                    sound = self._intake.collect_line(chunk, line) and sound
-                    if self._work.stop.is_set():
+                    sound = self.collector.collect_line(chunk, line) and sound
+                    if self.work.stop.is_set():
                         return sound
-                    if self._work.full:
-                        await self._work.wait_for_room()
+                    if self.work.full:
+                        await self.work.wait_for_room()
         return sound
 
     async def _iter_lines(self, call: BatchRequest) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a response as they arrive; ends early if the run is stopped."""
-        flow = call_api(self._desk, call, _return_reply, timeout=TRANSFER_TIMEOUT, stream=True)
-        reply = await arun_flow(flow, self._transport, sleep=self._rest)
+        flow = send_call(self.client, call, timeout=TRANSFER_TIMEOUT, stream=True)
+        reply = await arun_flow(flow, self.transport, sleep=self.rest)
         if reply is None:
             return
         lines = LineFramer(_MAX_LINE_SIZE)
         async with cast("AsyncStreamBody", reply.stream) as body:
-            while (data := await body.aread()) and not self._work.stop.is_set():
+            while (data := await body.aread()) and not self.work.stop.is_set():
                 for line in lines.feed(data):
                     yield line
         for line in lines.close():
@@ -226,12 +212,8 @@ class ResultFetcher:
 
     def _make_damaged_error(self, text: str) -> MalformedResponseError:
         return MalformedResponseError(
-            text, endpoint=self._desk.exchange.endpoint, status=200, hint=CANCEL_HINT
+            text, endpoint=self.client.exchange.endpoint, status=200, hint=CANCEL_HINT
         )
-
-
-def _return_reply(reply: Reply) -> Reply:
-    return reply
 
 
 T = TypeVar("T")
@@ -275,7 +257,7 @@ class ProviderEngine:
         self._poll = poll
         self._room = room
         self._rest = rest or self._wait_or_stop
-        self._desk = BatchClient(
+        self._client = BatchClient(
             api=self._api,
             endpoint=endpoint,
             exchange=Exchange(endpoint=endpoint.text, secrets=endpoint.secrets, model=endpoint.model),
@@ -288,7 +270,7 @@ class ProviderEngine:
         self._work: WorkQueue
         self._ledger: SubmissionLog
         self._labels: LabelStore
-        self._intake: ResultCollector
+        self._collector: ResultCollector
         self._fetcher: ResultFetcher
         self._transport: AsyncTransport
 
@@ -296,19 +278,10 @@ class ProviderEngine:
         return self._work.stop.is_set()
 
     @property
-    def flying(self) -> int:
-        """The number of requests without an answer, as far as the provider reports it."""
-        return sum(total - done for total, done in self._figures.values())
-
-    @property
-    def limit(self) -> int:
-        """The number of requests in unfinished batches."""
-        return sum(total for total, _ in self._figures.values())
-
-    @property
-    def pause(self) -> float:
-        """Always 0: providers do not ask to wait."""
-        return 0.0
+    def load(self) -> Load:
+        """The requests of unfinished batches, as far as the provider reports them."""
+        total = sum(total for total, _ in self._figures.values())
+        return Load(total - sum(done for _, done in self._figures.values()), total)
 
     async def run(self, work: WorkQueue) -> None:
         """See `Engine`. When the run is stopped, its batches continue at the provider."""
@@ -325,9 +298,9 @@ class ProviderEngine:
         stack.callback(self._ledger.close)
         self._labels = LabelStore(self._output.parent)
         stack.callback(self._labels.close)
-        decode = self._desk.endpoint.dialect.decode_chat
-        self._intake = ResultCollector(
-            self._labels, work.put_result, api=self._api, decode=decode, exchange=self._desk.exchange
+        decode = self._client.endpoint.dialect.decode_chat
+        self._collector = ResultCollector(
+            self._labels, work.put_result, self._api, decode, self._client.exchange
         )
         network = self._job.settled.network
         self._transport = AsyncTransport(network)
@@ -336,7 +309,7 @@ class ProviderEngine:
         result_transport = AsyncTransport(replace(network, limits=limits))
         stack.push_async_callback(result_transport.close)
         self._fetcher = ResultFetcher(
-            self._desk, work, self._intake, result_transport, self._rest, give_up=self._cancel
+            self._client, work, self._collector, result_transport, self._rest, self._cancel
         )
 
     async def _recover_submissions(self) -> None:
@@ -352,7 +325,7 @@ class ProviderEngine:
 
     def _search_batch(self, chunk: Submission) -> Flow[BatchSearch | None]:
         known = [other.batch for other in self._ledger.chunks.values() if other.batch is not None]
-        return search_batches(self._desk, chunk.token, chunk.count, chunk.at, known)
+        return search_batches(self._client, chunk.token, chunk.count, chunk.at, known)
 
     def _record_search(self, chunk: Submission, search: BatchSearch) -> None:
         if search.batch is not None:
@@ -367,7 +340,7 @@ class ProviderEngine:
         for identifier in chunk.maybe:
             try:
                 batch = await self._run_flow(
-                    call_api(self._desk, self._api.retrieve(identifier), self._desk.decode_batch)
+                    call_api(self._client, self._api.retrieve(identifier), self._api.decode_batch)
                 )
             except NotFoundError:
                 batch = Batch(id=identifier, ending="gone")
@@ -400,11 +373,11 @@ class ProviderEngine:
             body = None if self._cancel else self._encode_row(index, line)
             if body is None:
                 continue
-            request = self._api.encode_line(builder.make_request_name(index), body)
+            request = self._api.encode_line(make_request_name(builder.token, index), body)
             if not builder.has_room(request):
                 await self._send_batch(builder)
                 builder = self._new_builder()
-                request = self._api.encode_line(builder.make_request_name(index), body)
+                request = self._api.encode_line(make_request_name(builder.token, index), body)
             self._labels.put(index, get_label(index, line))
             builder.add(index, request)
         await self._send_batch(builder)
@@ -431,18 +404,18 @@ class ProviderEngine:
         """Create one batch. Its rows are recorded before, its identifier after."""
         if not builder.rows or self._work.stop.is_set():
             return
-        desk, api = self._desk, self._api
+        client, api = self._client, self._api
         try:
             uploaded = None
             upload = api.upload(builder.token, builder.lines)
             if upload is not None:
                 builder.lines.clear()
                 uploaded = await self._run_flow(
-                    call_api(desk, upload, desk.decode_upload, timeout=TRANSFER_TIMEOUT)
+                    call_api(client, upload, api.decode_upload, timeout=TRANSFER_TIMEOUT)
                 )
                 if uploaded is None:
                     return
-            chunk = self._ledger.record_plan(builder.token, builder.rows, desk.clock.time())
+            chunk = self._ledger.record_plan(builder.token, builder.rows, client.clock.time())
             call = api.create(builder.token, builder.lines, uploaded)
             builder.lines.clear()
         except ProviderError as error:
@@ -455,7 +428,7 @@ class ProviderEngine:
             return self._search_batch(chunk)
 
         try:
-            search = await self._run_flow(create_batch(desk, call, look))
+            search = await self._run_flow(create_batch(client, call, look))
         except OnymError as error:
             # a search follows an attempt with unknown outcome: the batch may exist, whatever failed
             # afterwards
@@ -470,7 +443,7 @@ class ProviderEngine:
     def _explain_missing_api(self, error: ProviderError) -> OnymError:
         """Return a clearer error if the batch API does not exist at this endpoint."""
         if error.status in (404, 405, 501) and error.provider_code != "model_not_found":
-            return make_no_api_error(self._desk.endpoint)
+            return make_no_api_error(self._client.endpoint)
         return error
 
     async def _collect_results(self) -> None:
@@ -479,14 +452,14 @@ class ProviderEngine:
             await self._cancel_all()
         while not self._work.stop.is_set():
             for chunk in list(self._ledger.chunks.values()):
-                if not self._intake.has_missing(chunk):
+                if not self._collector.has_missing(chunk):
                     # an earlier run has collected its results
                     await self._close_submission(chunk)
             owners = self._list_pending()
             if not owners:
                 return
             batch = await self._run_flow(
-                watch_batches(self._desk, tuple(owners), self._record_figures, self._poll)
+                watch_batches(self._client, tuple(owners), self._record_figures, self._poll)
             )
             if batch is None:
                 return
@@ -509,7 +482,7 @@ class ProviderEngine:
             if chunk.batch is not None:
                 try:
                     await self._run_flow(
-                        call_api(self._desk, self._api.cancel(chunk.batch), self._desk.decode_batch)
+                        call_api(self._client, self._api.cancel(chunk.batch), self._api.decode_batch)
                     )
                 except ProviderError as error:
                     if error.status not in _ENDED_STATUSES:
@@ -529,7 +502,7 @@ class ProviderEngine:
                 raise error
         elif not await self._fetcher.fetch(chunk, batch):
             return
-        for _ in self._intake.fail_missing(chunk, batch):
+        for _ in self._collector.fail_missing(chunk, batch):
             if self._work.full:
                 await self._work.wait_for_room()
         await self._close_submission(chunk)

@@ -7,7 +7,7 @@ created a batch, the flow searches the provider's list before it creates another
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from onym.errors import (
@@ -20,8 +20,8 @@ from onym.errors import (
     ResolveError,
     UnsupportedError,
 )
-from onym.llm.dialects import Exchange
-from onym.llm.dialects.batch_api import Batch, BatchApi, BatchFault, BatchPage, BatchRequest, find_batch_api
+from onym.llm.dialects import Exchange, HeaderMap
+from onym.llm.dialects.batch_api import Batch, BatchApi, BatchFault, BatchRequest, find_batch_api
 from onym.llm.endpoint import Endpoint
 from onym.llm.flow import Clock
 from onym.net.limits import RetryPolicy, parse_retry_after
@@ -110,23 +110,12 @@ class BatchClient:
 
     def decode_error(self, reply: Reply) -> ProviderError:
         """Return the error in a response outside 2xx."""
-        exchange = self.exchange
-        dated = Exchange(
-            endpoint=exchange.endpoint, secrets=exchange.secrets, model=exchange.model, now=self.clock.time()
-        )
+        dated = replace(self.exchange, now=self.clock.time())
         return self.api.decode_error(reply.status, reply.headers, reply.body, dated)
 
-    def decode_batch(self, reply: Reply) -> Batch:
-        """Return the batch in a response."""
-        return self.api.decode_batch(reply.status, reply.headers, reply.body, self.exchange)
-
-    def decode_upload(self, reply: Reply) -> str:
-        """Return the identifier in the response to an upload."""
-        return self.api.decode_upload(reply.status, reply.headers, reply.body, self.exchange)
-
-    def decode_list(self, reply: Reply) -> BatchPage:
-        """Return the page of batches in a response."""
-        return self.api.decode_list(reply.status, reply.headers, reply.body, self.exchange)
+    def decode(self, decode: Callable[[int, HeaderMap, bytes, Exchange], T], reply: Reply) -> T:
+        """Return what a decoder of the API makes of a response."""
+        return decode(reply.status, reply.headers, reply.body, self.exchange)
 
     def compute_wait(self, attempt: int, failure: Exception) -> Wait:
         """Return the wait before another attempt."""
@@ -134,45 +123,52 @@ class BatchClient:
         return Wait(min(_MAX_WAIT, _RETRY_POLICY.delay(attempt, asked, self.clock.random)))
 
 
-def call_api(
-    desk: BatchClient,
-    call: BatchRequest,
-    read: Callable[[Reply], T],
-    *,
-    timeout: float = CALL_TIMEOUT,
-    stream: bool = False,
-) -> Flow[T | None]:
-    """Send a call that may be repeated, and decode its response; None if the run was stopped."""
-    request = desk.build_request(call)
+def send_call(
+    client: BatchClient, call: BatchRequest, *, timeout: float = CALL_TIMEOUT, stream: bool = False
+) -> Flow[Reply | None]:
+    """Send a call that may be repeated, and return its 2xx response; None if the run was stopped."""
+    request = client.build_request(call)
     attempt = 0
     while True:
-        got = yield from _send_request(desk, request, timeout, stream=stream)
-        if isinstance(got, Reply):
-            return read(got)
-        if attempt >= desk.retries or not _is_retryable(got):
-            raise got
-        yield desk.compute_wait(attempt, got)
-        if desk.stopped():
+        answer = yield from _send_request(client, request, timeout, stream=stream)
+        if isinstance(answer, Reply):
+            return answer
+        if attempt >= client.retries or not _is_retryable(answer):
+            raise answer
+        yield client.compute_wait(attempt, answer)
+        if client.stopped():
             return None
         attempt += 1
 
 
+def call_api(
+    client: BatchClient,
+    call: BatchRequest,
+    decode: Callable[[int, HeaderMap, bytes, Exchange], T],
+    *,
+    timeout: float = CALL_TIMEOUT,
+) -> Flow[T | None]:
+    """Send a call that may be repeated, and decode its response; None if the run was stopped."""
+    reply = yield from send_call(client, call, timeout=timeout)
+    return None if reply is None else client.decode(decode, reply)
+
+
 def create_batch(
-    desk: BatchClient, call: BatchRequest, look: Callable[[], Flow[BatchSearch | None]]
+    client: BatchClient, call: BatchRequest, look: Callable[[], Flow[BatchSearch | None]]
 ) -> Flow[BatchSearch | None]:
     """Create a batch once. `look` searches for it after an attempt with unknown outcome."""
-    request = desk.build_request(call)
+    request = client.build_request(call)
     attempt = 0
     while True:
-        got = yield from _send_request(desk, request, TRANSFER_TIMEOUT)
-        failure = _decode_created(desk, got) if isinstance(got, Reply) else got
+        answer = yield from _send_request(client, request, TRANSFER_TIMEOUT)
+        failure = _decode_created(client, answer) if isinstance(answer, Reply) else answer
         if isinstance(failure, BatchSearch):
             return failure
         uncertain = not is_rejected(failure)
-        if attempt >= desk.retries or not (uncertain or failure.retryable):
+        if attempt >= client.retries or not (uncertain or failure.retryable):
             raise failure
-        yield desk.compute_wait(attempt, failure)
-        if desk.stopped():
+        yield client.compute_wait(attempt, failure)
+        if client.stopped():
             return None
         attempt += 1
         if uncertain:
@@ -181,9 +177,9 @@ def create_batch(
                 return search
 
 
-def _decode_created(desk: BatchClient, reply: Reply) -> BatchSearch | CallFailure:
+def _decode_created(client: BatchClient, reply: Reply) -> BatchSearch | CallFailure:
     try:
-        return BatchSearch(desk.decode_batch(reply).id)
+        return BatchSearch(client.decode(client.api.decode_batch, reply).id)
     except ProviderError as error:
         return error
 
@@ -196,7 +192,7 @@ def is_rejected(failure: Exception) -> bool:
 
 
 def search_batches(
-    desk: BatchClient, marker: str, count: int, since: float, known_batches: Iterable[str]
+    client: BatchClient, marker: str, count: int, since: float, known_batches: Iterable[str]
 ) -> Flow[BatchSearch | None]:
     """Search the provider's list for a batch; None if the run was stopped.
 
@@ -207,25 +203,25 @@ def search_batches(
     others = frozenset(known_batches)
     candidates: list[str] = []
     for _ in range(_MAX_PAGES):
-        page = yield from call_api(desk, desk.api.list(after), desk.decode_list)
+        page = yield from call_api(client, client.api.list(after), client.api.decode_list)
         if page is None:
             return None
         for batch in page.batches:
-            if desk.api.marks:
+            if client.api.marks:
                 if batch.marker == marker:
                     return BatchSearch(batch.id)
             elif batch.id not in others and batch.total == count and not _is_older(batch, since):
                 candidates.append(batch.id)
         after = page.next
-        if after is None or (not desk.api.marks and any(_is_older(item, since) for item in page.batches)):
+        if after is None or (not client.api.marks and any(_is_older(item, since) for item in page.batches)):
             return BatchSearch(None, tuple(candidates))
     raise MalformedResponseError(
-        "the provider's list of batches does not end", endpoint=desk.exchange.endpoint
+        "the provider's list of batches does not end", endpoint=client.exchange.endpoint
     )
 
 
 def watch_batches(
-    desk: BatchClient, batches: Sequence[str], seen: Callable[[Batch], object], first: float
+    client: BatchClient, batches: Sequence[str], seen: Callable[[Batch], object], first: float
 ) -> Flow[Batch | None]:
     """Wait until one of the batches has ended; None if the run was stopped.
 
@@ -237,9 +233,9 @@ def watch_batches(
         longest = 0.0
         news = False
         for batch in batches:
-            if desk.stopped():
+            if client.stopped():
                 return None
-            state, seconds = yield from _poll_batch(desk, batch)
+            state, seconds = yield from _poll_batch(client, batch)
             longest = max(longest, seconds)
             if isinstance(state, Batch):
                 news = True
@@ -253,27 +249,29 @@ def watch_batches(
         pause = min(max(_MAX_POLL, first), pause * _POLL_GROWTH)
 
 
-def _poll_batch(desk: BatchClient, batch: str) -> Flow[tuple[Batch | CallFailure, float]]:
+def _poll_batch(client: BatchClient, batch: str) -> Flow[tuple[Batch | CallFailure, float]]:
     """Return the batch, or why its state is unknown, and the seconds that the server asked to wait."""
-    got = yield from _send_request(desk, desk.build_request(desk.api.retrieve(batch)), CALL_TIMEOUT)
-    if isinstance(got, Reply):
-        return _decode_state(desk, batch, got), parse_retry_after(got.headers, desk.clock.time()) or 0.0
-    if isinstance(got, NotFoundError):
-        return Batch(id=batch, ending="gone", faults=(BatchFault(None, got),)), 0.0
-    if not _is_retryable(got):
-        raise got
-    return got, (got.retry_after or 0.0) if isinstance(got, ProviderError) else 0.0
+    answer = yield from _send_request(client, client.build_request(client.api.retrieve(batch)), CALL_TIMEOUT)
+    if isinstance(answer, Reply):
+        return _decode_state(client, batch, answer), parse_retry_after(
+            answer.headers, client.clock.time()
+        ) or 0.0
+    if isinstance(answer, NotFoundError):
+        return Batch(id=batch, ending="gone", faults=(BatchFault(None, answer),)), 0.0
+    if not _is_retryable(answer):
+        raise answer
+    return answer, (answer.retry_after or 0.0) if isinstance(answer, ProviderError) else 0.0
 
 
-def _decode_state(desk: BatchClient, batch: str, reply: Reply) -> Batch | CallFailure:
+def _decode_state(client: BatchClient, batch: str, reply: Reply) -> Batch | CallFailure:
     try:
-        decoded = desk.decode_batch(reply)
+        decoded = client.decode(client.api.decode_batch, reply)
     except ProviderError as error:
         return error
     if decoded.id == batch:
         return decoded
     text = "the provider returned another batch than the requested one"
-    return MalformedResponseError(text, endpoint=desk.exchange.endpoint, status=reply.status)
+    return MalformedResponseError(text, endpoint=client.exchange.endpoint, status=reply.status)
 
 
 def _is_older(batch: Batch, since: float) -> bool:
@@ -281,13 +279,13 @@ def _is_older(batch: Batch, since: float) -> bool:
 
 
 def _send_request(
-    desk: BatchClient, request: HTTPRequest, timeout: float, *, stream: bool = False
+    client: BatchClient, request: HTTPRequest, timeout: float, *, stream: bool = False
 ) -> Flow[Reply | CallFailure]:
     try:
         reply: Reply = yield Send(request, timeout, stream)
     except NetError as error:
         return error
-    return reply if 200 <= reply.status < 300 else desk.decode_error(reply)
+    return reply if 200 <= reply.status < 300 else client.decode_error(reply)
 
 
 def _is_retryable(failure: CallFailure) -> bool:

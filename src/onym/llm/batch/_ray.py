@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym.errors import OnymError, UsageError
-from onym.llm.batch._engine import AdaptiveLimiter, Job, LocalEngine, WorkQueue, make_job
+from onym.llm.batch._engine import AdaptiveLimiter, Job, Load, LocalEngine, WorkQueue, make_job
 from onym.llm.batch._rows import Result
 from onym.llm.config import Config
 from onym.llm.credentials import hide_environment
@@ -26,10 +26,8 @@ from onym.llm.credentials import hide_environment
 if TYPE_CHECKING:
     from onym.llm.client import AsyncClient
 
-_Figures: TypeAlias = tuple[int, int, float]
-#: requests in progress, limit and pause of an actor; results; the error that stops the run
-_Group: TypeAlias = tuple[_Figures, list[tuple[Any, ...]], OnymError | None]
-
+#: the load of an actor, results, and the error that stops the run
+_Group: TypeAlias = tuple[Load, list[tuple[Any, ...]], OnymError | None]
 
 #: concurrent requests that one process can handle; above that, more actors start if there are processors
 _REQUESTS_PER_ACTOR: Final = 128
@@ -123,7 +121,7 @@ class RayWorker:
                 if error is not None:
                     # the error affects the other leases too
                     await self.stop()
-                yield self._get_figures(), results, error
+                yield self._control.load, results, error
         finally:
             self._chunks.discard(chunk)
             task.cancel()
@@ -132,10 +130,6 @@ class RayWorker:
         """Take no more rows; requests in progress are finished."""
         for chunk in self._chunks:
             chunk.stop.set()
-
-    def _get_figures(self) -> _Figures:
-        control = self._control
-        return control.flying, control.limit, control.pause
 
 
 async def _await_error(task: asyncio.Future[None]) -> OnymError | None:
@@ -153,7 +147,8 @@ class RayEngine:
         self._ray = require_ray()
         self._job = job
         self._back: deque[tuple[int, bytes]] = deque()
-        self._seen: dict[int, _Figures] = {}
+        #: the load of every actor
+        self._loads: dict[int, Load] = {}
         self._deaths = 0
         self._fatal: OnymError | None = None
         self._work: WorkQueue
@@ -162,19 +157,14 @@ class RayEngine:
         self._size = 16
 
     @property
-    def flying(self) -> int:
-        """The number of requests in progress on all nodes."""
-        return sum(flying for flying, _, _ in self._seen.values())
-
-    @property
-    def limit(self) -> int:
-        """The number of requests that may be in progress."""
-        return sum(limit for _, limit, _ in self._seen.values())
-
-    @property
-    def pause(self) -> float:
-        """Seconds that the server asked all actors to wait."""
-        return min((pause for _, _, pause in self._seen.values()), default=0.0)
+    def load(self) -> Load:
+        """The requests of all nodes; `pause` is the shortest one."""
+        loads = self._loads.values()
+        return Load(
+            sum(load.active for load in loads),
+            sum(load.limit for load in loads),
+            min((load.pause for load in loads), default=0.0),
+        )
 
     async def run(self, work: WorkQueue) -> None:
         """See `Engine`."""
@@ -185,9 +175,9 @@ class RayEngine:
             ray.init(log_to_driver=False, logging_level="error")
         try:
             places = _place_actors(ray, self._job.concurrency)
-            each = max(1, self._job.concurrency // len(places))
-            self._given = _pack_job(self._job, each)
-            self._size = max(16, 4 * each)
+            share = max(1, self._job.concurrency // len(places))
+            self._given = _pack_job(self._job, share)
+            self._size = max(16, 4 * share)
             self._actors = [self._start_actor(node) for node in places]
             stopping = asyncio.ensure_future(self._stop_all())
             try:
@@ -245,8 +235,7 @@ class RayEngine:
             try:
                 answers = self._actors[at].answer.options(num_returns="streaming").remote(rows)
                 async for reference in answers:
-                    figures, results, error = await reference
-                    self._seen[at] = figures
+                    self._loads[at], results, error = await reference
                     for result in results:
                         remaining.pop(result[0], None)
                         self._work.put_result(Result(*result))
@@ -289,12 +278,11 @@ def _pack_job(job: Job, concurrency: int) -> dict[str, Any]:
     profile = job.uri.fragment
     profiles = {} if profile is None or profile not in job.config.profiles else job.config.profiles
     return {
+        **job.options,
         "policy": job.settled.network.policy,
         "profiles": dict(profiles),
-        "providers": job.providers or job.config.providers,
+        "providers": job.options["providers"] or job.config.providers,
         "environ": None,
-        "on_unsupported": job.on_unsupported,
-        "system_filter": job.system_filter,
         "overrides": {**job.overrides, "retries": job.retries},
         "concurrency": concurrency,
     }

@@ -11,7 +11,7 @@ Every line of the output begins with its index, so that Onym sorts the lines wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -153,19 +153,16 @@ def _decode_openai_row(fields: _RowInput, model: str) -> tuple[Any, dict[str, An
     if body.pop("stream", False):
         raise _make_row_error("stream is not supported in a batch")
     overrides = {_BODY_NAMES[name]: body.pop(name) for name in _BODY_NAMES if name in body}
-    _FORMAT_DECODERS.get(type(body.get("response_format")), _require_no_format)(body, overrides)
+    if "response_format" in body:
+        _decode_response_format(body.pop("response_format"), overrides)
     if body:
         overrides["extra"] = body
     return messages, overrides
 
 
-def _require_no_format(body: dict[str, Any], overrides: dict[str, Any]) -> None:
-    if "response_format" in body:
+def _decode_response_format(response_format: Any, overrides: dict[str, Any]) -> None:
+    if not isinstance(response_format, dict):
         raise _make_row_error("response_format must be an object")
-
-
-def _decode_response_format(body: dict[str, Any], overrides: dict[str, Any]) -> None:
-    response_format = body.pop("response_format")
     kind, inner = response_format.get("type"), response_format.get("json_schema")
     if kind == "json_schema" and isinstance(inner, dict) and isinstance(inner.get("schema"), dict):
         overrides["schema"] = inner["schema"]
@@ -173,11 +170,6 @@ def _decode_response_format(body: dict[str, Any], overrides: dict[str, Any]) -> 
         overrides["format"] = "json" if kind == "json_object" else "text"
     else:
         raise _make_row_error("response_format must be text, json_object, or json_schema with a schema")
-
-
-_FORMAT_DECODERS: dict[type, Callable[[dict[str, Any], dict[str, Any]], None]] = {
-    dict: _decode_response_format
-}
 
 
 def _pop_retries(overrides: dict[str, Any]) -> int | None:

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 import msgspec
 
 from onym.errors import OnymError, UsageError
-from onym.llm.batch._engine import Engine, Job, LocalEngine, make_job
+from onym.llm.batch._engine import Engine, Job, Load, LocalEngine, make_job
 from onym.llm.batch._formats import (
     Source,
     is_parquet,
@@ -62,8 +62,7 @@ class Progress:
     Tokens and seconds are those of this run.
 
     `done` counts the rows with a result, including those of earlier runs (`before`); `failed` counts those
-    that failed permanently. `flying` requests are in progress and `limit` are allowed; `pause` is the number
-    of seconds that the server asked to wait.
+    that failed permanently. `load` describes the requests in progress.
     """
 
     total: int
@@ -73,9 +72,7 @@ class Progress:
     input_tokens: int = 0
     output_tokens: int = 0
     retries: int = 0
-    flying: int = 0
-    limit: int = 0
-    pause: float = 0.0
+    load: Load = field(default_factory=Load)
     seconds: float = 0.0
 
     @property
@@ -129,22 +126,18 @@ _WATCH_INTERVAL: Final = 0.2
 _MAX_UNDURABLE: Final = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunLimits:
-    """When a run ends early: after `max_errors` failed rows in this run (None for never)."""
-
-    max_errors: int | None = None
-
-
 class BatchRun:
-    """The `WorkQueue` of a run: rows, a journal and counts. `watch` receives `Progress`."""
+    """The `WorkQueue` of a run: rows, a journal and counts.
+
+    The run ends after `max_errors` failed rows (None for never). `watch` receives `Progress`.
+    """
 
     def __init__(
         self,
         rows: Iterator[tuple[int, bytes]],
         done: RowBitmap,
         found: JournalCounts,
-        limits: RunLimits,
+        max_errors: int | None = None,
         watch: Callable[[Progress], object] | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -154,7 +147,7 @@ class BatchRun:
         self._rows = rows
         self._done = done
         self._found = found
-        self._limits = limits
+        self._max_errors = max_errors
         self._watch = watch
         self._clock = clock
         self._began = clock()
@@ -234,9 +227,7 @@ class BatchRun:
             input_tokens=self._input,
             output_tokens=self._output,
             retries=self._retries,
-            flying=self._engine.flying,
-            limit=self._engine.limit,
-            pause=self._engine.pause,
+            load=self._engine.load,
             seconds=self._clock() - self._began,
         )
 
@@ -283,10 +274,9 @@ class BatchRun:
         self._room.set()
 
     def _check_error_limit(self) -> None:
-        most = self._limits.max_errors
-        if most is not None:
+        if self._max_errors is not None:
             waiting = sum(not result.ok for result in self._open)
-            if self._failed + waiting >= most:
+            if self._failed + waiting >= self._max_errors:
                 self.stopped = "max-errors"
                 self.stop.set()
 
@@ -297,7 +287,7 @@ class BatchRun:
             await asyncio.sleep(_WATCH_INTERVAL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RunState:
     """The state at the start of a run. `finished`: the output is complete."""
 
@@ -305,7 +295,7 @@ class RunState:
     output: Path
     journal: Path
     done: RowBitmap
-    found: JournalCounts
+    found: JournalCounts = field(default_factory=JournalCounts)
     finished: bool = False
 
     @property
@@ -375,9 +365,7 @@ def _start_run(bound: BindingFile, binding: Binding, source: Source, output: Pat
     bound.save(msgspec.structs.replace(binding, rows=rows))
     # an output that is its own journal exists from the start
     touch_file(journal)
-    return RunState(
-        source=source, output=output, journal=journal, done=RowBitmap(rows), found=JournalCounts()
-    )
+    return RunState(source, output, journal, RowBitmap(rows))
 
 
 def _resume_run(source: Source, output: Path, journal: Path, rows: int, *, retry_errors: bool) -> RunState:
@@ -388,16 +376,14 @@ def _resume_run(source: Source, output: Path, journal: Path, rows: int, *, retry
         if not is_parquet(output):
             counts = repair_journal(output, done)
             if len(done) == rows and not (retry_errors and counts.failed):
-                return RunState(
-                    source=source, output=output, journal=journal, done=done, found=counts, finished=True
-                )
+                return RunState(source, output, journal, done, counts, finished=True)
             done = RowBitmap(rows)
             counts = repair_journal(output, done, into=journal, drop_failed=retry_errors)
-            return RunState(source=source, output=output, journal=journal, done=done, found=counts)
+            return RunState(source, output, journal, done, counts)
         restore_journal(output, journal)
     touch_file(journal)
     counts = repair_journal(journal, done, drop_failed=retry_errors)
-    return RunState(source=source, output=output, journal=journal, done=done, found=counts)
+    return RunState(source, output, journal, done, counts)
 
 
 Order: TypeAlias = Literal["input", "completion"]
@@ -562,9 +548,7 @@ async def arun(
         retry_errors=retry_errors,
         batches=provider,
     ) as begun:
-        driver = BatchRun(
-            begun.source.iter_rows(), begun.done, begun.found, RunLimits(max_errors=max_errors), watch
-        )
+        driver = BatchRun(begun.source.iter_rows(), begun.done, begun.found, max_errors, watch)
         if stop is not None:
             driver.stop = stop
         if begun.rows_left:

@@ -13,6 +13,7 @@ import os
 import threading
 from array import array
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -102,9 +103,18 @@ def _read_run(spill: IO[bytes], at: int, end: int) -> Iterator[bytes]:
 
 def count_rows(rows: Iterable[tuple[int, bytes]], folder: Path) -> int:
     """Return the number of rows. Raises UsageError if two rows have the same label, and names both."""
-    counted = _LabelDigests(rows)
-    before = b""
-    for entry in sort_lines(counted, folder):
+    count, before = 0, b""
+
+    def iter_digests() -> Iterator[bytes]:
+        """Yield one entry per row: a digest of its label and its index, both in hexadecimal digits."""
+        nonlocal count
+        for index, line in rows:
+            count += 1
+            # labels with equal 128-bit digests are equal for all practical purposes
+            label = get_label(index, line).encode("utf-8", "surrogatepass")
+            yield b"%s%x\n" % (blake2b(label, digest_size=16).hexdigest().encode(), index)
+
+    for entry in sort_lines(iter_digests(), folder):
         if entry[:32] == before[:32]:
             first, second = sorted((int(before[32:], 16), int(entry[32:], 16)))
             raise UsageError(
@@ -113,24 +123,7 @@ def count_rows(rows: Iterable[tuple[int, bytes]], folder: Path) -> int:
                 hint="Give every row its own id, or remove the ids.",
             )
         before = entry
-    return counted.count
-
-
-class _LabelDigests:
-    """One entry per row: a digest of its label and its index, both in hexadecimal digits."""
-
-    def __init__(self, rows: Iterable[tuple[int, bytes]]) -> None:
-        self._rows = rows
-        self.count = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        for index, line in self._rows:
-            self.count += 1
-            # labels with equal 128-bit digests are equal for all practical purposes
-            digest = blake2b(
-                get_label(index, line).encode("utf-8", "surrogatepass"), digest_size=16
-            ).hexdigest()
-            yield b"%s%x\n" % (digest.encode(), index)
+    return count
 
 
 class RowBitmap:
@@ -281,65 +274,46 @@ def repair_journal(
     With `into` the valid lines go to that file, and `path` stays unchanged. With `drop_failed` the lines of
     failed rows are removed too, so that these rows are sent again. Counted rows are durable. Raises OSError.
     """
-    sound, counts = _JournalReader(path, done, drop_failed=drop_failed), [0, 0]
-    for status in sound:
+    counts, end, ended, only_tail = Counter[str](), 0, True, True
+    for line, status in _iter_statuses(path, done, drop_failed=drop_failed):
         counts[status] += 1
-    if into is not None or (sound.dropped and not sound.only_tail):
-        again = RowBitmap(done.total)
-        _rewrite_journal(path, into or path, again, drop_failed=drop_failed)
+        if status != "dropped":
+            end += len(line)
+            ended = line.endswith(b"\n")
+            # whether all dropped lines follow all valid ones
+            only_tail = not counts["dropped"]
+    if into is not None or (counts["dropped"] and not only_tail):
+        with replace_file(into or path) as out:
+            for line, status in _iter_statuses(path, RowBitmap(done.total), drop_failed=drop_failed):
+                if status != "dropped":
+                    out.write(line if line.endswith(b"\n") else line + b"\n")
     elif path.exists():
-        descriptor = os.open(path, APPEND_FLAGS)
-        try:
-            os.ftruncate(descriptor, sound.end)
-            if sound.unended:
-                write_all(descriptor, b"\n")
-            sync_file(descriptor)
-        finally:
-            os.close(descriptor)
-    return JournalCounts(counts[1], counts[0], sound.dropped)
+        _truncate_journal(path, end, ended=ended)
+    return JournalCounts(counts["ok"], counts["error"], counts["dropped"])
 
 
-class _JournalReader:
-    """Reads a journal: yields a status (1 for ok, 0 for failed) for each valid line."""
-
-    def __init__(self, path: Path, done: RowBitmap, *, drop_failed: bool) -> None:
-        self._path = path
-        self._done = done
-        self._drop_failed = drop_failed
-        #: the end of the last valid line
-        self.end = 0
-        #: whether that line lacks its line end
-        self.unended = False
-        self.dropped = 0
-        #: whether all dropped lines follow all valid ones
-        self.only_tail = True
-
-    def __iter__(self) -> Iterator[int]:
-        for line, ok in self.iter_lines():
-            self.end += len(line)
-            self.only_tail = self.dropped == 0
-            self.unended = not line.endswith(b"\n")
-            yield int(ok)
-
-    def iter_lines(self) -> Iterator[tuple[bytes, bool]]:
-        """Yield the valid lines, and whether each is an answer."""
-        for line in read_lines(self._path):
-            head = decode_head(line)
-            if (
-                head is None
-                or (self._drop_failed and head.status == "error")
-                or not self._done.add(head.index)
-            ):
-                self.dropped += 1
-            else:
-                yield line, head.status == "ok"
+def _iter_statuses(
+    path: Path, done: RowBitmap, *, drop_failed: bool
+) -> Iterator[tuple[bytes, Literal["ok", "error", "dropped"]]]:
+    """Yield every line of a journal and its status. The row of a valid line is added to `done`."""
+    for line in read_lines(path):
+        head = decode_head(line)
+        if head is None or (drop_failed and head.status == "error") or not done.add(head.index):
+            yield line, "dropped"
+        else:
+            yield line, head.status
 
 
-def _rewrite_journal(path: Path, target: Path, done: RowBitmap, *, drop_failed: bool) -> None:
-    """Replace `target` by a file of the valid lines."""
-    with replace_file(target) as out:
-        for line, _ in _JournalReader(path, done, drop_failed=drop_failed).iter_lines():
-            out.write(line if line.endswith(b"\n") else line + b"\n")
+def _truncate_journal(path: Path, end: int, *, ended: bool) -> None:
+    """Remove everything after the last valid line, and end that line if its line end is missing."""
+    descriptor = os.open(path, APPEND_FLAGS)
+    try:
+        os.ftruncate(descriptor, end)
+        if not ended:
+            write_all(descriptor, b"\n")
+        sync_file(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class JournalWriter:
@@ -422,7 +396,12 @@ class JournalWriter:
 #: bytes of requests in one batch. The APIs accept 200 MB and more, but memory holds several copies of them
 MAX_BATCH_SIZE: Final = 32 * 1024 * 1024
 #: separates the token of a batch from the index of a row
-NAME_SEPARATOR: Final = "-"
+_NAME_SEPARATOR: Final = "-"
+
+
+def make_request_name(token: str, index: int) -> str:
+    """Return the name of a row at the provider. `token` is that of its batch."""
+    return f"{token}{_NAME_SEPARATOR}{index}"
 
 
 class LabelStore:
@@ -467,10 +446,6 @@ class BatchBuilder:
         self._most = most
         self._room = room
         self._size = 0
-
-    def make_request_name(self, index: int) -> str:
-        """Return the name of a row at the provider."""
-        return f"{self.token}{NAME_SEPARATOR}{index}"
 
     def has_room(self, line: bytes) -> bool:
         """Whether another request fits. The first one always does."""
@@ -523,17 +498,13 @@ class Submission:
         for first, last in self.rows:
             yield from range(first, last + 1)
 
-    def make_request_name(self, index: int) -> str:
-        """Return the name of a row at the provider."""
-        return f"{self.token}{NAME_SEPARATOR}{index}"
-
     def parse_request_name(self, name: str) -> int | None:
         """Return the row with this name, None for an unknown name."""
-        token, _, digits = name.partition(NAME_SEPARATOR)
+        token, _, digits = name.partition(_NAME_SEPARATOR)
         if token != self.token or not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
             return None
         index = int(digits)
-        return index if index in self and self.make_request_name(index) == name else None
+        return index if index in self and make_request_name(self.token, index) == name else None
 
 
 class _SubmissionEntry(msgspec.Struct, omit_defaults=True):
