@@ -1,7 +1,6 @@
 """Anthropic's Messages API format: POST /v1/messages and GET /v1/models.
 
-Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
-`stream_decoder` returns a push decoder for a streamed response. The API has no embeddings.
+The API has no embeddings.
 
 Error bodies: Anthropic (`{"type": "error", "error": {"type", "message", "details"}, "request_id"}`),
 llama.cpp and LiteLLM's proxy on their Messages routes (`error` with `code`), Vertex AI (`error` with a status
@@ -84,12 +83,7 @@ def _decode_error_record(error: Mapping[str, Any]) -> ErrorDetails:
 
 
 def _iter_error_codes(error: Mapping[str, Any]) -> Iterator[str]:
-    details = error.get("details")
-    for value in (
-        details.get("error_code") if isinstance(details, dict) else None,
-        error.get("type"),
-        error.get("code"),
-    ):
+    for value in (codec.get_member(error, "details", "error_code"), error.get("type"), error.get("code")):
         if isinstance(value, str) and value not in ("", "error") and parse_error_status(value) is None:
             yield value
 
@@ -124,21 +118,14 @@ def _decode_usage(record: Any) -> types.Usage:
     The API counts tokens read from and written to the prompt cache separately; `input_tokens` is the sum, as
     in other formats.
     """
-    if not isinstance(record, dict):
-        return codec.NO_USAGE
-    cached, fresh = (
-        codec.parse_count(record.get("cache_read_input_tokens")),
-        codec.parse_count(record.get("input_tokens")),
-    )
-    written = codec.parse_count(record.get("cache_creation_input_tokens"))
-    details = record.get("output_tokens_details")
+    cached = codec.find_count(record, "cache_read_input_tokens")
+    written = codec.find_count(record, "cache_creation_input_tokens")
+    fresh = codec.find_count(record, "input_tokens")
     return types.Usage(
         input_tokens=None if fresh is None else fresh + (cached or 0) + (written or 0),
-        output_tokens=codec.parse_count(record.get("output_tokens")),
+        output_tokens=codec.find_count(record, "output_tokens"),
         cached_tokens=cached,
-        reasoning_tokens=codec.parse_count(details.get("thinking_tokens"))
-        if isinstance(details, dict)
-        else None,
+        reasoning_tokens=codec.find_count(record, "output_tokens_details", "thinking_tokens"),
     )
 
 
@@ -156,7 +143,7 @@ def _is_carried(block: Mapping[str, Any]) -> bool:
     return isinstance(kind, str) and kind not in _PLAIN_BLOCKS
 
 
-PARAMETERS = list_wire_names("anthropic_messages")
+parameters = list_wire_names("anthropic_messages")
 
 _API_NAME = "Anthropic Messages"
 _TOOL_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
@@ -173,7 +160,7 @@ def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
     system = [message.content for message in request.messages if message.role == "system"]
     if system:
         body["system"] = _encode_system(system)
-    codec.encode_params(body, request, spec, PARAMETERS, _encode_format)
+    codec.encode_params(body, request, spec, parameters, _encode_format)
     if request.tools:
         body["tools"] = [_encode_tool(tool) for tool in request.tools]
         if request.tool_choice is not None:
@@ -329,7 +316,9 @@ def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) ->
     Unknown kinds of block are only in `raw` and `carried`. Raises MalformedResponseError, or the error that
     the body describes.
     """
-    blocks = _require_blocks(data.get("content"))
+    blocks = codec.require_objects(
+        data.get("content"), "it has no content", "a block of the content is not an object"
+    )
     return types.Completion(
         text="".join(_list_texts(blocks, "text")),
         model=codec.get_text(data, "model") or exchange.model,
@@ -356,14 +345,6 @@ def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) 
 def decode_model(record: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /v1/models/{model}."""
     return _decode_model_info(codec.require_model_record(record, "id"))
-
-
-def _require_blocks(content: Any) -> list[dict[str, Any]]:
-    if not isinstance(content, list):
-        raise codec.make_malformed_error("it has no content")
-    if not all(isinstance(block, dict) for block in content):
-        raise codec.make_malformed_error("a block of the content is not an object")
-    return content
 
 
 def _list_texts(blocks: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
@@ -491,9 +472,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         return False
 
     def _start_message(self, record: Mapping[str, Any], _: list[types.Event]) -> None:
-        message = record.get("message")
-        if not isinstance(message, dict):
-            raise codec.make_malformed_error("the stream's first event has no message")
+        message = codec.require_object(record.get("message"), "the stream's first event has no message")
         self._begun = True
         self._model = codec.get_text(message, "model")
         self._update_usage(message.get("usage"))
@@ -543,8 +522,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             _close_block(block, events)
 
     def _update_message(self, record: Mapping[str, Any], _: list[types.Event]) -> None:
-        delta = record.get("delta")
-        reason = delta.get("stop_reason") if isinstance(delta, dict) else None
+        reason = codec.get_member(record, "delta", "stop_reason")
         if reason is not None:
             self._reason = codec.find_finish_reason(_FINISHES, reason)
         self._update_usage(record.get("usage"))
@@ -596,7 +574,6 @@ name = "anthropic_messages"
 routes = Routes(chat="/v1/messages", models="/v1/models?limit=1000", model="/v1/models/{model}")
 #: the next version, 2026-10-21, accepts no sampling parameter for any model
 headers = (("anthropic-version", "2023-06-01"),)
-parameters = PARAMETERS
 #: the API requires a limit; every Claude model supports this one
 defaults: dict[str, object] = {"max_tokens": 4096}
 formats = frozenset({"json_schema"})

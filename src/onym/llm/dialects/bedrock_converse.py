@@ -1,7 +1,5 @@
 """Amazon Bedrock's Converse API format: POST /model/{model}/converse, /converse-stream and /invoke.
 
-Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
-`stream_decoder` returns a push decoder for a streamed response.
 Request signing is elsewhere. The routes of models belong to the control plane, which has its own host.
 """
 
@@ -101,7 +99,7 @@ def decode_error(
 
 DIALECT: Final = "bedrock_converse"
 
-PARAMETERS = list_wire_names("bedrock_converse")
+parameters = list_wire_names("bedrock_converse")
 
 _CACHE_POINT: Final = {"cachePoint": {"type": "default"}}
 #: a block that the API may write and rejects in requests
@@ -211,7 +209,7 @@ def _find_embed_model(model: str) -> _EmbedModel:
 
 
 def _find_wire_name(name: str, spec: WireSpec) -> str:
-    wire = spec.names.get(name) or PARAMETERS.get(name)
+    wire = spec.names.get(name) or parameters.get(name)
     if wire is None:
         raise errors.UnsupportedError(
             f"the Bedrock Converse API does not support the parameter {name}",
@@ -396,7 +394,11 @@ def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) ->
 
     Raises MalformedResponseError, or the error that the body describes.
     """
-    blocks = _require_content(data)
+    blocks = codec.require_objects(
+        codec.get_member(data, "output", "message", "content"),
+        "it has no message",
+        "a block of the content is not an object",
+    )
     calls = [block["toolUse"] for block in blocks if _is_tool_call(block)]
     return types.Completion(
         text="".join(map(_decode_text, blocks)),
@@ -439,16 +441,11 @@ def decode_model(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -
 
 def _decode_usage(record: Any) -> types.Usage:
     """Return token counts, None if absent or invalid. The API counts cached input separately: it is added."""
-    if not isinstance(record, dict):
-        return codec.NO_USAGE
-    fresh, read = (
-        codec.parse_count(record.get("inputTokens")),
-        codec.parse_count(record.get("cacheReadInputTokens")),
-    )
-    written = codec.parse_count(record.get("cacheWriteInputTokens"))
+    fresh, read = codec.find_count(record, "inputTokens"), codec.find_count(record, "cacheReadInputTokens")
+    written = codec.find_count(record, "cacheWriteInputTokens")
     return types.Usage(
         input_tokens=None if fresh is None else fresh + (read or 0) + (written or 0),
-        output_tokens=codec.parse_count(record.get("outputTokens")),
+        output_tokens=codec.find_count(record, "outputTokens"),
         cached_tokens=read,
     )
 
@@ -464,24 +461,12 @@ def _decode_carried(blocks: Sequence[Mapping[str, Any]]) -> types.Carried | None
     return None
 
 
-def _require_content(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    output = data.get("output")
-    message = output.get("message") if isinstance(output, dict) else None
-    blocks = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(blocks, list):
-        raise codec.make_malformed_error("it has no message")
-    if not all(isinstance(block, dict) for block in blocks):
-        raise codec.make_malformed_error("a block of the content is not an object")
-    return blocks
-
-
 def _decode_text(block: Mapping[str, Any]) -> str:
     """Return the text of a block, also of a block with citations."""
     text = block.get("text", "")
     if not isinstance(text, str):
         raise codec.make_malformed_error("a block's text is not a string")
-    cited = block.get("citationsContent")
-    pieces = cited.get("content") if isinstance(cited, dict) else None
+    pieces = codec.get_member(block, "citationsContent", "content")
     return text + "".join(_iter_texts(pieces if isinstance(pieces, list) else ()))
 
 
@@ -490,9 +475,8 @@ def _iter_texts(pieces: Iterable[Any]) -> Iterable[str]:
 
 
 def _decode_reasoning(block: Mapping[str, Any]) -> str:
-    content = block.get("reasoningContent")
-    text = content.get("reasoningText") if isinstance(content, dict) else None
-    return (codec.get_text(text, "text") or "") if isinstance(text, dict) else ""
+    text = codec.get_member(block, "reasoningContent", "reasoningText", "text")
+    return text if isinstance(text, str) else ""
 
 
 def _is_tool_call(block: Mapping[str, Any]) -> bool:
@@ -501,8 +485,7 @@ def _is_tool_call(block: Mapping[str, Any]) -> bool:
 
 
 def _decode_tool_call(call: Any, index: int) -> types.ToolCall:
-    if not isinstance(call, dict):
-        raise codec.make_malformed_error("a tool call is not an object")
+    call = codec.require_object(call, "a tool call is not an object")
     return codec.make_tool_call(
         codec.get_text(call, "toolUseId") or f"call_{index}", call.get("name"), call.get("input")
     )
@@ -686,7 +669,6 @@ routes = Routes(
     model="/foundation-models/{model}",
 )
 headers = ()
-parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json_schema"})
 stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)

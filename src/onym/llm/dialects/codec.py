@@ -50,6 +50,34 @@ def require_json_object(text: str | bytes, name: str) -> dict[str, Any]:
     return value
 
 
+def require_object(value: Any, problem: str) -> dict[str, Any]:
+    """Return an object; MalformedResponseError with this text for anything else."""
+    if not isinstance(value, dict):
+        raise make_malformed_error(problem)
+    return value
+
+
+def require_objects(values: Any, problem: str, item_problem: str) -> list[dict[str, Any]]:
+    """Return a list of objects; MalformedResponseError with the text of what is not one."""
+    if not isinstance(values, list):
+        raise make_malformed_error(problem)
+    if not all(isinstance(item, dict) for item in values):
+        raise make_malformed_error(item_problem)
+    return values
+
+
+def get_member(record: Any, *path: str) -> Any:
+    """Return a nested member, None if it or one of the objects on the way to it is absent."""
+    for name in path:
+        record = record.get(name) if isinstance(record, dict) else None
+    return record
+
+
+def find_count(record: Any, *path: str) -> int | None:
+    """Return a nested count of tokens, None if it is absent or invalid."""
+    return parse_count(get_member(record, *path))
+
+
 def encode_arguments(value: Any) -> str:
     """Return a tool call's arguments as JSON text: some servers send the object itself."""
     if value is None:
@@ -75,9 +103,7 @@ def decode_tool_calls(calls: Any, first: int = 0) -> Iterator[ToolCall]:
     if not isinstance(calls, list):
         raise make_malformed_error("the tool calls are not a list")
     for index, call in enumerate(calls, first):
-        function = call.get("function") if isinstance(call, dict) else None
-        if not isinstance(function, dict):
-            raise make_malformed_error("a tool call has no function")
+        function = require_object(get_member(call, "function"), "a tool call has no function")
         yield make_tool_call(
             get_text(call, "id") or f"call_{index}", function.get("name"), function.get("arguments")
         )

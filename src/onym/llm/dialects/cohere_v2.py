@@ -1,8 +1,4 @@
-"""Cohere's API format, version 2: POST /v2/chat, POST /v2/embed and GET /v1/models.
-
-Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
-`stream_decoder` returns a push decoder for a streamed response.
-"""
+"""Cohere's API format, version 2: POST /v2/chat, POST /v2/embed and GET /v1/models."""
 
 from __future__ import annotations
 
@@ -99,12 +95,10 @@ def _get_object(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
     value = holder.get(name)
     if value is None:
         return {}
-    if not isinstance(value, dict):
-        raise codec.make_malformed_error(f"the {name} is not an object")
-    return value
+    return codec.require_object(value, f"the {name} is not an object")
 
 
-PARAMETERS = list_wire_names("cohere_v2")
+parameters = list_wire_names("cohere_v2")
 
 _API_NAME = "Cohere"
 #: `auto` is the API's default and is not sent
@@ -123,7 +117,7 @@ def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
         "messages": _encode_messages(request.messages),
         "stream": request.stream,
     }
-    codec.encode_params(body, request, spec, PARAMETERS, _encode_format)
+    codec.encode_params(body, request, spec, parameters, _encode_format)
     if request.tools:
         # the API requires a schema for every tool
         body["tools"] = [
@@ -340,8 +334,7 @@ def decode_model(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -
 
 
 def _require_message(data: Any) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise codec.make_malformed_error("it is not a JSON object")
+    data = codec.require_object(data, "it is not a JSON object")
     if "message" not in data:
         raise codec.make_malformed_error("it has no message")
     return _get_object(data, "message")
@@ -427,8 +420,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         calls = message.get("tool_calls")
         # one call is an object; some gateways send a list
         for position, call in enumerate(calls if isinstance(calls, list) else [calls]):
-            if not isinstance(call, dict):
-                raise codec.make_malformed_error("a tool call is not an object")
+            call = codec.require_object(call, "a tool call is not an object")
             function = _get_object(call, "function")
             index, fresh = self._find_index(data.get("index"), position)
             arguments = codec.encode_arguments(function.get("arguments"))
@@ -470,7 +462,6 @@ routes = Routes(
     model="/v1/models/{model}",
 )
 headers = ()
-parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
 stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)

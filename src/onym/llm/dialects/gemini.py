@@ -1,8 +1,6 @@
 """Google's Gemini API format: POST /models/{model}:generateContent, as AI Studio serves it.
 
-Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
-`stream_decoder` returns a push decoder for a streamed response. It also has the body and the response of
-Vertex AI's POST :predict.
+It also has the body and the response of Vertex AI's POST :predict.
 
 Error bodies: google.rpc.Status (also in a list), OAuth (`error` is a code) and gateways that use OpenAI's
 format. A blocked prompt is an error in a response with status 200.
@@ -204,8 +202,7 @@ def _find_candidate(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if not isinstance(candidates, list):
         raise codec.make_malformed_error("the candidates are not a list")
     for candidate in candidates:
-        if not isinstance(candidate, dict):
-            raise codec.make_malformed_error("a candidate is not an object")
+        candidate = codec.require_object(candidate, "a candidate is not an object")
         if candidate.get("index", 0) == 0:
             return candidate
     return None
@@ -216,8 +213,7 @@ def _require_parts(candidate: Mapping[str, Any]) -> _Parts:
     content = candidate.get("content")
     if content is None:
         return ()
-    if not isinstance(content, dict):
-        raise codec.make_malformed_error("the content is not an object")
+    content = codec.require_object(content, "the content is not an object")
     parts = content.get("parts")
     if parts is None:
         return ()
@@ -239,8 +235,7 @@ def _iter_pieces(parts: _Parts) -> Iterator[_Piece]:
 
 
 def _decode_call(call: Any) -> _FunctionCall:
-    if not isinstance(call, dict):
-        raise codec.make_malformed_error("a function call is not an object")
+    call = codec.require_object(call, "a function call is not an object")
     if call.get("partialArgs") or call.get("willContinue"):
         raise codec.make_malformed_error(
             "the arguments of a function call come in pieces, which Onym did not request"
@@ -261,16 +256,13 @@ def _decode_finish_reason(value: Any, *, called: bool) -> types.FinishReason:
 
 def _decode_usage(record: Any) -> types.Usage:
     """Return token counts, None if absent or invalid. Thoughts are output, tool prompts are input."""
-    if not isinstance(record, dict):
-        return codec.NO_USAGE
-    thoughts = codec.parse_count(record.get("thoughtsTokenCount"))
+    thoughts = codec.find_count(record, "thoughtsTokenCount")
     return types.Usage(
         input_tokens=_add_counts(
-            codec.parse_count(record.get("promptTokenCount")),
-            codec.parse_count(record.get("toolUsePromptTokenCount")),
+            codec.find_count(record, "promptTokenCount"), codec.find_count(record, "toolUsePromptTokenCount")
         ),
-        output_tokens=_add_counts(codec.parse_count(record.get("candidatesTokenCount")), thoughts),
-        cached_tokens=codec.parse_count(record.get("cachedContentTokenCount")),
+        output_tokens=_add_counts(codec.find_count(record, "candidatesTokenCount"), thoughts),
+        cached_tokens=codec.find_count(record, "cachedContentTokenCount"),
         reasoning_tokens=thoughts,
     )
 
@@ -325,7 +317,7 @@ def _merge_frames(frames: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return answer
 
 
-PARAMETERS = list_wire_names("gemini")
+parameters = list_wire_names("gemini")
 
 _SCHEMA_NAME = "generationConfig.responseJsonSchema"
 _CALLING_MODES: Mapping[str, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
@@ -360,7 +352,7 @@ def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
     if system:
         body["systemInstruction"] = {"parts": system}
     for name, value in request.params.items():
-        wire = spec.names.get(name) or PARAMETERS[name]
+        wire = spec.names.get(name) or parameters[name]
         if name == "format":
             if value == "json_schema":
                 codec.set_member(body, _SCHEMA_NAME, request.schema or {})
@@ -530,8 +522,7 @@ def decode_chat(
     data = ERRORS.decode_json(status, headers, body, exchange)
     frames = data if isinstance(data, list) else [data]
     for frame in frames:
-        if not isinstance(frame, dict):
-            raise codec.make_malformed_error("it is not a JSON object")
+        frame = codec.require_object(frame, "it is not a JSON object")
         if ERRORS.is_failure(frame):
             error = ERRORS.decode_body_error(frame, status, headers, exchange)
             error.usage = _decode_usage(frame.get("usageMetadata"))
@@ -595,11 +586,8 @@ def decode_predict(
 
 def _decode_prediction(record: Mapping[str, Any]) -> tuple[Sequence[float], int | None]:
     """Return the vector and the tokens of its text. Protobuf's Struct writes whole numbers as floats."""
-    embeddings = record.get("embeddings")
-    if not isinstance(embeddings, dict):
-        raise codec.make_malformed_error("a prediction has no embeddings")
-    statistics = embeddings.get("statistics")
-    tokens = statistics.get("token_count") if isinstance(statistics, dict) else None
+    embeddings = codec.require_object(record.get("embeddings"), "a prediction has no embeddings")
+    tokens = codec.get_member(embeddings, "statistics", "token_count")
     if type(tokens) is float and tokens.is_integer():
         tokens = int(tokens)
     return codec.decode_vector(embeddings.get("values")), codec.parse_count(tokens)
@@ -699,8 +687,7 @@ class StreamDecoder(EventDecoder[str | bytes]):
         if isinstance(frame, bytes) and not isinstance(data, dict | list):
             return False  # not JSON: a line of server-sent events without meaning
         for answer in data if isinstance(data, list) else (data,):
-            if not isinstance(answer, dict):
-                raise codec.make_malformed_error("an event of the stream is not a JSON object")
+            answer = codec.require_object(answer, "an event of the stream is not a JSON object")
             self._decode_answer(answer, events)
         return False
 
@@ -758,7 +745,6 @@ routes = Routes(
     model_prefix="models/",
 )
 headers = ()
-parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
 stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)

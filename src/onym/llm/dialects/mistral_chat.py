@@ -17,7 +17,7 @@ from onym.llm.dialects.codec import NO_TOOL_PARAMETERS, encode_data_url
 from onym.llm.parameters import list_wire_names
 from onym.llm.types import ContentPart, DocumentPart, Message, Request, Tool
 
-PARAMETERS = list_wire_names("mistral_chat")
+parameters = list_wire_names("mistral_chat")
 
 
 def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
         messages=tuple(map(_strip_name, request.messages)),
         tools=tuple(map(_fill_parameters, request.tools)),
     )
-    renamed = WireSpec(names={**PARAMETERS, **spec.names})
+    renamed = WireSpec(names={**parameters, **spec.names})
     body = openai.encode_chat(adapted, renamed, part=_encode_part)
     if "stream_options" not in request.extra:
         body.pop("stream_options", None)
@@ -62,7 +62,6 @@ def _encode_part(part: ContentPart) -> dict[str, Any]:
 
 name = "mistral_chat"
 routes = Routes(chat="/chat/completions", embed="/embeddings", models="/models", model="/models/{model}")
-parameters = PARAMETERS
 decode_chat = openai.decode_chat
 decode_embed = openai.decode_embed
 decode_error = openai.decode_error

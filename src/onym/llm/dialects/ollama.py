@@ -1,8 +1,4 @@
-"""Ollama's API format: POST /api/chat, POST /api/embed, GET /api/tags and POST /api/show.
-
-Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
-`stream_decoder` returns a push decoder for a streamed response.
-"""
+"""Ollama's API format: POST /api/chat, POST /api/embed, GET /api/tags and POST /api/show."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from onym.llm.parameters import list_wire_names
 
 def _decode_error_details(data: Any) -> ErrorDetails | None:
     """Decode the server's own error, or the error of a gateway in front of it."""
-    error = data.get("error") if isinstance(data, dict) else None
+    error = codec.get_member(data, "error")
     if isinstance(error, str):
         return ErrorDetails(error)
     if not isinstance(error, dict):
@@ -46,9 +42,7 @@ def _decode_finish_reason(data: Mapping[str, Any], *, calls: bool) -> types.Fini
 
 def _require_message(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the message, or the piece of a message."""
-    message = data.get("message")
-    if not isinstance(message, dict):
-        raise codec.make_malformed_error("it has no message")
+    message = codec.require_object(data.get("message"), "it has no message")
     if not isinstance(message.get("content"), str | None):
         raise codec.make_malformed_error("the content is not a string")
     return message
@@ -67,7 +61,7 @@ def _decode_usage(data: Mapping[str, Any]) -> types.Usage:
     )
 
 
-PARAMETERS = list_wire_names("ollama")
+parameters = list_wire_names("ollama")
 
 _API_NAME = "Ollama"
 
@@ -84,7 +78,7 @@ def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
         "messages": list(_encode_messages(request.messages)),
         "stream": request.stream,
     }
-    codec.encode_params(body, request, spec, PARAMETERS, _encode_format)
+    codec.encode_params(body, request, spec, parameters, _encode_format)
     tools = _encode_tools(request)
     if tools:
         body["tools"] = tools
@@ -282,7 +276,6 @@ class StreamDecoder(EventDecoder[bytes]):
 name = "ollama"
 routes = Routes(chat="/api/chat", embed="/api/embed", models="/api/tags", model="/api/show", model_body=True)
 headers = ()
-parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
 stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)

@@ -1,7 +1,5 @@
 """OpenAI's chat API format: POST /chat/completions, POST /embeddings and GET /models. Most servers use it.
 
-Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
-`stream_decoder` returns a push decoder for a streamed response.
 
 Error bodies: OpenAI, Azure (`innererror`), llama.cpp (`type`), vLLM (`type`, `param`), LiteLLM's proxy
 (numbers as text in `code`), OpenRouter (a status in `code`, also inside a stream), FastAPI (`detail`), Google
@@ -93,12 +91,7 @@ def _decode_error_record(error: Mapping[str, Any]) -> ErrorDetails:
 
 
 def _iter_error_codes(error: Mapping[str, Any]) -> Iterator[str]:
-    inner = error.get("innererror")
-    for value in (
-        error.get("code"),
-        inner.get("code") if isinstance(inner, dict) else None,
-        error.get("type"),
-    ):
+    for value in (error.get("code"), codec.get_member(error, "innererror", "code"), error.get("type")):
         if isinstance(value, str) and value and parse_error_status(value) is None:
             yield value
 
@@ -163,8 +156,7 @@ def _decode_reasoning(message: Mapping[str, Any]) -> str:
 
 def _get_part_text(part: Any, kind: str) -> str:
     """Return the text of a content part of this kind: a string, or a list of parts (Mistral's thinking)."""
-    if not isinstance(part, dict):
-        raise codec.make_malformed_error("a part of the content is not an object")
+    part = codec.require_object(part, "a part of the content is not an object")
     value = part.get(kind) if part.get("type") == kind else None
     if isinstance(value, list) and kind != "text":
         # only one level: unlimited nesting would exhaust the stack
@@ -174,23 +166,16 @@ def _get_part_text(part: Any, kind: str) -> str:
 
 def _decode_usage(record: Any) -> types.Usage:
     """Return token counts, None for a count that is absent or invalid."""
-    if not isinstance(record, dict):
-        return codec.NO_USAGE
-    prompt, completion = record.get("prompt_tokens_details"), record.get("completion_tokens_details")
-    cached = codec.parse_count(prompt.get("cached_tokens")) if isinstance(prompt, dict) else None
-    if cached is None:
-        cached = codec.parse_count(record.get("prompt_cache_hit_tokens"))
+    cached = codec.find_count(record, "prompt_tokens_details", "cached_tokens")
     return types.Usage(
-        input_tokens=codec.parse_count(record.get("prompt_tokens")),
-        output_tokens=codec.parse_count(record.get("completion_tokens")),
-        cached_tokens=cached,
-        reasoning_tokens=codec.parse_count(completion.get("reasoning_tokens"))
-        if isinstance(completion, dict)
-        else None,
+        input_tokens=codec.find_count(record, "prompt_tokens"),
+        output_tokens=codec.find_count(record, "completion_tokens"),
+        cached_tokens=codec.find_count(record, "prompt_cache_hit_tokens") if cached is None else cached,
+        reasoning_tokens=codec.find_count(record, "completion_tokens_details", "reasoning_tokens"),
     )
 
 
-PARAMETERS = list_wire_names("openai_chat")
+parameters = list_wire_names("openai_chat")
 
 _TOOL_CHOICES = frozenset({"auto", "none", "required"})
 
@@ -210,7 +195,7 @@ def encode_chat(
         "model": request.model,
         "messages": [_encode_message(message, part or encode_part) for message in request.messages],
     }
-    codec.encode_params(body, request, spec, PARAMETERS, _encode_format)
+    codec.encode_params(body, request, spec, parameters, _encode_format)
     if request.tools:
         body["tools"] = [_encode_tool(tool) for tool in request.tools]
         if request.tool_choice is not None:
@@ -359,17 +344,14 @@ def _require_choice(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
     if not isinstance(choices, list) or not choices:
         raise codec.make_malformed_error("it has no choice")
     choice = choices[0]
-    message = choice.get("message") if isinstance(choice, dict) else None
-    if not isinstance(message, dict):
-        raise codec.make_malformed_error("the choice has no message")
+    message = codec.require_object(codec.get_member(choice, "message"), "the choice has no message")
     return choice, message
 
 
 def _decode_vectors(records: Any, count: int) -> tuple[Sequence[float], ...]:
     vectors: dict[int, Sequence[float]] = {}
     for position, record in enumerate(codec.require_vector_list(records, count)):
-        if not isinstance(record, dict):
-            raise codec.make_malformed_error("a vector's record is not an object")
+        record = codec.require_object(record, "a vector's record is not an object")
         index = record.get("index", position)
         if type(index) is not int or not 0 <= index < count or index in vectors:
             raise codec.make_malformed_error("the vectors' indexes are not those of the texts")
@@ -445,8 +427,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
     def _decode_chunk(self, chunk: Mapping[str, Any], events: list[types.Event]) -> None:
         usage = chunk.get("usage")
         if usage is None and "x_groq" in chunk:
-            groq = chunk["x_groq"]
-            usage = groq.get("usage") if isinstance(groq, dict) else None
+            usage = codec.get_member(chunk["x_groq"], "usage")
         if usage is not None:
             self.usage = _decode_usage(usage)
         if self._model is None:
@@ -481,9 +462,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         if not isinstance(calls, list):
             raise codec.make_malformed_error("the tool calls are not a list")
         for call in calls:
-            function = call.get("function") if isinstance(call, dict) else None
-            if not isinstance(function, dict):
-                raise codec.make_malformed_error("a tool call has no function")
+            function = codec.require_object(codec.get_member(call, "function"), "a tool call has no function")
             identity, name = call.get("id"), function.get("name")
             index = self._find_index(call.get("index"), identity)
             seen = self._calls.setdefault(index, ["", ""])
@@ -510,7 +489,6 @@ class StreamDecoder(EventDecoder[SSEEvent]):
 name = "openai_chat"
 routes = Routes(chat="/chat/completions", embed="/embeddings", models="/models")
 headers = ()
-parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
 stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)

@@ -1,8 +1,7 @@
 """OpenAI's Responses API format: POST /responses. Embeddings and models are those of the chat format.
 
-Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
-`stream_decoder` returns a push decoder for a streamed response. The server stores nothing unless the caller
-asks for it: every request contains the whole conversation and `store: false`.
+The server stores nothing unless the caller asks for it: every request contains the whole conversation and
+`store: false`.
 
 A response fails with `status: "failed"` and an `error` with a code and a message. A stream fails with the
 event `response.failed`, which contains such a response, or with the event `error`, which has its code beside
@@ -97,8 +96,7 @@ def _decode_finish_reason(response: Mapping[str, Any], *, calls: bool) -> types.
     """Return why the response ended; `calls` tells whether it contains tool calls."""
     if response.get("status") == "completed":
         return "tool_calls" if calls else "stop"
-    details = response.get("incomplete_details")
-    return codec.find_finish_reason(_FINISHES, details.get("reason") if isinstance(details, dict) else None)
+    return codec.find_finish_reason(_FINISHES, codec.get_member(response, "incomplete_details", "reason"))
 
 
 def _iter_texts(item: Mapping[str, Any]) -> Iterator[_ItemText]:
@@ -116,8 +114,7 @@ def _iter_parts(parts: Any, kinds: Mapping[str, str]) -> Iterator[_ItemText]:
     if not isinstance(parts, list):
         raise codec.make_malformed_error("the content of an item is not a list")
     for place, part in enumerate(parts):
-        if not isinstance(part, dict):
-            raise codec.make_malformed_error("a part of the content is not an object")
+        part = codec.require_object(part, "a part of the content is not an object")
         kind = part.get("type")
         if isinstance(kind, str) and kind in kinds and (text := codec.get_text(part, kinds[kind])):
             yield _ItemText(kind, place, text)
@@ -145,22 +142,15 @@ def _decode_carried(items: Iterable[Mapping[str, Any]]) -> types.Carried | None:
 
 def _decode_usage(record: Any) -> types.Usage:
     """Return token counts, None for a count that is absent or invalid."""
-    if not isinstance(record, dict):
-        return codec.NO_USAGE
-    input_details, output_details = record.get("input_tokens_details"), record.get("output_tokens_details")
     return types.Usage(
-        input_tokens=codec.parse_count(record.get("input_tokens")),
-        output_tokens=codec.parse_count(record.get("output_tokens")),
-        cached_tokens=codec.parse_count(input_details.get("cached_tokens"))
-        if isinstance(input_details, dict)
-        else None,
-        reasoning_tokens=codec.parse_count(output_details.get("reasoning_tokens"))
-        if isinstance(output_details, dict)
-        else None,
+        input_tokens=codec.find_count(record, "input_tokens"),
+        output_tokens=codec.find_count(record, "output_tokens"),
+        cached_tokens=codec.find_count(record, "input_tokens_details", "cached_tokens"),
+        reasoning_tokens=codec.find_count(record, "output_tokens_details", "reasoning_tokens"),
     )
 
 
-PARAMETERS = list_wire_names("openai_responses")
+parameters = list_wire_names("openai_responses")
 
 _TOOL_CHOICES = frozenset({"auto", "none", "required"})
 #: parameters that decide how a response is stored: background responses and those of a stored conversation
@@ -182,7 +172,7 @@ def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
         body["instructions"] = "\n\n".join(system)
     body["input"] = [item for message in messages for item in _encode_items(message)]
     for name, value in request.params.items():
-        wire = spec.names.get(name) or PARAMETERS.get(name)
+        wire = spec.names.get(name) or parameters.get(name)
         if wire is not None:
             codec.set_member(body, wire, _encode_value(name, value, request.schema))
     if request.tools:
@@ -351,12 +341,9 @@ def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) ->
 
 def _require_items(response: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the items of a response's output."""
-    items = response.get("output")
-    if not isinstance(items, list):
-        raise codec.make_malformed_error("it has no output")
-    if not all(isinstance(item, dict) for item in items):
-        raise codec.make_malformed_error("an item of the output is not an object")
-    return items
+    return codec.require_objects(
+        response.get("output"), "it has no output", "an item of the output is not an object"
+    )
 
 
 _END_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.done"})
@@ -435,9 +422,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             if not kind.endswith(".done") or key not in item.said:
                 self._append_text(item, key, text, events)
         elif kind in ("response.output_item.added", "response.output_item.done"):
-            whole = record.get("item")
-            if not isinstance(whole, dict):
-                raise codec.make_malformed_error("an item of the output is not an object")
+            whole = codec.require_object(record.get("item"), "an item of the output is not an object")
             done = kind.endswith(".done")
             item = self._find_item(whole.get("id"), record.get("output_index"), fresh=not done)
             self._decode_item(item, whole, events, done=done)
@@ -449,8 +434,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             self.usage = _decode_usage(response["usage"])
 
     def _decode_end(self, response: Any, events: list[types.Event]) -> None:
-        if not isinstance(response, dict):
-            raise codec.make_malformed_error("the end of the stream has no response")
+        response = codec.require_object(response, "the end of the stream has no response")
         if ERRORS.is_failure(response):
             raise self._make_stream_error(response)
         if not self._items and "output" in response:
@@ -517,7 +501,6 @@ class StreamDecoder(EventDecoder[SSEEvent]):
 name = DIALECT
 routes = Routes(chat="/responses", embed="/embeddings", models="/models")
 headers = ()
-parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
 stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)
