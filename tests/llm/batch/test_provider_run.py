@@ -28,6 +28,7 @@ from onym.errors import (
     UsageError,
 )
 from onym.llm.batch import _runner as driver_module
+from onym.llm.batch import _storage as storage_module
 from onym.llm.batch import arun, run
 from onym.llm.batch._provider import ProviderEngine
 from onym.llm.batch._storage import JournalWriter, SubmissionLog
@@ -870,7 +871,7 @@ def test_a_batch_is_not_done_with_before_its_results_are_durable(server, rows, t
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(driver_module, "JournalWriter", partial(JournalWriter, synced=full))
+        patched.setattr(storage_module, "JournalWriter", partial(JournalWriter, synced=full))
         with pytest.raises(OSError, match="No space"):
             go(server, tmp_path)
     assert (tmp_path / "out.jsonl.provider").exists()

@@ -22,6 +22,7 @@ from onym.llm import embedded
 from onym.llm.batch import LocalEngine, arun, run
 from onym.llm.batch import _runner as driver_module
 from onym.llm.batch import _runner as run_module
+from onym.llm.batch import _storage as storage_module
 from onym.llm.batch._engine import Load
 from onym.llm.batch._storage import compute_digest
 from onym.llm.config import Config
@@ -465,12 +466,12 @@ def test_the_well_known_mistakes_of_a_caller_are_told(fake, source, tmp_path):
 
 
 def test_a_disk_that_fails_stops_the_run_with_what_counts_kept(fake, source, tmp_path, monkeypatch):
-    real = driver_module.JournalWriter
+    real = storage_module.JournalWriter
 
     def failing(descriptor):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(driver_module, "JournalWriter", lambda path, told: real(path, told, synced=failing))
+    monkeypatch.setattr(storage_module, "JournalWriter", lambda path, told: real(path, told, synced=failing))
     with pytest.raises(OSError, match="No space"):
         go(fake, source, tmp_path / "out", order="completion", concurrency=1)
     assert (tmp_path / "out").read_bytes() == b""

@@ -16,17 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from onym.errors import (
-    AuthenticationError,
-    CredentialError,
-    NetError,
-    OnymError,
-    OverloadedError,
-    PolicyError,
-    ProviderError,
-    QuotaError,
-    RateLimitError,
-)
+from onym import errors
 from onym.llm.batch._rows import Result, Row, decode_row, make_answer_result, make_failed_result
 from onym.llm.client import AsyncClient, ClientSetup, build_setup, resolve_uri, wrap_secret
 from onym.llm.config import Config
@@ -233,8 +223,13 @@ class AdaptiveLimiter:
 
 
 #: errors that affect every row: the run stops, and the row is sent again by the next run
-FATAL_ERRORS: Final = (AuthenticationError, CredentialError, PolicyError, QuotaError)
-_THROTTLED_ERRORS: Final = (RateLimitError, OverloadedError)
+FATAL_ERRORS: Final = (
+    errors.AuthenticationError,
+    errors.CredentialError,
+    errors.PolicyError,
+    errors.QuotaError,
+)
+_THROTTLED_ERRORS: Final = (errors.RateLimitError, errors.OverloadedError)
 #: the largest number of attempts that a busy server may reject, apart from failed attempts
 _MAX_REJECTIONS: Final = 20
 #: rows per slot that may wait for their next attempt while others take their place
@@ -300,7 +295,7 @@ class LocalEngine:
         self._working: set[asyncio.Task[None]] = set()
         self._parked = 0
         self._unreached = 0
-        self._fatal: OnymError | None = None
+        self._fatal: errors.OnymError | None = None
         self._client: AsyncClient
         self._work: WorkQueue
 
@@ -376,7 +371,7 @@ class LocalEngine:
         while True:
             try:
                 completion = await self._client.chat(row.messages, **overrides)
-            except OnymError as error:
+            except errors.OnymError as error:
                 failure = error
             else:
                 self._control.record_success()
@@ -404,9 +399,9 @@ class LocalEngine:
                 self._control.release()
                 return None
 
-    def _fail_row(self, row: Row, failure: OnymError, attempts: int) -> Result | None:
+    def _fail_row(self, row: Row, failure: errors.OnymError, attempts: int) -> Result | None:
         """Return the error as the row's result, or stop the run if it affects every row."""
-        if isinstance(failure, NetError) and _is_retryable(failure):
+        if isinstance(failure, errors.NetError) and _is_retryable(failure):
             self._unreached += 1
         else:
             self._unreached = 0
@@ -437,5 +432,5 @@ class LocalEngine:
             return
 
 
-def _is_retryable(failure: OnymError) -> bool:
-    return isinstance(failure, NetError | ProviderError) and failure.retryable
+def _is_retryable(failure: errors.OnymError) -> bool:
+    return isinstance(failure, errors.NetError | errors.ProviderError) and failure.retryable

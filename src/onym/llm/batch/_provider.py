@@ -16,39 +16,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from onym.errors import (
-    MalformedResponseError,
-    NetError,
-    NotFoundError,
-    OnymError,
-    OnymWarning,
-    ProviderError,
-)
+from onym import errors
+from onym.llm.batch import _provider_flow as api_flow
+from onym.llm.batch import _storage as storage
 from onym.llm.batch._engine import Job, Load, WorkQueue
-from onym.llm.batch._provider_flow import (
-    TRANSFER_TIMEOUT,
-    BatchClient,
-    BatchSearch,
-    call_api,
-    create_batch,
-    is_rejected,
-    make_no_api_error,
-    require_batch_api,
-    search_batches,
-    send_call,
-    watch_batches,
-)
 from onym.llm.batch._rows import Result, decode_row, get_label, make_answer_result, make_failed_result
-from onym.llm.batch._storage import (
-    MAX_BATCH_SIZE,
-    BatchBuilder,
-    LabelStore,
-    RowBitmap,
-    Submission,
-    SubmissionLog,
-    get_submission_log_path,
-    make_request_name,
-)
 from onym.llm.dialects import Exchange
 from onym.llm.dialects.batch_api import Batch, BatchApi, BatchRequest, make_unanswered_error
 from onym.llm.dialects.streaming import DecodeChat, LineFramer
@@ -74,15 +46,15 @@ class ResultCollector:
     Rows with a result, rows of another batch and unknown names are skipped.
     """
 
-    labels: LabelStore
+    labels: storage.LabelStore
     put_result: Callable[[Result], None]
     api: BatchApi
     decode: DecodeChat
     exchange: Exchange
     #: the rows with a result
-    done: RowBitmap = field(default_factory=lambda: RowBitmap(_UNBOUNDED))
+    done: storage.RowBitmap = field(default_factory=lambda: storage.RowBitmap(_UNBOUNDED))
 
-    def collect_line(self, chunk: Submission, line: bytes) -> bool:
+    def collect_line(self, chunk: storage.Submission, line: bytes) -> bool:
         """Decode one line of this batch's results; False if it is malformed."""
         answer = self.api.decode_line(line, self.decode, self.exchange)
         if answer is None:
@@ -92,20 +64,20 @@ class ResultCollector:
             self._put_outcome(index, answer.outcome)
         return True
 
-    def is_ours(self, chunk: Submission, line: bytes) -> bool | None:
+    def is_ours(self, chunk: storage.Submission, line: bytes) -> bool | None:
         """Whether a line belongs to this batch; None if it is malformed."""
         answer = self.api.decode_line(line, self.decode, self.exchange)
         return None if answer is None else chunk.parse_request_name(answer.name) is not None
 
-    def iter_missing(self, chunk: Submission) -> Iterator[int]:
+    def iter_missing(self, chunk: storage.Submission) -> Iterator[int]:
         """Return the rows of a batch that have no result."""
         return (index for index in chunk.iter_indexes() if self._is_missing(index))
 
-    def has_missing(self, chunk: Submission) -> bool:
+    def has_missing(self, chunk: storage.Submission) -> bool:
         """Whether a row has no result."""
         return next(self.iter_missing(chunk), None) is not None
 
-    def fail_missing(self, chunk: Submission, batch: Batch) -> Iterator[int]:
+    def fail_missing(self, chunk: storage.Submission, batch: Batch) -> Iterator[int]:
         """Pass on an error, if possible the provider's, for each row without a result; yield its index."""
         ending = batch.ending or "completed"
         unasked = make_unanswered_error(ending, self.exchange)
@@ -119,7 +91,7 @@ class ResultCollector:
     def _is_missing(self, index: int) -> bool:
         return index in self.labels and index not in self.done
 
-    def _put_outcome(self, index: int, outcome: Completion | OnymError) -> None:
+    def _put_outcome(self, index: int, outcome: Completion | errors.OnymError) -> None:
         self.done.add(index)
         label = self.labels.get(index)
         if isinstance(outcome, Completion):
@@ -142,14 +114,14 @@ class ResultFetcher:
     With `give_up`, results that stay unreadable are skipped.
     """
 
-    client: BatchClient
+    client: api_flow.BatchClient
     work: WorkQueue
     collector: ResultCollector
     transport: AsyncTransport
     rest: Callable[[float], Awaitable[Any]]
     give_up: bool
 
-    async def is_ours(self, chunk: Submission, batch: Batch) -> bool | None:
+    async def is_ours(self, chunk: storage.Submission, batch: Batch) -> bool | None:
         """Whether the first line of the results belongs to this batch; None if the run was stopped."""
         for call in self.client.api.download(batch):
             async with aclosing(self._iter_lines(call)) as lines:
@@ -164,14 +136,14 @@ class ResultFetcher:
             return False
         raise self._make_damaged_error(f"the results of the batch {batch.id} do not name their requests")
 
-    async def fetch(self, chunk: Submission, batch: Batch) -> bool:
+    async def fetch(self, chunk: storage.Submission, batch: Batch) -> bool:
         """Fetch all results; False if the run was stopped. Raises the error if they stay incomplete."""
         for attempt in range(_MAX_FETCHES):
-            failure: OnymError | None = None
+            failure: errors.OnymError | None = None
             try:
                 if not await self._collect_lines(chunk, batch):
                     failure = self._make_damaged_error(f"the results of the batch {batch.id} are damaged")
-            except (NetError, ProviderError) as error:
+            except (errors.NetError, errors.ProviderError) as error:
                 failure = error
             if self.work.stop.is_set():
                 return False
@@ -183,7 +155,7 @@ class ResultFetcher:
             raise failure
         return True
 
-    async def _collect_lines(self, chunk: Submission, batch: Batch) -> bool:
+    async def _collect_lines(self, chunk: storage.Submission, batch: Batch) -> bool:
         """Collect the results; False if one of their lines is malformed."""
         sound = True
         for call in self.client.api.download(batch):
@@ -198,7 +170,7 @@ class ResultFetcher:
 
     async def _iter_lines(self, call: BatchRequest) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a response as they arrive; ends early if the run is stopped."""
-        flow = send_call(self.client, call, timeout=TRANSFER_TIMEOUT, stream=True)
+        flow = api_flow.send_call(self.client, call, timeout=api_flow.TRANSFER_TIMEOUT, stream=True)
         reply = await arun_flow(flow, self.transport, sleep=self.rest)
         if reply is None:
             return
@@ -210,8 +182,8 @@ class ResultFetcher:
         for line in lines.close():
             yield line
 
-    def _make_damaged_error(self, text: str) -> MalformedResponseError:
-        return MalformedResponseError(
+    def _make_damaged_error(self, text: str) -> errors.MalformedResponseError:
+        return errors.MalformedResponseError(
             text, endpoint=self.client.exchange.endpoint, status=200, hint=CANCEL_HINT
         )
 
@@ -245,19 +217,19 @@ class ProviderEngine:
         poll: float = DEFAULT_POLL,
         clock: Clock = SYSTEM_CLOCK,
         rest: Callable[[float], Awaitable[Any]] | None = None,
-        room: int = MAX_BATCH_SIZE,
+        room: int = storage.MAX_BATCH_SIZE,
     ) -> None:
         planner = job.settled.planner
         endpoint = planner.endpoint
         self._job = job
         self._planner = planner
-        self._api = require_batch_api(endpoint)
+        self._api = api_flow.require_batch_api(endpoint)
         self._output = output.resolve()
         self._cancel = cancel
         self._poll = poll
         self._room = room
         self._rest = rest or self._wait_or_stop
-        self._client = BatchClient(
+        self._client = api_flow.BatchClient(
             api=self._api,
             endpoint=endpoint,
             exchange=Exchange(endpoint=endpoint.text, secrets=endpoint.secrets, model=endpoint.model),
@@ -268,8 +240,8 @@ class ProviderEngine:
         #: requests in a batch and the finished ones, by the batch's identifier
         self._figures: dict[str, tuple[int, int]] = {}
         self._work: WorkQueue
-        self._ledger: SubmissionLog
-        self._labels: LabelStore
+        self._ledger: storage.SubmissionLog
+        self._labels: storage.LabelStore
         self._collector: ResultCollector
         self._fetcher: ResultFetcher
         self._transport: AsyncTransport
@@ -294,9 +266,9 @@ class ProviderEngine:
     def _open_resources(self, work: WorkQueue, stack: AsyncExitStack) -> None:
         """Open what a run needs; `stack` closes it."""
         self._work = work
-        self._ledger = SubmissionLog(get_submission_log_path(self._output))
+        self._ledger = storage.SubmissionLog(storage.get_submission_log_path(self._output))
         stack.callback(self._ledger.close)
-        self._labels = LabelStore(self._output.parent)
+        self._labels = storage.LabelStore(self._output.parent)
         stack.callback(self._labels.close)
         decode = self._client.endpoint.dialect.decode_chat
         self._collector = ResultCollector(
@@ -323,11 +295,11 @@ class ProviderEngine:
             if chunk.maybe:
                 await self._resolve_submission(chunk)
 
-    def _search_batch(self, chunk: Submission) -> Flow[BatchSearch | None]:
+    def _search_batch(self, chunk: storage.Submission) -> Flow[api_flow.BatchSearch | None]:
         known = [other.batch for other in self._ledger.chunks.values() if other.batch is not None]
-        return search_batches(self._client, chunk.token, chunk.count, chunk.at, known)
+        return api_flow.search_batches(self._client, chunk.token, chunk.count, chunk.at, known)
 
-    def _record_search(self, chunk: Submission, search: BatchSearch) -> None:
+    def _record_search(self, chunk: storage.Submission, search: api_flow.BatchSearch) -> None:
         if search.batch is not None:
             self._ledger.record_created(chunk, search.batch)
         elif search.maybe:
@@ -335,14 +307,14 @@ class ProviderEngine:
         else:
             self._ledger.record_end(chunk, "dropped")
 
-    async def _resolve_submission(self, chunk: Submission) -> None:
+    async def _resolve_submission(self, chunk: storage.Submission) -> None:
         """Find out which of the candidates is this batch, as far as they have ended."""
         for identifier in chunk.maybe:
             try:
                 batch = await self._run_flow(
-                    call_api(self._client, self._api.retrieve(identifier), self._api.decode_batch)
+                    api_flow.call_api(self._client, self._api.retrieve(identifier), self._api.decode_batch)
                 )
-            except NotFoundError:
+            except errors.NotFoundError:
                 batch = Batch(id=identifier, ending="gone")
             if batch is None:
                 return
@@ -355,7 +327,7 @@ class ProviderEngine:
                 self._ledger.record_created(chunk, identifier)
                 return
             candidates = tuple(other for other in chunk.maybe if other != identifier)
-            self._record_search(chunk, BatchSearch(None, candidates))
+            self._record_search(chunk, api_flow.BatchSearch(None, candidates))
 
     async def _submit_rows(self) -> None:
         """Put the rows that are not at the provider into batches, and create these."""
@@ -373,17 +345,17 @@ class ProviderEngine:
             body = None if self._cancel else self._encode_row(index, line)
             if body is None:
                 continue
-            request = self._api.encode_line(make_request_name(builder.token, index), body)
+            request = self._api.encode_line(storage.make_request_name(builder.token, index), body)
             if not builder.has_room(request):
                 await self._send_batch(builder)
                 builder = self._new_builder()
-                request = self._api.encode_line(make_request_name(builder.token, index), body)
+                request = self._api.encode_line(storage.make_request_name(builder.token, index), body)
             self._labels.put(index, get_label(index, line))
             builder.add(index, request)
         await self._send_batch(builder)
 
-    def _new_builder(self) -> BatchBuilder:
-        return BatchBuilder(secrets.token_hex(8), self._api.most, self._room)
+    def _new_builder(self) -> storage.BatchBuilder:
+        return storage.BatchBuilder(secrets.token_hex(8), self._api.most, self._room)
 
     def _encode_row(self, index: int, line: bytes) -> bytes | None:
         """Return the request of a row as JSON; None for an invalid row, which becomes a failed result."""
@@ -393,14 +365,14 @@ class ProviderEngine:
             try:
                 plan = self._planner.chat(row.messages, {**job.overrides, **row.overrides}, stream=False)
                 for text in plan.warnings:
-                    warnings.warn(text, OnymWarning, stacklevel=2)
+                    warnings.warn(text, errors.OnymWarning, stacklevel=2)
                 return encode_body(plan.body or {})
-            except OnymError as refusal:
+            except errors.OnymError as refusal:
                 error = refusal.with_traceback(None)
         self._work.put_result(make_failed_result(index, row.id, error, 0, job.secrets))
         return None
 
-    async def _send_batch(self, builder: BatchBuilder) -> None:
+    async def _send_batch(self, builder: storage.BatchBuilder) -> None:
         """Create one batch. Its rows are recorded before, its identifier after."""
         if not builder.rows or self._work.stop.is_set():
             return
@@ -411,39 +383,39 @@ class ProviderEngine:
             if upload is not None:
                 builder.lines.clear()
                 uploaded = await self._run_flow(
-                    call_api(client, upload, api.decode_upload, timeout=TRANSFER_TIMEOUT)
+                    api_flow.call_api(client, upload, api.decode_upload, timeout=api_flow.TRANSFER_TIMEOUT)
                 )
                 if uploaded is None:
                     return
             chunk = self._ledger.record_plan(builder.token, builder.rows, client.clock.time())
             call = api.create(builder.token, builder.lines, uploaded)
             builder.lines.clear()
-        except ProviderError as error:
+        except errors.ProviderError as error:
             raise self._explain_missing_api(error) from None
         searched = False
 
-        def look() -> Flow[BatchSearch | None]:
+        def look() -> Flow[api_flow.BatchSearch | None]:
             nonlocal searched
             searched = True
             return self._search_batch(chunk)
 
         try:
-            search = await self._run_flow(create_batch(client, call, look))
-        except OnymError as error:
+            search = await self._run_flow(api_flow.create_batch(client, call, look))
+        except errors.OnymError as error:
             # a search follows an attempt with unknown outcome: the batch may exist, whatever failed
             # afterwards
-            if is_rejected(error) and not searched:
+            if api_flow.is_rejected(error) and not searched:
                 self._ledger.record_end(chunk, "dropped")
-            if isinstance(error, ProviderError):
+            if isinstance(error, errors.ProviderError):
                 raise self._explain_missing_api(error) from None
             raise
         if search is not None:
             self._record_search(chunk, search)
 
-    def _explain_missing_api(self, error: ProviderError) -> OnymError:
+    def _explain_missing_api(self, error: errors.ProviderError) -> errors.OnymError:
         """Return a clearer error if the batch API does not exist at this endpoint."""
         if error.status in (404, 405, 501) and error.provider_code != "model_not_found":
-            return make_no_api_error(self._client.endpoint)
+            return api_flow.make_no_api_error(self._client.endpoint)
         return error
 
     async def _collect_results(self) -> None:
@@ -459,15 +431,15 @@ class ProviderEngine:
             if not owners:
                 return
             batch = await self._run_flow(
-                watch_batches(self._client, tuple(owners), self._record_figures, self._poll)
+                api_flow.watch_batches(self._client, tuple(owners), self._record_figures, self._poll)
             )
             if batch is None:
                 return
             await self._finish_batch(owners[batch.id], batch)
 
-    def _list_pending(self) -> dict[str, Submission]:
+    def _list_pending(self) -> dict[str, storage.Submission]:
         """Return the batches to poll, or candidates for them, with their submissions."""
-        owners: dict[str, Submission] = {}
+        owners: dict[str, storage.Submission] = {}
         for chunk in self._ledger.chunks.values():
             for identifier in (chunk.batch,) if chunk.batch is not None else chunk.maybe:
                 owners.setdefault(identifier, chunk)
@@ -482,13 +454,13 @@ class ProviderEngine:
             if chunk.batch is not None:
                 try:
                     await self._run_flow(
-                        call_api(self._client, self._api.cancel(chunk.batch), self._api.decode_batch)
+                        api_flow.call_api(self._client, self._api.cancel(chunk.batch), self._api.decode_batch)
                     )
-                except ProviderError as error:
+                except errors.ProviderError as error:
                     if error.status not in _ENDED_STATUSES:
                         raise
 
-    async def _finish_batch(self, chunk: Submission, batch: Batch) -> None:
+    async def _finish_batch(self, chunk: storage.Submission, batch: Batch) -> None:
         """Give each row of a finished batch a result."""
         self._figures.pop(batch.id, None)
         if chunk.batch is None:
@@ -507,7 +479,7 @@ class ProviderEngine:
                 await self._work.wait_for_room()
         await self._close_submission(chunk)
 
-    async def _close_submission(self, chunk: Submission) -> None:
+    async def _close_submission(self, chunk: storage.Submission) -> None:
         if await self._work.wait_until_durable():
             self._ledger.record_end(chunk, "done")
 

@@ -10,28 +10,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from onym.errors import (
-    DeadlineExceeded,
-    MalformedResponseError,
-    NetError,
-    NotFoundError,
-    PolicyError,
-    ProviderError,
-    ResolveError,
-    UnsupportedError,
-)
-from onym.llm.dialects import Exchange, HeaderMap
-from onym.llm.dialects.batch_api import Batch, BatchApi, BatchFault, BatchRequest, find_batch_api
+from onym import errors
+from onym.llm.dialects import Exchange, HeaderMap, batch_api
 from onym.llm.endpoint import Endpoint
 from onym.llm.flow import Clock
 from onym.net.limits import RetryPolicy, parse_retry_after
 from onym.net.messages import Flow, HTTPRequest, Reply, Send, Wait
 
 
-def require_batch_api(endpoint: Endpoint) -> BatchApi:
+def require_batch_api(endpoint: Endpoint) -> batch_api.BatchApi:
     """Return the batch API of this endpoint. Raises UnsupportedError if it is known to have none."""
     support = endpoint.provider.capabilities.get("batch", "unknown")
-    api = find_batch_api(endpoint.dialect.name)
+    api = batch_api.find_batch_api(endpoint.dialect.name)
     # paths of one model, signed requests and local servers have no files and no batches
     unsupported = endpoint.is_embedded or endpoint.is_signed or "{model}" in endpoint.place.base
     if api is None or support == "no" or unsupported:
@@ -39,8 +29,8 @@ def require_batch_api(endpoint: Endpoint) -> BatchApi:
     return api
 
 
-def make_no_api_error(endpoint: Endpoint) -> UnsupportedError:
-    return UnsupportedError(
+def make_no_api_error(endpoint: Endpoint) -> errors.UnsupportedError:
+    return errors.UnsupportedError(
         f"Onym does not know a batch API of {endpoint.provider.title}",
         code="llm.no-batch",
         parameter="batch",
@@ -51,7 +41,7 @@ def make_no_api_error(endpoint: Endpoint) -> UnsupportedError:
 
 
 T = TypeVar("T")
-CallFailure: TypeAlias = NetError | ProviderError
+CallFailure: TypeAlias = errors.NetError | errors.ProviderError
 
 #: seconds for a small request, and for a transfer of several hundred megabytes
 CALL_TIMEOUT: Final = 60.0
@@ -68,7 +58,7 @@ _MAX_PAGES: Final = 1000
 _CLOCK_SKEW: Final = 172_800.0
 _RETRY_POLICY: Final = RetryPolicy(base=0.5, cap=30.0)
 #: failures before a connection exists
-_UNSENT_ERRORS: Final = (PolicyError, ResolveError)
+_UNSENT_ERRORS: Final = (errors.PolicyError, errors.ResolveError)
 
 
 class BatchSearch(NamedTuple):
@@ -82,14 +72,14 @@ class BatchSearch(NamedTuple):
 class BatchClient:
     """The provider's batch API and how to call it. `stopped` tells whether the run was stopped."""
 
-    api: BatchApi
+    api: batch_api.BatchApi
     endpoint: Endpoint
     exchange: Exchange
     clock: Clock
     retries: int
     stopped: Callable[[], bool] = field(default=lambda: False)
 
-    def build_request(self, call: BatchRequest) -> HTTPRequest:
+    def build_request(self, call: batch_api.BatchRequest) -> HTTPRequest:
         """Return a call as a request to the endpoint."""
         endpoint = self.endpoint
         assert endpoint.origin is not None  # noqa: S101 - the embedded model has no batches
@@ -108,7 +98,7 @@ class BatchClient:
             credential=endpoint.credential_name,
         )
 
-    def decode_error(self, reply: Reply) -> ProviderError:
+    def decode_error(self, reply: Reply) -> errors.ProviderError:
         """Return the error in a response outside 2xx."""
         dated = replace(self.exchange, now=self.clock.time())
         return self.api.decode_error(reply.status, reply.headers, reply.body, dated)
@@ -119,12 +109,12 @@ class BatchClient:
 
     def compute_wait(self, attempt: int, failure: Exception) -> Wait:
         """Return the wait before another attempt."""
-        asked = failure.retry_after if isinstance(failure, ProviderError) else None
+        asked = failure.retry_after if isinstance(failure, errors.ProviderError) else None
         return Wait(min(_MAX_WAIT, _RETRY_POLICY.delay(attempt, asked, self.clock.random)))
 
 
 def send_call(
-    client: BatchClient, call: BatchRequest, *, timeout: float = CALL_TIMEOUT, stream: bool = False
+    client: BatchClient, call: batch_api.BatchRequest, *, timeout: float = CALL_TIMEOUT, stream: bool = False
 ) -> Flow[Reply | None]:
     """Send a call that may be repeated, and return its 2xx response; None if the run was stopped."""
     request = client.build_request(call)
@@ -143,7 +133,7 @@ def send_call(
 
 def call_api(
     client: BatchClient,
-    call: BatchRequest,
+    call: batch_api.BatchRequest,
     decode: Callable[[int, HeaderMap, bytes, Exchange], T],
     *,
     timeout: float = CALL_TIMEOUT,
@@ -154,7 +144,7 @@ def call_api(
 
 
 def create_batch(
-    client: BatchClient, call: BatchRequest, look: Callable[[], Flow[BatchSearch | None]]
+    client: BatchClient, call: batch_api.BatchRequest, look: Callable[[], Flow[BatchSearch | None]]
 ) -> Flow[BatchSearch | None]:
     """Create a batch once. `look` searches for it after an attempt with unknown outcome."""
     request = client.build_request(call)
@@ -180,15 +170,15 @@ def create_batch(
 def _decode_created(client: BatchClient, reply: Reply) -> BatchSearch | CallFailure:
     try:
         return BatchSearch(client.decode(client.api.decode_batch, reply).id)
-    except ProviderError as error:
+    except errors.ProviderError as error:
         return error
 
 
 def is_rejected(failure: Exception) -> bool:
     """Whether the batch was certainly not created: the server rejected it, or nothing was sent."""
-    if isinstance(failure, ProviderError):
+    if isinstance(failure, errors.ProviderError):
         return 400 <= (failure.status or 0) < 500 and failure.status not in (408, 409)
-    return isinstance(failure, _UNSENT_ERRORS) or (isinstance(failure, NetError) and not failure.sent)
+    return isinstance(failure, _UNSENT_ERRORS) or (isinstance(failure, errors.NetError) and not failure.sent)
 
 
 def search_batches(
@@ -215,14 +205,14 @@ def search_batches(
         after = page.next
         if after is None or (not client.api.marks and any(_is_older(item, since) for item in page.batches)):
             return BatchSearch(None, tuple(candidates))
-    raise MalformedResponseError(
+    raise errors.MalformedResponseError(
         "the provider's list of batches does not end", endpoint=client.exchange.endpoint
     )
 
 
 def watch_batches(
-    client: BatchClient, batches: Sequence[str], seen: Callable[[Batch], object], first: float
-) -> Flow[Batch | None]:
+    client: BatchClient, batches: Sequence[str], seen: Callable[[batch_api.Batch], object], first: float
+) -> Flow[batch_api.Batch | None]:
     """Wait until one of the batches has ended; None if the run was stopped.
 
     The time between two polls grows from `first` seconds to a minute, and is longer if the server asks for
@@ -237,7 +227,7 @@ def watch_batches(
                 return None
             state, seconds = yield from _poll_batch(client, batch)
             longest = max(longest, seconds)
-            if isinstance(state, Batch):
+            if isinstance(state, batch_api.Batch):
                 news = True
                 seen(state)
                 if state.ending is not None:
@@ -249,32 +239,32 @@ def watch_batches(
         pause = min(max(_MAX_POLL, first), pause * _POLL_GROWTH)
 
 
-def _poll_batch(client: BatchClient, batch: str) -> Flow[tuple[Batch | CallFailure, float]]:
+def _poll_batch(client: BatchClient, batch: str) -> Flow[tuple[batch_api.Batch | CallFailure, float]]:
     """Return the batch, or why its state is unknown, and the seconds that the server asked to wait."""
     answer = yield from _send_request(client, client.build_request(client.api.retrieve(batch)), CALL_TIMEOUT)
     if isinstance(answer, Reply):
         return _decode_state(client, batch, answer), parse_retry_after(
             answer.headers, client.clock.time()
         ) or 0.0
-    if isinstance(answer, NotFoundError):
-        return Batch(id=batch, ending="gone", faults=(BatchFault(None, answer),)), 0.0
+    if isinstance(answer, errors.NotFoundError):
+        return batch_api.Batch(id=batch, ending="gone", faults=(batch_api.BatchFault(None, answer),)), 0.0
     if not _is_retryable(answer):
         raise answer
-    return answer, (answer.retry_after or 0.0) if isinstance(answer, ProviderError) else 0.0
+    return answer, (answer.retry_after or 0.0) if isinstance(answer, errors.ProviderError) else 0.0
 
 
-def _decode_state(client: BatchClient, batch: str, reply: Reply) -> Batch | CallFailure:
+def _decode_state(client: BatchClient, batch: str, reply: Reply) -> batch_api.Batch | CallFailure:
     try:
         decoded = client.decode(client.api.decode_batch, reply)
-    except ProviderError as error:
+    except errors.ProviderError as error:
         return error
     if decoded.id == batch:
         return decoded
     text = "the provider returned another batch than the requested one"
-    return MalformedResponseError(text, endpoint=client.exchange.endpoint, status=reply.status)
+    return errors.MalformedResponseError(text, endpoint=client.exchange.endpoint, status=reply.status)
 
 
-def _is_older(batch: Batch, since: float) -> bool:
+def _is_older(batch: batch_api.Batch, since: float) -> bool:
     return batch.created is not None and batch.created < since - _CLOCK_SKEW
 
 
@@ -283,13 +273,13 @@ def _send_request(
 ) -> Flow[Reply | CallFailure]:
     try:
         reply: Reply = yield Send(request, timeout, stream)
-    except NetError as error:
+    except errors.NetError as error:
         return error
     return reply if 200 <= reply.status < 300 else client.decode_error(reply)
 
 
 def _is_retryable(failure: CallFailure) -> bool:
-    if isinstance(failure, ProviderError) and failure.status == 409:
+    if isinstance(failure, errors.ProviderError) and failure.status == 409:
         # 409: the state of the batch does not allow it, and will not
         return False
-    return failure.retryable or isinstance(failure, DeadlineExceeded)
+    return failure.retryable or isinstance(failure, errors.DeadlineExceeded)

@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 import msgspec
 
 from onym.errors import OnymError, UsageError
+from onym.llm.batch import _storage as storage
 from onym.llm.batch._engine import Engine, Job, Load, LocalEngine, make_job
 from onym.llm.batch._formats import (
     Source,
@@ -29,20 +30,6 @@ from onym.llm.batch._formats import (
     require_pyarrow,
     restore_journal,
     write_output,
-)
-from onym.llm.batch._storage import (
-    Binding,
-    BindingFile,
-    JournalCounts,
-    JournalWriter,
-    RowBitmap,
-    compute_digest,
-    count_rows,
-    get_submission_log_path,
-    repair_journal,
-    require_no_open_batches,
-    require_same_run,
-    touch_file,
 )
 from onym.llm.mapping import OnUnsupported
 
@@ -135,8 +122,8 @@ class BatchRun:
     def __init__(
         self,
         rows: Iterator[tuple[int, bytes]],
-        done: RowBitmap,
-        found: JournalCounts,
+        done: storage.RowBitmap,
+        found: storage.JournalCounts,
         max_errors: int | None = None,
         watch: Callable[[Progress], object] | None = None,
         *,
@@ -156,7 +143,7 @@ class BatchRun:
         self._room = asyncio.Event()
         self._calm = asyncio.Event()
         self._broken: OSError | None = None
-        self._writer: JournalWriter
+        self._writer: storage.JournalWriter
         self._engine: Engine
         self._ok = self._failed = self._retries = self._input = self._output = 0
 
@@ -200,7 +187,7 @@ class BatchRun:
                 loop.call_soon_threadsafe(self._record_durable, count, error)
 
         self._engine = engine
-        self._writer = JournalWriter(journal, record_durable)
+        self._writer = storage.JournalWriter(journal, record_durable)
         looking = asyncio.create_task(self._watch_progress()) if self._watch is not None else None
         try:
             await engine.run(self)
@@ -294,8 +281,8 @@ class RunState:
     source: Source
     output: Path
     journal: Path
-    done: RowBitmap
-    found: JournalCounts = field(default_factory=JournalCounts)
+    done: storage.RowBitmap
+    found: storage.JournalCounts = field(default_factory=storage.JournalCounts)
     finished: bool = False
 
     @property
@@ -329,31 +316,33 @@ def open_run(
         require_pyarrow()
     direct = order == "completion" and not is_parquet(output)
     journal = output if direct else output.with_name(output.name + ".journal")
-    bound = BindingFile(output)
+    bound = storage.BindingFile(output)
     try:
         with open_source(origin, output.parent) as source:
-            binding = Binding(
+            binding = storage.Binding(
                 endpoint=job.endpoint_text,
-                settings=compute_digest(job.build_settings()),
+                settings=storage.compute_digest(job.build_settings()),
                 input=source.fingerprint,
                 order=order,
             )
             former = None if restart else bound.load()
             if former is None or not batches:
-                require_no_open_batches(output)
+                storage.require_no_open_batches(output)
             if restart:
-                for path in (journal, output, get_submission_log_path(output)):
+                for path in (journal, output, storage.get_submission_log_path(output)):
                     path.unlink(missing_ok=True)
             if former is None:
                 yield _start_run(bound, binding, source, output, journal)
             else:
-                require_same_run(former, binding)
+                storage.require_same_run(former, binding)
                 yield _resume_run(source, output, journal, former.rows, retry_errors=retry_errors)
     finally:
         bound.close()
 
 
-def _start_run(bound: BindingFile, binding: Binding, source: Source, output: Path, journal: Path) -> RunState:
+def _start_run(
+    bound: storage.BindingFile, binding: storage.Binding, source: Source, output: Path, journal: Path
+) -> RunState:
     for path in (journal, output):
         if path.exists() and path.stat().st_size:
             raise UsageError(
@@ -361,28 +350,28 @@ def _start_run(bound: BindingFile, binding: Binding, source: Source, output: Pat
                 code="usage.output-file",
                 hint="Choose another output, or delete the file with --restart (restart=True).",
             )
-    rows = count_rows(source.iter_rows(), output.parent)
+    rows = storage.count_rows(source.iter_rows(), output.parent)
     bound.save(msgspec.structs.replace(binding, rows=rows))
     # an output that is its own journal exists from the start
-    touch_file(journal)
-    return RunState(source, output, journal, RowBitmap(rows))
+    storage.touch_file(journal)
+    return RunState(source, output, journal, storage.RowBitmap(rows))
 
 
 def _resume_run(source: Source, output: Path, journal: Path, rows: int, *, retry_errors: bool) -> RunState:
     """Return the state after an earlier run, however it ended."""
-    done = RowBitmap(rows)
+    done = storage.RowBitmap(rows)
     if not journal.exists() and output.exists():
         # the earlier run was complete: its output is the journal
         if not is_parquet(output):
-            counts = repair_journal(output, done)
+            counts = storage.repair_journal(output, done)
             if len(done) == rows and not (retry_errors and counts.failed):
                 return RunState(source, output, journal, done, counts, finished=True)
-            done = RowBitmap(rows)
-            counts = repair_journal(output, done, into=journal, drop_failed=retry_errors)
+            done = storage.RowBitmap(rows)
+            counts = storage.repair_journal(output, done, into=journal, drop_failed=retry_errors)
             return RunState(source, output, journal, done, counts)
         restore_journal(output, journal)
-    touch_file(journal)
-    counts = repair_journal(journal, done, drop_failed=retry_errors)
+    storage.touch_file(journal)
+    counts = storage.repair_journal(journal, done, drop_failed=retry_errors)
     return RunState(source, output, journal, done, counts)
 
 
@@ -540,13 +529,7 @@ async def arun(
     )
     given = Path(source) if isinstance(source, str | os.PathLike) else source
     with open_run(
-        job,
-        given,
-        Path(output),
-        order=order,
-        restart=restart,
-        retry_errors=retry_errors,
-        batches=provider,
+        job, given, Path(output), order=order, restart=restart, retry_errors=retry_errors, batches=provider
     ) as begun:
         driver = BatchRun(begun.source.iter_rows(), begun.done, begun.found, max_errors, watch)
         if stop is not None:
@@ -557,7 +540,7 @@ async def arun(
             write_output(begun.journal, begun.output, ordered=order == "input")
         if provider and not begun.rows_left:
             # an earlier run may have ended between its last result and recording that its batch is done
-            get_submission_log_path(begun.output).unlink(missing_ok=True)
+            storage.get_submission_log_path(begun.output).unlink(missing_ok=True)
         if cancel and begun.rows_left:
             driver.stopped = "cancelled"
         return driver.build_report(begun.output)

@@ -12,16 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from onym.errors import OnymError, ProviderError
-from onym.llm.dialects import Exchange, HeaderMap
+from onym.llm.dialects import Exchange, HeaderMap, batch_api
 from onym.llm.dialects.anthropic_messages import ERRORS
-from onym.llm.dialects.batch_api import (
-    JSON_TYPE,
-    Batch,
-    BatchApi,
-    BatchRequest,
-    make_unanswered_error,
-    require_identifier,
-)
 from onym.llm.dialects.codec import get_text, parse_count, parse_timestamp
 from onym.llm.dialects.streaming import DecodeChat
 from onym.llm.types import Completion
@@ -59,7 +51,7 @@ class _ResultLine(msgspec.Struct):
 _LINE_DECODER: Final = msgspec.json.Decoder(_ResultLine)
 
 
-class AnthropicBatches(BatchApi):
+class AnthropicBatches(batch_api.BatchApi):
     """Batches of messages."""
 
     errors = ERRORS
@@ -71,47 +63,49 @@ class AnthropicBatches(BatchApi):
         """Return one item of `requests`."""
         return b'{"custom_id":"%s","params":%s}' % (name.encode(), body)
 
-    def create(self, marker: str, lines: Sequence[bytes], uploaded: str | None) -> BatchRequest:
+    def create(self, marker: str, lines: Sequence[bytes], uploaded: str | None) -> batch_api.BatchRequest:
         """Return POST /v1/messages/batches."""
         body = b'{"requests":[%s]}' % b",".join(lines)
-        return BatchRequest(method="POST", path=self.base_path, body=body, content_type=JSON_TYPE)
+        return batch_api.BatchRequest(
+            method="POST", path=self.base_path, body=body, content_type=batch_api.JSON_TYPE
+        )
 
-    def list(self, after: str | None) -> BatchRequest:
+    def list(self, after: str | None) -> batch_api.BatchRequest:
         """Return GET /v1/messages/batches."""
         more = f"&after_id={QUERY_VALUE.quote(after)}" if after else ""
-        return BatchRequest(method="GET", path=f"{self.base_path}?limit={_PAGE_SIZE}{more}")
+        return batch_api.BatchRequest(method="GET", path=f"{self.base_path}?limit={_PAGE_SIZE}{more}")
 
-    def download(self, batch: Batch) -> tuple[BatchRequest, ...]:
+    def download(self, batch: batch_api.Batch) -> tuple[batch_api.BatchRequest, ...]:
         """Return GET /v1/messages/batches/{id}/results."""
         path = f"{self.base_path}/{SEGMENT.quote(batch.id)}/results"
-        return (BatchRequest(method="GET", path=path, accept="application/binary"),)
+        return (batch_api.BatchRequest(method="GET", path=path, accept="application/binary"),)
 
     def _decode_outcome(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> Completion | OnymError:
         result = _LINE_DECODER.decode(line).result
         if result.type == "succeeded":
             return decode(200, Headers(), bytes(result.message), exchange)
         if result.type in _UNANSWERED:
-            return make_unanswered_error(_UNANSWERED[result.type], exchange)
+            return batch_api.make_unanswered_error(_UNANSWERED[result.type], exchange)
         if result.type == "errored":
             return _decode_row_error(bytes(result.error), exchange)
         return self._make_line_error(exchange)
 
-    def _decode_batch(self, data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> Batch:
+    def _decode_batch(self, data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> batch_api.Batch:
         record = data.get("request_counts")
         counts = [parse_count(record.get(name)) for name in _COUNT_NAMES] if isinstance(record, dict) else []
         present = [count for count in counts if count is not None]
         total = sum(present) if present else None
         ended = data.get("processing_status") == "ended"
         cancelled = data.get("cancel_initiated_at") is not None
-        return Batch(
-            id=require_identifier(data.get("id")),
+        return batch_api.Batch(
+            id=batch_api.require_identifier(data.get("id")),
             ending=("cancelled" if cancelled else "completed") if ended else None,
             total=total,
             finished=None if total is None else total - (counts[0] or 0),
             created=parse_timestamp(data.get("created_at")),
         )
 
-    def _find_next(self, data: Mapping[str, Any], last: Batch) -> str | None:
+    def _find_next(self, data: Mapping[str, Any], last: batch_api.Batch) -> str | None:
         return get_text(data, "last_id")
 
 

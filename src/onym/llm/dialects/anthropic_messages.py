@@ -10,7 +10,7 @@ in `code`), Bedrock (only `message`), FastAPI (`detail`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -220,14 +220,13 @@ def _encode_parts(content: types.Content) -> str | list[dict[str, Any]]:
 
 def _encode_text_parts(content: types.Content, role: str) -> str | list[dict[str, Any]]:
     """Return the content of an assistant's or a system message, which may contain only text."""
-    if not isinstance(content, str) and not all(isinstance(part, types.TextPart) for part in content):
-        raise codec.make_part_error(f"images or documents in a message of role {role}", _API_NAME)
+    codec.require_texts(content, _API_NAME, f"a message of role {role}")
     return _encode_parts(content)
 
 
 def _encode_tool_result(message: types.Message) -> dict[str, Any]:
     if not message.tool_call_id:
-        _raise_message_error(
+        raise codec.make_message_error(
             "a message of role tool has no tool_call_id, which names the call that it answers"
         )
     return {
@@ -267,12 +266,7 @@ def _encode_document(part: types.DocumentPart) -> dict[str, Any]:
             _API_NAME,
             hint="Convert the document, or pass its text.",
         )
-    try:
-        text = part.data.decode("utf-8")
-    except UnicodeDecodeError:
-        text = None
-    if text is None:
-        _raise_message_error("the text document is not UTF-8")
+    text = codec.decode_document(part, "the text document is not UTF-8")
     return {"type": "text", "media_type": "text/plain", "data": text}
 
 
@@ -300,10 +294,6 @@ def _encode_format(value: str, schema: Mapping[str, Any] | None) -> dict[str, An
             hint="Use format=json_schema with a schema.",
         )
     return {"type": "json_schema", "schema": dict(schema or {})}
-
-
-def _raise_message_error(text: str) -> NoReturn:
-    raise errors.UsageError(text, code="usage.bad-message")
 
 
 _PAGE_SIZE = 1000

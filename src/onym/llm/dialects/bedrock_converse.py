@@ -17,12 +17,7 @@ from onym import errors
 from onym.llm import types
 from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec
 from onym.llm.dialects.errors import ErrorDecoder, ErrorDetails, find_request_id
-from onym.llm.dialects.streaming import (
-    EventDecoder,
-    EventFrame,
-    EventStreamFramer,
-    make_stream_decoder,
-)
+from onym.llm.dialects.streaming import EventDecoder, EventFrame, EventStreamFramer, make_stream_decoder
 from onym.llm.parameters import list_wire_names
 
 _ERROR_CODES: Mapping[str, type[errors.ProviderError]] = codec.invert_table(
@@ -250,12 +245,9 @@ def _add_cache_point(system: list[dict[str, Any]], turns: list[dict[str, Any]]) 
 
 
 def _encode_system(message: types.Message) -> list[dict[str, Any]]:
-    content = message.content
-    parts = (types.TextPart(content),) if isinstance(content, str) else content
-    if not all(isinstance(part, types.TextPart) for part in parts):
-        raise codec.make_part_error("images or documents in a system message", "Bedrock Converse")
+    texts = codec.require_texts(message.content, "Bedrock Converse", "a system message")
     # the API rejects empty blocks
-    return [{"text": part.text} for part in parts if isinstance(part, types.TextPart) and part.text]
+    return [{"text": text} for text in texts if text]
 
 
 def _encode_messages(messages: Sequence[types.Message]) -> list[dict[str, Any]]:
@@ -330,9 +322,8 @@ def _encode_tool_call(call: types.ToolCall) -> dict[str, Any]:
 
 def _encode_tool_result(message: types.Message, names: set[str]) -> dict[str, Any]:
     if not message.tool_call_id:
-        raise errors.UsageError(
-            "a message of role tool has no tool_call_id, which names the call that it answers",
-            code="usage.bad-message",
+        raise codec.make_message_error(
+            "a message of role tool has no tool_call_id, which names the call that it answers"
         )
     content = message.content
     # some models accept only an object, and all accept one

@@ -18,7 +18,17 @@ import msgspec
 
 from onym.errors import MalformedResponseError, UnsupportedError, UsageError
 from onym.llm.dialects import WireSpec
-from onym.llm.types import DocumentPart, FinishReason, ImagePart, Request, Tool, ToolCall, Usage
+from onym.llm.types import (
+    Content,
+    DocumentPart,
+    FinishReason,
+    ImagePart,
+    Request,
+    TextPart,
+    Tool,
+    ToolCall,
+    Usage,
+)
 
 T = TypeVar("T")
 
@@ -238,9 +248,8 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     """
     arguments = parse_json_object(call.arguments) if call.arguments.strip() else {}
     if arguments is None:
-        raise UsageError(
-            f"the arguments of the tool call {call.name} are not a JSON object, which this API requires",
-            code="usage.bad-message",
+        raise make_message_error(
+            f"the arguments of the tool call {call.name} are not a JSON object, which this API requires"
         )
     return arguments
 
@@ -286,6 +295,29 @@ def make_schema_name(schema: Mapping[str, Any]) -> str:
     title = schema.get("title")
     name = _SCHEMA_NAME.sub("_", title)[:64].strip("_") if isinstance(title, str) else ""
     return name or "answer"
+
+
+def require_texts(content: Content, dialect: str, position: str) -> list[str]:
+    """Return the texts of a content that may contain nothing else; raises UnsupportedError."""
+    parts = (TextPart(content),) if isinstance(content, str) else content
+    if not all(isinstance(part, TextPart) for part in parts):
+        raise make_part_error(f"images or documents in {position}", dialect)
+    return [part.text for part in parts if isinstance(part, TextPart)]
+
+
+def decode_document(part: DocumentPart, problem: str) -> str:
+    """Return the text of a document; UsageError with this text if it is not UTF-8."""
+    try:
+        return (part.data or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        # raised below: this exception contains the document
+        pass
+    raise make_message_error(problem)
+
+
+def make_message_error(problem: str, *, hint: str | None = None) -> UsageError:
+    """Return the error for a message that no request can express."""
+    return UsageError(problem, code="usage.bad-message", hint=hint)
 
 
 def make_part_error(part: str, dialect: str, *, hint: str | None = None) -> UnsupportedError:

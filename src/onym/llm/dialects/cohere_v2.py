@@ -223,11 +223,7 @@ def _encode_document(part: types.DocumentPart) -> dict[str, Any]:
         return value
     if not part.media_type.startswith("text/"):
         raise codec.make_part_error("documents that are not text", _API_NAME)
-    try:
-        return {"text": part.data.decode("utf-8")}
-    except UnicodeDecodeError:
-        pass
-    raise errors.UsageError("a text document in a tool's result is not UTF-8", code="usage.bad-message")
+    return {"text": codec.decode_document(part, "a text document in a tool's result is not UTF-8")}
 
 
 #: the encoder of a part, by the role of its message
@@ -456,10 +452,7 @@ _EVENT_DECODERS: Mapping[
 
 name = "cohere_v2"
 routes = Routes(
-    chat="/v2/chat",
-    embed="/v2/embed",
-    models=f"/v1/models?{_PAGE_QUERY}",
-    model="/v1/models/{model}",
+    chat="/v2/chat", embed="/v2/embed", models=f"/v1/models?{_PAGE_QUERY}", model="/v1/models/{model}"
 )
 headers = ()
 defaults: dict[str, object] = {}

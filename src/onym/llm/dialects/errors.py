@@ -13,21 +13,8 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 import msgspec
 
+from onym import errors
 from onym.common.text import is_printable_text, to_single_line
-from onym.errors import (
-    AuthenticationError,
-    BadRequestError,
-    ContentFilterError,
-    ContextLengthError,
-    MalformedResponseError,
-    NotFoundError,
-    OverloadedError,
-    PermissionDeniedError,
-    ProviderError,
-    QuotaError,
-    RateLimitError,
-    ServerError,
-)
 from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap
 from onym.llm.types import Usage
 from onym.net.limits import parse_retry_after
@@ -40,31 +27,31 @@ T = TypeVar("T")
 _MAX_MESSAGE = 500
 _MAX_IDENTIFIER = 200
 
-_STATUSES: Mapping[int, type[ProviderError]] = {
-    401: AuthenticationError,
-    402: QuotaError,
-    403: PermissionDeniedError,
-    404: NotFoundError,
-    408: OverloadedError,
-    409: OverloadedError,
-    429: RateLimitError,
-    498: OverloadedError,
-    503: OverloadedError,
-    529: OverloadedError,
+_STATUSES: Mapping[int, type[errors.ProviderError]] = {
+    401: errors.AuthenticationError,
+    402: errors.QuotaError,
+    403: errors.PermissionDeniedError,
+    404: errors.NotFoundError,
+    408: errors.OverloadedError,
+    409: errors.OverloadedError,
+    429: errors.RateLimitError,
+    498: errors.OverloadedError,
+    503: errors.OverloadedError,
+    529: errors.OverloadedError,
 }
 
-_DEFAULT_MESSAGES: Mapping[type[ProviderError], str] = {
-    AuthenticationError: "the server rejected the API key, or the key is missing",
-    PermissionDeniedError: "the API key does not have this permission",
-    NotFoundError: "the server does not have this model or path",
-    RateLimitError: "too many requests or tokens",
-    QuotaError: "the credit or quota is used up",
-    ContextLengthError: "the prompt and the completion exceed the model's context window",
-    BadRequestError: "the server rejected the request",
-    ContentFilterError: "the server filtered the content",
-    OverloadedError: "the server is overloaded or unavailable",
-    ServerError: "the server failed",
-    MalformedResponseError: "the response does not match the API format",
+_DEFAULT_MESSAGES: Mapping[type[errors.ProviderError], str] = {
+    errors.AuthenticationError: "the server rejected the API key, or the key is missing",
+    errors.PermissionDeniedError: "the API key does not have this permission",
+    errors.NotFoundError: "the server does not have this model or path",
+    errors.RateLimitError: "too many requests or tokens",
+    errors.QuotaError: "the credit or quota is used up",
+    errors.ContextLengthError: "the prompt and the completion exceed the model's context window",
+    errors.BadRequestError: "the server rejected the request",
+    errors.ContentFilterError: "the server filtered the content",
+    errors.OverloadedError: "the server is overloaded or unavailable",
+    errors.ServerError: "the server failed",
+    errors.MalformedResponseError: "the response does not match the API format",
 }
 
 #: the usual name of the header, and other names
@@ -98,10 +85,10 @@ class ErrorDecoder:
     """
 
     read: Callable[[Any], ErrorDetails | None]
-    codes: Mapping[str, type[ProviderError]]
-    wide: Mapping[str, type[ProviderError]] = field(default_factory=dict)
-    parameters: Mapping[str, type[ProviderError]] = field(default_factory=dict)
-    statuses: Mapping[int, type[ProviderError]] = field(default_factory=dict)
+    codes: Mapping[str, type[errors.ProviderError]]
+    wide: Mapping[str, type[errors.ProviderError]] = field(default_factory=dict)
+    parameters: Mapping[str, type[errors.ProviderError]] = field(default_factory=dict)
+    statuses: Mapping[int, type[errors.ProviderError]] = field(default_factory=dict)
     is_failure: Callable[[Mapping[str, Any]], bool] = has_error
     hint: str | None = None
 
@@ -160,7 +147,7 @@ class ErrorDecoder:
                 if count is None:
                     return decode(status, headers, body, exchange)
                 return decode(status, headers, body, exchange, count=count)
-            except MalformedResponseError as error:
+            except errors.MalformedResponseError as error:
                 if error.status is not None:
                     raise
                 reason = error.message
@@ -176,10 +163,10 @@ class ErrorDecoder:
         exchange: Exchange,
         *,
         usage: Usage | None = None,
-    ) -> MalformedResponseError:
+    ) -> errors.MalformedResponseError:
         """Return the error for a response that is not of this format; `text` is Onym's description."""
-        return MalformedResponseError(
-            f"{_DEFAULT_MESSAGES[MalformedResponseError]}: {text}",
+        return errors.MalformedResponseError(
+            f"{_DEFAULT_MESSAGES[errors.MalformedResponseError]}: {text}",
             endpoint=exchange.endpoint,
             status=status,
             request_id=None if headers is None else find_request_id(headers, exchange),
@@ -189,7 +176,7 @@ class ErrorDecoder:
 
     def decode_error(
         self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
-    ) -> ProviderError:
+    ) -> errors.ProviderError:
         """Return the error in a response outside 2xx. It is not raised."""
         try:
             details = self.read(msgspec.json.decode(body)) or ErrorDetails()
@@ -197,25 +184,13 @@ class ErrorDecoder:
             details = ErrorDetails(
                 f"the body is {_describe_media_type(headers)} instead of JSON" if body else ""
             )
-        return self._build_error(
-            details,
-            status,
-            exchange,
-            request_id=find_request_id(headers, exchange),
-            retry_after=_find_retry_after(headers, exchange),
-        )
+        return self._build_error(details, status, exchange, headers)
 
     def decode_body_error(
         self, data: Any, status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE
-    ) -> ProviderError:
+    ) -> errors.ProviderError:
         """Return the error in a body whose HTTP status was a success."""
-        return self._build_error(
-            self.read(data) or ErrorDetails(),
-            status,
-            exchange,
-            request_id=find_request_id(headers, exchange),
-            retry_after=_find_retry_after(headers, exchange),
-        )
+        return self._build_error(self.read(data) or ErrorDetails(), status, exchange, headers)
 
     def decode_stream_error(
         self,
@@ -225,37 +200,30 @@ class ErrorDecoder:
         request_id: str | None,
         usage: Usage,
         exchange: Exchange = NO_EXCHANGE,
-    ) -> ProviderError:
+    ) -> errors.ProviderError:
         """Return the error in an event of a stream; `usage` is what was counted before."""
-        return self._build_error(
-            self.read(data) or ErrorDetails(), status, exchange, request_id=request_id, usage=usage
-        )
+        error = self._build_error(self.read(data) or ErrorDetails(), status, exchange, None)
+        error.request_id, error.usage = request_id, usage
+        return error
 
     def _build_error(
-        self,
-        details: ErrorDetails,
-        status: int,
-        exchange: Exchange,
-        *,
-        request_id: str | None,
-        retry_after: float | None = None,
-        usage: Usage | None = None,
-    ) -> ProviderError:
+        self, details: ErrorDetails, status: int, exchange: Exchange, headers: HeaderMap | None
+    ) -> errors.ProviderError:
         kind = self._find_error_class(details, status)
         text = clean_message(details.text, exchange)
+        retry_after = None if headers is None else _find_retry_after(headers, exchange)
         codes = [name for code in details.codes if (name := clean_identifier(code, exchange)) is not None]
         return kind(
             f"{_DEFAULT_MESSAGES[kind]} (HTTP {status})" + (f": {text}" if text else ""),
             endpoint=exchange.endpoint,
             status=status,
             provider_code=codes[0] if codes else None,
-            request_id=request_id,
+            request_id=None if headers is None else find_request_id(headers, exchange),
             parameter=clean_identifier(details.parameter, exchange),
             retry_after=details.retry_after if retry_after is None else retry_after,
-            usage=usage,
         )
 
-    def _find_error_class(self, details: ErrorDetails, status: int) -> type[ProviderError]:
+    def _find_error_class(self, details: ErrorDetails, status: int) -> type[errors.ProviderError]:
         for code in details.codes:
             if code.lower() in self.codes:
                 return self.codes[code.lower()]
@@ -271,8 +239,8 @@ class ErrorDecoder:
         if kind is not None:
             return kind
         if 400 <= status < 500:
-            return BadRequestError
-        return ServerError if 500 <= status < 600 else MalformedResponseError
+            return errors.BadRequestError
+        return errors.ServerError if 500 <= status < 600 else errors.MalformedResponseError
 
 
 def find_request_id(headers: HeaderMap, exchange: Exchange) -> str | None:

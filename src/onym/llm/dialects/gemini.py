@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -175,22 +175,6 @@ _FINISHES: Mapping[str, types.FinishReason] = codec.invert_table(
 _PLAIN_MEMBERS = frozenset({"text", "thought"})
 
 
-class _FunctionCall(NamedTuple):
-    """A function call: `id` is None if the API sent none, `arguments` is JSON text."""
-
-    id: str | None
-    name: str
-    arguments: str
-
-
-class _Piece(NamedTuple):
-    """The content of one part: a piece of text, a piece of reasoning, or a call."""
-
-    text: str = ""
-    reasoning: str = ""
-    call: _FunctionCall | None = None
-
-
 _Parts: TypeAlias = Sequence[Mapping[str, Any]]
 
 
@@ -222,19 +206,20 @@ def _require_parts(candidate: Mapping[str, Any]) -> _Parts:
     return parts
 
 
-def _iter_pieces(parts: _Parts) -> Iterator[_Piece]:
-    """Yield the content of every part; parts of other kinds (code, images …) are skipped."""
+def _iter_events(parts: _Parts, calls: int = 0) -> Iterator[types.Event]:
+    """Yield the content of every part; other kinds (code, images …) are skipped. `calls` came before."""
     for part in parts:
         text, call = part.get("text"), part.get("functionCall")
         if call is not None:
-            yield _Piece(call=_decode_call(call))
-        elif isinstance(text, str):
-            yield _Piece(reasoning=text) if part.get("thought") is True else _Piece(text)
-        elif text is not None:
+            yield _decode_call(call, calls)
+            calls += 1
+        elif text is not None and not isinstance(text, str):
             raise codec.make_malformed_error("the text of a part is not a string")
+        elif text:
+            yield types.ReasoningDelta(text) if part.get("thought") is True else types.TextDelta(text)
 
 
-def _decode_call(call: Any) -> _FunctionCall:
+def _decode_call(call: Any, index: int) -> types.ToolCallDelta:
     call = codec.require_object(call, "a function call is not an object")
     if call.get("partialArgs") or call.get("willContinue"):
         raise codec.make_malformed_error(
@@ -245,7 +230,10 @@ def _decode_call(call: Any) -> _FunctionCall:
         raise codec.make_malformed_error("a function call has no name")
     if arguments is not None and not isinstance(arguments, dict):
         raise codec.make_malformed_error("the arguments of a function call are not an object")
-    return _FunctionCall(codec.get_text(call, "id"), name, msgspec.json.encode(arguments or {}).decode())
+    identity = codec.get_text(call, "id") or f"call_{index}"
+    return types.ToolCallDelta(
+        index=index, id=identity, name=name, arguments=codec.encode_arguments(arguments or {})
+    )
 
 
 def _decode_finish_reason(value: Any, *, called: bool) -> types.FinishReason:
@@ -429,11 +417,8 @@ def _encode_parts(message: types.Message) -> list[dict[str, Any]]:
 
 
 def _encode_system(message: types.Message) -> list[dict[str, Any]]:
-    if not isinstance(message.content, str) and not all(
-        isinstance(part, types.TextPart) for part in message.content
-    ):
-        raise codec.make_part_error("images or documents in a system message", "Gemini")
-    return _encode_parts(message)
+    texts = codec.require_texts(message.content, "Gemini", "a system message")
+    return [{"text": text} for text in texts or [""]]
 
 
 def _encode_part(part: types.ContentPart) -> dict[str, Any]:
@@ -459,9 +444,8 @@ def _encode_function_call(call: types.ToolCall) -> dict[str, Any]:
 def _encode_tool_result(message: types.Message, names: Mapping[str, str]) -> dict[str, Any]:
     name = names.get(message.tool_call_id or "") or message.name
     if name is None:
-        raise errors.UsageError(
+        raise codec.make_message_error(
             "a tool's result has no function name, which the Gemini API requires",
-            code="usage.bad-message",
             hint="Pass the assistant's message with its tool calls too, or name= in the result.",
         )
     content = (types.TextPart(message.content),) if isinstance(message.content, str) else message.content
@@ -535,16 +519,17 @@ def _decode_answer(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchan
     if candidate is None:
         raise codec.make_malformed_error("it has no candidate")
     parts = _require_parts(candidate)
-    pieces = list(_iter_pieces(parts))
+    events = list(_iter_events(parts))
     calls = tuple(
-        types.ToolCall(id=call.id or f"call_{index}", name=call.name, arguments=call.arguments)
-        for index, call in enumerate(piece.call for piece in pieces if piece.call is not None)
+        codec.make_tool_call(event.id or "", event.name, event.arguments)
+        for event in events
+        if isinstance(event, types.ToolCallDelta)
     )
     return types.Completion(
-        text="".join(piece.text for piece in pieces),
+        text="".join(event.text for event in events if isinstance(event, types.TextDelta)),
         model=codec.get_text(data, "modelVersion") or exchange.model,
         finish_reason=_decode_finish_reason(candidate.get("finishReason"), called=bool(calls)),
-        reasoning="".join(piece.reasoning for piece in pieces) or None,
+        reasoning="".join(event.text for event in events if isinstance(event, types.ReasoningDelta)) or None,
         tool_calls=calls,
         usage=_decode_usage(data.get("usageMetadata")),
         request_id=find_request_id(headers, exchange) or _find_response_id(data, exchange),
@@ -666,7 +651,7 @@ class StreamDecoder(EventDecoder[str | bytes]):
     reason. Only the first candidate is decoded.
     """
 
-    __slots__ = ("_calls", "_parts", "_said")
+    __slots__ = ("_calls", "_finish", "_parts")
     framer = _GeminiFramer
     errors = ERRORS
 
@@ -674,7 +659,7 @@ class StreamDecoder(EventDecoder[str | bytes]):
         self._calls = 0
         self._parts: list[Mapping[str, Any]] = []
         #: the server's finish reason
-        self._said: Any = None
+        self._finish: Any = None
 
     def _decode_frame(self, frame: str | bytes, events: list[types.Event]) -> bool:
         if frame == "[DONE]":
@@ -707,30 +692,17 @@ class StreamDecoder(EventDecoder[str | bytes]):
 
     def _decode_candidate(self, candidate: Mapping[str, Any], events: list[types.Event]) -> None:
         parts = _require_parts(candidate)
-        for piece in _iter_pieces(parts):
-            if piece.call is not None:
-                identity = piece.call.id or f"call_{self._calls}"
-                events.append(
-                    types.ToolCallDelta(
-                        index=self._calls,
-                        id=identity,
-                        name=piece.call.name,
-                        arguments=piece.call.arguments,
-                    )
-                )
-                self._calls += 1
-            elif piece.reasoning:
-                events.append(types.ReasoningDelta(piece.reasoning))
-            elif piece.text:
-                events.append(types.TextDelta(piece.text))
+        for event in _iter_events(parts, self._calls):
+            events.append(event)
+            self._calls += isinstance(event, types.ToolCallDelta)
         self._parts.extend(parts)
         reason = candidate.get("finishReason")
         if reason is not None:
-            self._said = reason
+            self._finish = reason
             self._reason = _decode_finish_reason(reason, called=False)
 
     def _append_finish(self, events: list[types.Event]) -> None:
-        self._reason = _decode_finish_reason(self._said, called=self._calls > 0)
+        self._reason = _decode_finish_reason(self._finish, called=self._calls > 0)
         self._carried = _decode_carried(self._parts)
         super()._append_finish(events)
 

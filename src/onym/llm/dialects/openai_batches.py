@@ -8,18 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from onym.errors import BadRequestError, OnymError, ProviderError
-from onym.llm.dialects import Exchange, HeaderMap
-from onym.llm.dialects.batch_api import (
-    JSON_TYPE,
-    Batch,
-    BatchApi,
-    BatchFault,
-    BatchRequest,
-    Ending,
-    decode_error_message,
-    make_unanswered_error,
-    require_identifier,
-)
+from onym.llm.dialects import Exchange, HeaderMap, batch_api
 from onym.llm.dialects.codec import parse_count
 from onym.llm.dialects.openai_chat import ERROR_CODES, ERRORS
 from onym.llm.dialects.streaming import DecodeChat
@@ -30,7 +19,7 @@ from onym.uri.components import SEGMENT
 #: the member of `metadata` with the client's marker
 _MARKER_NAME: Final = "onym"
 _PAGE_SIZE: Final = 100
-_ENDINGS: Final[Mapping[str, Ending]] = {
+_ENDINGS: Final[Mapping[str, batch_api.Ending]] = {
     "completed": "completed",
     "failed": "failed",
     "expired": "expired",
@@ -54,7 +43,7 @@ class _ResultLine(msgspec.Struct):
 _LINE_DECODER: Final = msgspec.json.Decoder(_ResultLine)
 
 
-class OpenAIBatches(BatchApi):
+class OpenAIBatches(batch_api.BatchApi):
     """Batches of one operation. `endpoint` is its path in the API's spelling."""
 
     errors = ERRORS
@@ -73,7 +62,7 @@ class OpenAIBatches(BatchApi):
             body,
         )
 
-    def upload(self, marker: str, lines: Sequence[bytes]) -> BatchRequest:
+    def upload(self, marker: str, lines: Sequence[bytes]) -> batch_api.BatchRequest:
         """Return POST /files. Lines begin with `{`, so none of them equals the boundary."""
         boundary = f"onym-{marker}"
         disposition = "Content-Disposition: form-data; name="
@@ -82,14 +71,14 @@ class OpenAIBatches(BatchApi):
             f'--{boundary}\r\n{disposition}"file"; filename="onym-{marker}.jsonl"\r\n'
             "Content-Type: application/octet-stream\r\n\r\n"
         )
-        return BatchRequest(
+        return batch_api.BatchRequest(
             method="POST",
             path="/files",
             body=b"".join((head.encode(), *lines, f"\r\n--{boundary}--\r\n".encode())),
             content_type=f"multipart/form-data; boundary={boundary}",
         )
 
-    def create(self, marker: str, lines: Sequence[bytes], uploaded: str | None) -> BatchRequest:
+    def create(self, marker: str, lines: Sequence[bytes], uploaded: str | None) -> batch_api.BatchRequest:
         """Return POST /batches."""
         body = {
             "completion_window": "24h",
@@ -97,20 +86,23 @@ class OpenAIBatches(BatchApi):
             "input_file_id": uploaded,
             "metadata": {_MARKER_NAME: marker},
         }
-        return BatchRequest(
-            method="POST", path=self.base_path, body=msgspec.json.encode(body), content_type=JSON_TYPE
+        return batch_api.BatchRequest(
+            method="POST",
+            path=self.base_path,
+            body=msgspec.json.encode(body),
+            content_type=batch_api.JSON_TYPE,
         )
 
-    def list(self, after: str | None) -> BatchRequest:
+    def list(self, after: str | None) -> batch_api.BatchRequest:
         """Return GET /batches."""
-        return BatchRequest(
+        return batch_api.BatchRequest(
             method="GET", path=f"{self.base_path}?limit={_PAGE_SIZE}" + (f"&after={after}" if after else "")
         )
 
-    def download(self, batch: Batch) -> tuple[BatchRequest, ...]:
+    def download(self, batch: batch_api.Batch) -> tuple[batch_api.BatchRequest, ...]:
         """Return GET /files/{id}/content for the results and for the errors."""
         return tuple(
-            BatchRequest(
+            batch_api.BatchRequest(
                 method="GET", path=f"/files/{SEGMENT.quote(file)}/content", accept="application/binary"
             )
             for file in batch.files
@@ -128,22 +120,22 @@ class OpenAIBatches(BatchApi):
             return decode(response.status_code, headers, body, exchange)
         return ERRORS.decode_error(response.status_code, headers, body, exchange)
 
-    def _decode_batch(self, data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> Batch:
+    def _decode_batch(self, data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> batch_api.Batch:
         counts, metadata = data.get("request_counts"), data.get("metadata")
         counts = counts if isinstance(counts, dict) else {}
         done = [parse_count(counts.get(name)) for name in ("completed", "failed")]
         created = parse_count(data.get("created_at"))
         ending = data.get("status")
         marker = metadata.get(_MARKER_NAME) if isinstance(metadata, dict) else None
-        return Batch(
-            id=require_identifier(data.get("id")),
+        return batch_api.Batch(
+            id=batch_api.require_identifier(data.get("id")),
             ending=_ENDINGS.get(ending) if isinstance(ending, str) else None,
             total=parse_count(counts.get("total")),
             finished=sum(count or 0 for count in done),
             marker=marker if isinstance(marker, str) else None,
             created=None if created is None else float(created),
             files=tuple(
-                require_identifier(data[name])
+                batch_api.require_identifier(data[name])
                 for name in ("output_file_id", "error_file_id")
                 if data.get(name)
             ),
@@ -153,25 +145,25 @@ class OpenAIBatches(BatchApi):
 
 def _decode_unanswered(error: Mapping[str, Any], exchange: Exchange) -> ProviderError:
     """Return the error of a request without a response."""
-    text, code = decode_error_message(error, exchange)
+    text, code = batch_api.decode_error_message(error, exchange)
     if code in _UNANSWERED:
-        return make_unanswered_error(_UNANSWERED[code], exchange)
+        return batch_api.make_unanswered_error(_UNANSWERED[code], exchange)
     kind = ERROR_CODES.get((code or "").lower(), ProviderError)
     return kind(f"the provider did not answer this row{text}", endpoint=exchange.endpoint, provider_code=code)
 
 
-def _decode_faults(errors: Any, exchange: Exchange) -> list[BatchFault]:
+def _decode_faults(errors: Any, exchange: Exchange) -> list[batch_api.BatchFault]:
     records = errors.get("data") if isinstance(errors, dict) else None
     faults = []
     for record in records if isinstance(records, list) else ():
         if isinstance(record, dict):
-            text, code = decode_error_message(record, exchange)
+            text, code = batch_api.decode_error_message(record, exchange)
             kind = ERROR_CODES.get((code or "").lower(), BadRequestError)
             line = record.get("line")
             error = kind(
                 f"the provider rejected the batch{text}", endpoint=exchange.endpoint, provider_code=code
             )
-            faults.append(BatchFault(line if type(line) is int and line > 0 else None, error))
+            faults.append(batch_api.BatchFault(line if type(line) is int and line > 0 else None, error))
     return faults
 
 

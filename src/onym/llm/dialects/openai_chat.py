@@ -245,9 +245,7 @@ def encode_part(part: types.ContentPart) -> dict[str, Any]:
 def _encode_file(part: types.DocumentPart) -> dict[str, Any]:
     if part.data is None:
         raise codec.make_part_error(
-            "documents by URL",
-            "OpenAI chat",
-            hint="Pass the document's bytes as data.",
+            "documents by URL", "OpenAI chat", hint="Pass the document's bytes as data."
         )
     return {
         "type": "file",

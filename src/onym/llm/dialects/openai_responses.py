@@ -238,20 +238,13 @@ def _encode_items(message: types.Message) -> Iterator[Mapping[str, Any]]:
 
 def _encode_assistant_content(message: types.Message) -> list[dict[str, Any]]:
     """Return an assistant's earlier message. Some servers accept only this form, not plain text."""
-    content = message.content
-    texts = [content] if isinstance(content, str) else [_require_text(part) for part in content]
+    texts = codec.require_texts(message.content, "OpenAI Responses", "an assistant's message")
     return [{"type": "output_text", "text": text} for text in texts]
-
-
-def _require_text(part: types.ContentPart) -> str:
-    if not isinstance(part, types.TextPart):
-        raise codec.make_part_error("images or documents in an assistant's message", "OpenAI Responses")
-    return part.text
 
 
 def _encode_tool_result(message: types.Message) -> dict[str, Any]:
     if message.tool_call_id is None:
-        raise errors.UsageError("a message of role tool has no tool_call_id", code="usage.bad-message")
+        raise codec.make_message_error("a message of role tool has no tool_call_id")
     return {
         "type": "function_call_output",
         "call_id": message.tool_call_id,
@@ -366,11 +359,11 @@ _REASONING_PARTS = frozenset({"summary_text", "reasoning_text"})
 class _OutputItem:
     """An item of the output while it arrives."""
 
-    __slots__ = ("call", "said", "whole")
+    __slots__ = ("call", "returned", "whole")
 
     def __init__(self) -> None:
         #: the parts whose text was returned: an event that repeats the whole text is skipped
-        self.said: set[tuple[str, int]] = set()
+        self.returned: set[tuple[str, int]] = set()
         #: its index among the tool calls, if it is one
         self.call: int | None = None
         self.whole: Mapping[str, Any] | None = None
@@ -419,7 +412,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             at, text = record.get(place), record.get(member)
             key = part, at if type(at) is int else 0
             item = self._find_item(record.get("item_id"), record.get("output_index"))
-            if not kind.endswith(".done") or key not in item.said:
+            if not kind.endswith(".done") or key not in item.returned:
                 self._append_text(item, key, text, events)
         elif kind in ("response.output_item.added", "response.output_item.done"):
             whole = codec.require_object(record.get("item"), "an item of the output is not an object")
@@ -468,12 +461,12 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             if item.call is None:
                 item.call, self._calls = self._calls, self._calls + 1
                 events.append(types.ToolCallDelta(index=item.call, id=call.id, name=call.name))
-            if done and not item.said:
+            if done and not item.returned:
                 self._append_text(item, ("arguments", 0), call.arguments, events)
         if done:
             item.whole = whole
             for kind, place, text in _iter_texts(whole):
-                if (kind, place) not in item.said:
+                if (kind, place) not in item.returned:
                     self._append_text(item, (kind, place), text, events)
 
     def _append_text(
@@ -483,7 +476,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             raise codec.make_malformed_error("a piece of text is not a string")
         if not text:
             return
-        item.said.add(part)
+        item.returned.add(part)
         if part[0] == "arguments":
             if item.call is None:
                 raise codec.make_malformed_error("the arguments of a tool call came before the call")

@@ -13,27 +13,17 @@ from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeAlias,
 from zlib import crc32
 
 from onym.errors import MalformedResponseError, NetError, ProtocolError, ProviderError, ResponseTooLarge
+from onym.llm import types
 from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap
 from onym.llm.dialects.codec import NO_USAGE
 from onym.llm.dialects.errors import ErrorDecoder, find_request_id
-from onym.llm.types import (
-    Carried,
-    Completion,
-    Event,
-    Finish,
-    FinishReason,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-    Usage,
-)
 from onym.net.sse import SSEDecoder, SSEEvent
 
 F = TypeVar("F")
 F_co = TypeVar("F_co", covariant=True)
 
 #: an API format's `decode_chat`
-DecodeChat: TypeAlias = Callable[[int, HeaderMap, bytes, Exchange], Completion]
+DecodeChat: TypeAlias = Callable[[int, HeaderMap, bytes, Exchange], types.Completion]
 
 _MAX_BODY = 32 * 1024 * 1024
 _MAX_EVENT = 8 * 1024 * 1024
@@ -140,31 +130,31 @@ class EventDecoder(Generic[F]):
     ) -> None:
         self.error: NetError | ProviderError | None = None
         self.done = False
-        self.usage: Usage = NO_USAGE
+        self.usage: types.Usage = NO_USAGE
         self._frames: Framer[F] = type(self).framer()
         self._request_id = request_id
         self._exchange = exchange
         self._status = status
         self._model: str | None = None
-        self._reason: FinishReason | None = None
-        self._carried: Carried | None = None
+        self._reason: types.FinishReason | None = None
+        self._carried: types.Carried | None = None
         self._begin()
 
     def _begin(self) -> None:
         """Set the state of a new stream."""
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[types.Event]:
         """Return the events that these bytes complete; nothing after an error or the end."""
-        events: list[Event] = []
+        events: list[types.Event] = []
         # in slices: a compressed bomb arrives as one piece, and each step would copy all of it
         for start in range(0, len(data), _SLICE_SIZE):
             if self.error is None and not self.done:
                 self._decode_frames(self._frames.feed(data[start : start + _SLICE_SIZE]), events)
         return events
 
-    def close(self) -> list[Event]:
+    def close(self) -> list[types.Event]:
         """Return the last events. Raises the error, or MalformedResponseError if the stream is incomplete."""
-        events: list[Event] = []
+        events: list[types.Event] = []
         if self.error is None and not self.done:
             self._decode_frames(self._frames.close(), events)
         if self.error is None and not self.done:
@@ -176,7 +166,7 @@ class EventDecoder(Generic[F]):
             raise self.error
         return events
 
-    def _decode_frame(self, frame: F, events: list[Event]) -> bool:
+    def _decode_frame(self, frame: F, events: list[types.Event]) -> bool:
         """Decode one frame; True if it was the last."""
         raise NotImplementedError
 
@@ -190,7 +180,7 @@ class EventDecoder(Generic[F]):
             exchange=self._exchange,
         )
 
-    def _decode_frames(self, frames: Iterator[F], events: list[Event]) -> None:
+    def _decode_frames(self, frames: Iterator[F], events: list[types.Event]) -> None:
         try:
             for frame in frames:
                 if self._decode_frame(frame, events):
@@ -206,10 +196,10 @@ class EventDecoder(Generic[F]):
             error.endpoint = error.endpoint or self._exchange.endpoint
             self.error = error
 
-    def _append_finish(self, events: list[Event]) -> None:
+    def _append_finish(self, events: list[types.Event]) -> None:
         self.done = True
         events.append(
-            Finish(
+            types.Finish(
                 reason=self._reason or "other",
                 usage=self.usage,
                 model=self._model or self._exchange.model or None,
@@ -254,14 +244,16 @@ class WholeBodyDecoder(EventDecoder[bytes]):
         self._decode = decode
         self._headers = headers
 
-    def _decode_frame(self, frame: bytes, events: list[Event]) -> bool:
+    def _decode_frame(self, frame: bytes, events: list[types.Event]) -> bool:
         whole = self._decode(self._status, self._headers, frame, self._exchange)
         if whole.reasoning:
-            events.append(ReasoningDelta(whole.reasoning))
+            events.append(types.ReasoningDelta(whole.reasoning))
         if whole.text:
-            events.append(TextDelta(whole.text))
+            events.append(types.TextDelta(whole.text))
         for index, call in enumerate(whole.tool_calls):
-            events.append(ToolCallDelta(index=index, id=call.id, name=call.name, arguments=call.arguments))
+            events.append(
+                types.ToolCallDelta(index=index, id=call.id, name=call.name, arguments=call.arguments)
+            )
         self.usage, self._reason, self._model = whole.usage, whole.finish_reason, whole.model
         self._request_id, self._carried = whole.request_id, whole.carried
         return True
