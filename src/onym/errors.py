@@ -1,132 +1,19 @@
 """Every exception that Onym raises. No other module defines one.
 
-OnymError
-├── UsageError                    an argument of our own API or command line that cannot be used
-├── SecretError                   a secret was about to leave by a way that is not `reveal()`
-├── ConformanceError              a conformance question that cannot be read
-├── ConfigError                   the configuration file, a named endpoint or a profile
-├── CredentialError               a key is missing, unreadable, or bound to another host
-├── URIError                      text that is not the URI it should be (component, offset, clause)
-│   ├── URISyntaxError            RFC 3986 / RFC 3987 refuse it
-│   ├── URILimitError             longer or deeper than the limit in force
-│   ├── LLMURIError               RFC 3986 allows it, the llm draft or `docs/` does not
-│   │   └── ParameterError        one query parameter is wrong (parameter)
-│   └── AIURIError                RFC 3986 allows it, the ai draft does not
-├── NetError                      nothing usable came back from the network (endpoint)
-│   ├── PolicyError               the policy forbids this host, address, port or scheme (reason)
-│   ├── ResolveError              the name has no usable address
-│   ├── ConnectionFailed          no connection, or it broke
-│   ├── TLSError                  no trustworthy TLS session
-│   ├── DeadlineExceeded          the time allowed is over
-│   ├── RedirectRefused           the server answered with a redirect; none is followed
-│   ├── ResponseTooLarge          header, body or decompressed body beyond its cap
-│   └── ProtocolError             what came back is not HTTP, or its encoding is broken
-├── UnsupportedError              the provider, dialect or model cannot do what was asked (parameter, source)
-├── ProviderError                 the server answered with a failure (endpoint, status, request_id)
-│   ├── AuthenticationError       the key is missing, wrong or expired
-│   ├── PermissionDeniedError     the key is right and may not do this
-│   ├── NotFoundError             no such model or route
-│   ├── RateLimitError            too many requests or tokens (retry_after, seconds)
-│   ├── QuotaError                no credit or quota left; waiting does not help
-│   ├── ContextLengthError        prompt and completion do not fit the model
-│   ├── BadRequestError           the request was refused (parameter, where the server names it)
-│   ├── ContentFilterError        prompt or completion was filtered
-│   ├── OverloadedError           the provider is busy or down (retry_after, seconds)
-│   ├── ServerError               any other failure on the server's side
-│   └── MalformedResponseError    2xx, and the body is not what the dialect promises
-├── MissingExtraError             an optional dependency is not installed (command)
-├── SignatureError                a signature or token that does not hold
-├── AIIPError                     ai:// names: what resolution, an endpoint or a gateway refuses (target)
-│   ├── DiscoveryError            no trustworthy way to the authority: unknown, conflict, weaker than pinned
-│   ├── ProvenanceError           a result's receipt is missing, wrong or stale; nothing of it was released
-│   ├── DeniedError               policy, scopes or effects do not allow it
-│   └── InvocationError           the endpoint answered with a problem (status, problem)
-├── RegistryError                 schemes, parameters and namespaces (field, clause)
-│   ├── RefusalError              the procedure does not allow this step (rule)
-│   ├── TemplateError             no registration template can be read there (line, column)
-│   ├── GrammarError              text that is not ABNF, or a grammar beyond its caps (line, column, rule)
-│   ├── SnapshotError             a registry file that cannot be imported (line, column)
-│   ├── StaleError                somebody else was first: what is to be changed has changed (version)
-│   ├── UnknownEntryError         no such entry, request, account or token
-│   ├── AccessError               not signed in, or not in that role
-│   └── StoreError                the database cannot be used, or its log does not hold
-└── EmbeddedError                 the model on this machine
-    ├── MissingWeightsError       the weights are not on this machine (command)
-    └── WeightsError              weights could not be fetched, or have the wrong hash
-
-OnymWarning (a UserWarning)       something was dropped or withheld, and the call goes on
-
-Each instance carries a stable `code` ("uri.bad-percent-encoding"), a message that never holds a
-credential or the offending value, and a `hint` that says how to go on.
+Each instance carries a stable `code` ("uri.bad-percent-encoding"), a message that never contains a credential
+or the offending value, and a `hint` that says how to go on. docs/reference/errors.md shows the tree of classes.
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-__all__ = [
-    "AIIPError",
-    "AIURIError",
-    "AccessError",
-    "AuthenticationError",
-    "BadRequestError",
-    "ConfigError",
-    "ConformanceError",
-    "ConnectionFailed",
-    "ContentFilterError",
-    "ContextLengthError",
-    "CredentialError",
-    "DeadlineExceeded",
-    "DeniedError",
-    "DiscoveryError",
-    "EmbeddedError",
-    "GrammarError",
-    "InvocationError",
-    "LLMURIError",
-    "MalformedResponseError",
-    "MissingExtraError",
-    "MissingWeightsError",
-    "NetError",
-    "NotFoundError",
-    "OnymError",
-    "OnymWarning",
-    "OverloadedError",
-    "ParameterError",
-    "PermissionDeniedError",
-    "PolicyError",
-    "ProtocolError",
-    "ProvenanceError",
-    "ProviderError",
-    "QuotaError",
-    "RateLimitError",
-    "RedirectRefused",
-    "RefusalError",
-    "RegistryError",
-    "ResolveError",
-    "ResponseTooLarge",
-    "SecretError",
-    "ServerError",
-    "SignatureError",
-    "SnapshotError",
-    "StaleError",
-    "StoreError",
-    "TLSError",
-    "TemplateError",
-    "URIError",
-    "URILimitError",
-    "URISyntaxError",
-    "UnknownEntryError",
-    "UnsupportedError",
-    "UsageError",
-    "WeightsError",
-]
-
 
 class OnymError(Exception):
     """Base of every error that Onym raises on purpose.
 
-    `code` is stable across releases; `message` is for people and may change; `hint`, where present,
-    says what to do next. `as_dict()` is what `--json` prints.
+    `code` is stable across releases; `message` is for people and may change; `hint`, if there is one, says
+    what to do next. `as_dict()` is what `--json` prints.
     """
 
     default_code: ClassVar[str] = "onym.error"
@@ -167,7 +54,7 @@ def _rebuild_error(cls: type[OnymError], args: tuple[Any, ...], state: dict[str,
 
 
 class UsageError(OnymError):
-    """An argument of our own API or command line that cannot be used."""
+    """An argument of the Python API or of the command line cannot be used."""
 
     default_code = "usage.bad-argument"
     exit_code = 2
@@ -175,13 +62,13 @@ class UsageError(OnymError):
 
 
 class SecretError(OnymError):
-    """A secret was about to be pickled, copied into data or otherwise leave by the back door."""
+    """A secret was about to be pickled, copied into data or sent in the clear."""
 
     default_code = "secret.refused"
 
 
 class ConformanceError(OnymError):
-    """A conformance question that cannot be read."""
+    """A conformance question cannot be read."""
 
     default_code = "conformance.bad-question"
     exit_code = 2
@@ -196,17 +83,17 @@ class ConfigError(OnymError):
 
 
 class CredentialError(OnymError):
-    """A key is missing, unreadable, or bound to another host. Never holds the key."""
+    """A key is missing, unreadable, or bound to another host. The message never contains the key."""
 
     default_code = "credential.missing"
     exit_code = 4
 
 
 class URIError(OnymError):
-    """Text that is not the URI it should be.
+    """A text is not a valid URI, or not one of the expected kind.
 
-    `component` is one of scheme, userinfo, host, port, path, query, fragment; `offset` counts
-    characters from the start of the text; `clause` names the rule ("RFC 3986 3.2.2").
+    `component` is one of scheme, userinfo, host, port, path, query, fragment; `offset` counts characters from
+    the start of the text; `clause` names the rule ("RFC 3986 3.2.2").
     """
 
     default_code = "uri.invalid"
@@ -232,13 +119,13 @@ class URIError(OnymError):
         self.parameter = parameter
 
     def __str__(self) -> str:
-        where = "" if self.offset is None else f" at offset {self.offset}"
+        place = "" if self.offset is None else f" at offset {self.offset}"
         rule = "" if self.clause is None else f" [{self.clause}]"
-        return f"{self.message}{where}{rule}" + (f" ({self.hint})" if self.hint else "")
+        return f"{self.message}{place}{rule}" + (f" ({self.hint})" if self.hint else "")
 
 
 class URISyntaxError(URIError):
-    """RFC 3986 (or RFC 3987, for an IRI) does not allow this text."""
+    """RFC 3986 (for an IRI RFC 3987) does not allow this text."""
 
     default_code = "uri.syntax"
 
@@ -250,39 +137,34 @@ class URILimitError(URIError):
 
 
 class LLMURIError(URIError):
-    """A URI by RFC 3986 that the llm scheme does not allow (draft-levy-llm-uri-scheme-00)."""
+    """RFC 3986 allows the URI, the llm scheme does not (draft-levy-llm-uri-scheme-00)."""
 
     default_code = "llm.invalid"
 
 
 class ParameterError(LLMURIError):
-    """One query parameter is wrong; `parameter` names it."""
+    """One query parameter is invalid; `parameter` names it."""
 
     default_code = "llm.bad-parameter"
 
 
 class AIURIError(URIError):
-    """A URI by RFC 3986 that the ai scheme does not allow (draft-sogomonian-ai-uri-scheme-01)."""
+    """RFC 3986 allows the URI, the ai scheme does not (draft-sogomonian-ai-uri-scheme-01)."""
 
     default_code = "ai.invalid"
 
 
 class _EndpointError(OnymError):
-    """What went wrong at one endpoint; `endpoint` is its redacted form.
+    """A failure at one endpoint; `endpoint` is its redacted form.
 
-    `partial` is what a stream had brought before it broke (a Completion), None elsewhere.
+    `partial` is the Completion that a stream had received before it broke, None elsewhere.
     """
 
     fields: ClassVar[tuple[str, ...]] = ("endpoint",)
     partial: object = None
 
     def __init__(
-        self,
-        message: str,
-        *,
-        code: str | None = None,
-        endpoint: str | None = None,
-        hint: str | None = None,
+        self, message: str, *, code: str | None = None, endpoint: str | None = None, hint: str | None = None
     ) -> None:
         super().__init__(message, code=code, hint=hint)
         self.endpoint = endpoint
@@ -293,14 +175,14 @@ class _EndpointError(OnymError):
 
 
 class NetError(_EndpointError):
-    """Nothing usable came back from the network. `sent` says whether any request byte may have left."""
+    """No usable answer came from the network. `sent` says whether any byte of the request may have left."""
 
     default_code = "net.error"
     exit_code = 6
     http_status = 502
-    #: may a call that failed so be tried again?
+    #: whether a call that failed with this error may be retried
     retryable: ClassVar[bool] = False
-    #: an error that does not say is thought to have come late
+    #: true unless the error is known to come from before the first byte
     sent: bool = True
 
 
@@ -326,20 +208,20 @@ class ResolveError(NetError):
 
 
 class ConnectionFailed(NetError):
-    """No connection could be made, or it broke before the answer was whole."""
+    """No connection could be made, or it broke before the answer was complete."""
 
     default_code = "net.connection"
     retryable = True
 
 
 class TLSError(NetError):
-    """No trustworthy TLS session: certificate, host name or version."""
+    """There is no trustworthy TLS session: the certificate, host name or version is wrong."""
 
     default_code = "net.tls"
 
 
 class DeadlineExceeded(NetError):
-    """The time allowed for the whole call is over."""
+    """The call timed out."""
 
     default_code = "net.timeout"
     exit_code = 8
@@ -347,27 +229,27 @@ class DeadlineExceeded(NetError):
 
 
 class RedirectRefused(NetError):
-    """The server answered with a redirect. None is followed; the key went nowhere else."""
+    """The server answered with a redirect. Onym follows none, so the key was sent nowhere else."""
 
     default_code = "net.redirect"
 
 
 class ResponseTooLarge(NetError):
-    """Header, body or decompressed body beyond its cap."""
+    """The header, the body or the decompressed body is larger than its limit."""
 
     default_code = "net.too-large"
 
 
 class ProtocolError(NetError):
-    """What came back is not HTTP, or its content encoding is broken."""
+    """The answer is not HTTP, or its content encoding is broken."""
 
     default_code = "net.protocol"
 
 
 class UnsupportedError(OnymError):
-    """The provider, its dialect or the model cannot do what was asked, known before anything is sent.
+    """The provider, its API format or the model does not support the request; nothing was sent.
 
-    `parameter` is what was asked for, `source` is where the rule comes from.
+    `parameter` is the part that is not supported, `source` is where the rule comes from.
     """
 
     default_code = "llm.unsupported"
@@ -392,18 +274,18 @@ class UnsupportedError(OnymError):
 
 
 class ProviderError(_EndpointError):
-    """The server answered, and the answer is a failure.
+    """The server answered with a failure.
 
-    `status` is the HTTP status, `provider_code` the body's typed code, `request_id` the server's own
-    name for the exchange, `retry_after` seconds to wait where the server says, `usage` what was
-    counted before a stream broke.
+    `status` is the HTTP status, `provider_code` the body's typed code, `request_id` the server's name for the
+    exchange, `retry_after` the seconds to wait if the server gives them, `usage` the usage before a stream
+    broke.
     """
 
     default_code = "provider.error"
     exit_code = 7
     http_status = 502
     fields = ("endpoint", "status", "provider_code", "request_id", "parameter", "retry_after")
-    #: may a call that failed so be tried again?
+    #: whether a call that failed with this error may be retried
     retryable: ClassVar[bool] = False
 
     def __init__(
@@ -436,26 +318,26 @@ class AuthenticationError(ProviderError):
 
 
 class PermissionDeniedError(ProviderError):
-    """The key is right and may not do this (403)."""
+    """The key is valid but may not do this (403)."""
 
     default_code = "provider.permission"
 
 
 class NotFoundError(ProviderError):
-    """No such model or route (404)."""
+    """The server has no such model or route (404)."""
 
     default_code = "provider.not-found"
 
 
 class RateLimitError(ProviderError):
-    """Too many requests or tokens (429); `retry_after` in seconds where the server says."""
+    """Too many requests or tokens (429); `retry_after` in seconds if the server gives it."""
 
     default_code = "provider.rate-limit"
     retryable = True
 
 
 class QuotaError(ProviderError):
-    """No credit or quota left; waiting does not help (402, or 429 with a typed code)."""
+    """No credit or quota is left; waiting does not help (402, or 429 with a typed code)."""
 
     default_code = "provider.quota"
 
@@ -467,7 +349,7 @@ class ContextLengthError(ProviderError):
 
 
 class BadRequestError(ProviderError):
-    """The server refused the request (400, 413, 422); `parameter` where it names one."""
+    """The server refused the request (400, 413, 422); `parameter` if it names one."""
 
     default_code = "provider.bad-request"
 
@@ -479,7 +361,7 @@ class ContentFilterError(ProviderError):
 
 
 class OverloadedError(ProviderError):
-    """The provider is busy or down (503, 529, 408, 409); `retry_after` in seconds where it says."""
+    """The provider is busy or down (503, 529, 408, 409); `retry_after` in seconds if it gives it."""
 
     default_code = "provider.overloaded"
     retryable = True
@@ -493,23 +375,18 @@ class ServerError(ProviderError):
 
 
 class MalformedResponseError(ProviderError):
-    """The status says success and the body is not what the dialect promises."""
+    """The status is a success, but the body is not in the API's format."""
 
     default_code = "provider.malformed"
 
 
 class _CommandHelpsError(OnymError):
-    """There is a command that puts it right, as far as one is known."""
+    """An error that `command` fixes, if a command for it is known."""
 
     fields = ("command",)
 
     def __init__(
-        self,
-        message: str,
-        *,
-        code: str | None = None,
-        command: str | None = None,
-        hint: str | None = None,
+        self, message: str, *, code: str | None = None, command: str | None = None, hint: str | None = None
     ) -> None:
         super().__init__(message, code=code, hint=hint)
         self.command = command
@@ -524,7 +401,7 @@ class MissingExtraError(_CommandHelpsError):
 
 
 class SignatureError(OnymError):
-    """A signature or a token that does not hold: wrong key, algorithm, time, audience or octets."""
+    """A signature or a token is invalid: wrong key, algorithm, time, audience or bytes."""
 
     default_code = "sign.bad-signature"
     exit_code = 12
@@ -532,19 +409,19 @@ class SignatureError(OnymError):
 
 
 class AIIPError(OnymError):
-    """What AIIP refuses. `code` is "aiip." and a code of the binding ("aiip.discovery-conflict").
+    """An ai:// name, endpoint or gateway refused the request. `code` is "aiip." and a code of the binding.
 
-    `target` is the canonical ai URI without its query, `clause` the rule, `status` the HTTP status that the
-    answer had, where there was one. `retryable` says whether the same call may do better later.
+    `target` is the canonical ai URI without its query, `clause` the rule, `status` the HTTP status of the
+    answer, if there was one. `retryable` says whether the same call may succeed later.
     """
 
     default_code = "aiip.error"
     exit_code = 13
     http_status = 502
     fields: ClassVar[tuple[str, ...]] = ("target", "clause", "status")
-    #: what WWW-Authenticate says of it (RFC 9110 11.6.1), for whom a token is missing or too weak
+    #: the value of WWW-Authenticate (RFC 9110 11.6.1) if a token is missing or too weak
     challenge: str | None = None
-    #: who was refused, once that is known; for the endpoint that makes out a receipt to it
+    #: the refused caller, once it is known, so that the endpoint can sign a receipt for it
     caller: object = None
 
     def __init__(
@@ -570,20 +447,20 @@ class AIIPError(OnymError):
 
 
 class DiscoveryError(AIIPError):
-    """No trustworthy way to the authority: unknown, sources in conflict, weaker than pinned, unconfirmed."""
+    """The authority is unknown, unconfirmed or weaker than pinned, or its sources contradict each other."""
 
     default_code = "aiip.unknown-authority"
 
 
 class ProvenanceError(AIIPError):
-    """A result whose receipt is missing, wrong or stale. Nothing of the result was released."""
+    """The receipt of a result is missing, wrong or stale. No part of the result was released."""
 
     default_code = "aiip.provenance-invalid"
     exit_code = 12
 
 
 class DeniedError(AIIPError):
-    """Policy, scopes or effects do not allow it; nothing was done."""
+    """The policy, scopes or effects do not allow the request; it was not executed."""
 
     default_code = "aiip.policy-denied"
     exit_code = 5
@@ -600,10 +477,10 @@ class InvocationError(AIIPError):
 
 
 class RegistryError(OnymError):
-    """What the registry refuses.
+    """The registry refused a request.
 
-    `field` names the template field, column, rule of a grammar or argument; `clause` the rule of the
-    standard ("RFC 7595 7.2 step 1"). Classes below add `rule`, `line` and `column` (from 1), or `version`.
+    `field` names the template field, column, grammar rule or argument, `clause` the rule of the standard
+    ("RFC 7595 7.2 step 1"). Subclasses add `rule`, `line` and `column` (from 1), or `version`.
     """
 
     default_code = "registry.refused"
@@ -633,10 +510,10 @@ class RegistryError(OnymError):
         self.version = version
 
     def __str__(self) -> str:
-        where = "" if self.line is None else f" at line {self.line}"
-        where += "" if self.column is None else f", column {self.column}"
+        place = "" if self.line is None else f" at line {self.line}"
+        place += "" if self.column is None else f", column {self.column}"
         rule = "" if self.clause is None else f" [{self.clause}]"
-        return f"{self.message}{where}{rule}" + (f" ({self.hint})" if self.hint else "")
+        return f"{self.message}{place}{rule}" + (f" ({self.hint})" if self.hint else "")
 
 
 class RefusalError(RegistryError):
@@ -648,28 +525,28 @@ class RefusalError(RegistryError):
 
 
 class TemplateError(RegistryError):
-    """No registration template can be read there."""
+    """The text has no readable registration template."""
 
     default_code = "registry.no-template"
     fields = ("field", "clause", "line", "column")
 
 
 class GrammarError(RegistryError):
-    """Text that is not ABNF (RFC 5234, RFC 7405), or a grammar beyond its caps; `field` is the ABNF rule."""
+    """A text is not ABNF (RFC 5234, RFC 7405), or exceeds a limit; `field` is the ABNF rule."""
 
     default_code = "abnf.syntax"
     fields = ("field", "clause", "line", "column")
 
 
 class SnapshotError(RegistryError):
-    """A registry file that cannot be imported: not of its format, hostile, or beyond its caps."""
+    """A registry file cannot be imported: it has another format, is hostile, or exceeds a limit."""
 
     default_code = "registry.bad-snapshot"
     fields = ("field", "clause", "line", "column")
 
 
 class StaleError(RegistryError):
-    """What is to be changed has changed since it was read; `version` is the one in force."""
+    """The entry has changed since it was read; `version` is the current one."""
 
     default_code = "registry.stale"
     http_status = 412
@@ -677,44 +554,44 @@ class StaleError(RegistryError):
 
 
 class UnknownEntryError(RegistryError):
-    """No such registry, entry, request, account or token; `field` says which kind."""
+    """There is no such registry, entry, request, account or token; `field` says which kind."""
 
     default_code = "registry.unknown"
     http_status = 404
 
 
 class AccessError(RegistryError):
-    """Not signed in, not in the role that this needs, or a token that is expired or lacks the scope."""
+    """The caller is not signed in or lacks the role, or its token has expired or lacks the scope."""
 
     default_code = "registry.no-access"
     http_status = 403
 
 
 class StoreError(RegistryError):
-    """The database cannot be used, has another schema, or its log does not hold together."""
+    """The database cannot be used, has another schema, or its log is inconsistent."""
 
     default_code = "registry.store"
     http_status = 503
 
 
 class EmbeddedError(_CommandHelpsError):
-    """The model on this machine could not be started or stopped answering."""
+    """The embedded model could not be started, or stopped answering."""
 
     default_code = "embedded.failed"
     exit_code = 10
 
 
 class MissingWeightsError(EmbeddedError):
-    """The weights are not on this machine; `command` fetches them."""
+    """The weights of the embedded model are missing; `command` downloads them."""
 
     default_code = "embedded.missing-weights"
 
 
 class WeightsError(EmbeddedError):
-    """Weights could not be fetched, or have the wrong hash; nothing was kept."""
+    """Weights could not be downloaded, or have the wrong hash; no file was kept."""
 
     default_code = "embedded.bad-weights"
 
 
 class OnymWarning(UserWarning):
-    """Something of the request was dropped, withheld or is not what it seems; the call goes on."""
+    """A part of the request was dropped or withheld, or is not what it seems; the call continues."""

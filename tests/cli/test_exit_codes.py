@@ -8,8 +8,8 @@ from support import as_subtests
 
 CLASSES = [
     cls
-    for name in errors.__all__
-    if isinstance(cls := getattr(errors, name), type) and issubclass(cls, errors.OnymError)
+    for name, cls in vars(errors).items()
+    if not name.startswith("_") and isinstance(cls, type) and issubclass(cls, errors.OnymError)
 ]
 
 

@@ -33,8 +33,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def every_class() -> list[type[errors.OnymError]]:
-    named = (getattr(errors, name) for name in errors.__all__)
-    return [kind for kind in named if isinstance(kind, type) and issubclass(kind, errors.OnymError)]
+    public = (kind for name, kind in vars(errors).items() if not name.startswith("_"))
+    return [kind for kind in public if isinstance(kind, type) and issubclass(kind, errors.OnymError)]
 
 
 def test_every_error_class_is_in_the_table() -> None:

@@ -16,9 +16,9 @@ __all__ = ["codes_of", "errors_page", "exit_codes_page"]
 
 
 def _classes() -> Iterator[type[errors.OnymError]]:
-    for name in errors.__all__:
-        found = getattr(errors, name)
-        if inspect.isclass(found) and issubclass(found, errors.OnymError):
+    """The public classes, in alphabetical order."""
+    for name, found in sorted(vars(errors).items()):
+        if not name.startswith("_") and inspect.isclass(found) and issubclass(found, errors.OnymError):
             yield found
 
 
@@ -42,7 +42,6 @@ def _name(node: ast.expr) -> str:
 
 def errors_page() -> str:
     """The page of errors."""
-    tree = (errors.__doc__ or "").split("\n\n", 1)[1].rsplit("\n\nEach instance", 1)[0]
     out = [
         GENERATED,
         "# Errors\n",
@@ -51,11 +50,32 @@ def errors_page() -> str:
             "which is for people, and `hint`, which says how to go on. No message holds a credential or "
             "the value that it is about. `as_dict()` is what `--json` prints.\n"
         ),
-        f"```text\n{tree}\n```\n",
+        "\n".join(("```text", "OnymError", *_draw_tree(errors.OnymError, ""), "")),
+        f"OnymWarning (a UserWarning)       {_summarize(errors.OnymWarning)}\n```\n",
     ]
     for each in _classes():
         out += [f"## {each.__name__}\n", f"{inspect.getdoc(each)}\n", *_facts(each)]
     return "\n".join(out)
+
+
+def _draw_tree(parent: type[errors.OnymError], margin: str) -> Iterator[str]:
+    children = _list_children(parent)
+    for child in children:
+        branch, below = ("└── ", "    ") if child is children[-1] else ("├── ", "│   ")
+        yield f"{margin + branch + child.__name__:34}{_summarize(child)}"
+        yield from _draw_tree(child, margin + below)
+
+
+def _summarize(cls: type[Exception]) -> str:
+    return (inspect.getdoc(cls) or "").splitlines()[0].partition(". ")[0].rstrip(".")
+
+
+def _list_children(parent: type[errors.OnymError]) -> list[type[errors.OnymError]]:
+    """The public subclasses in the order of the source; private classes between do not count."""
+    found = []
+    for child in parent.__subclasses__():
+        found += _list_children(child) if child.__name__.startswith("_") else [child]
+    return found
 
 
 def _facts(each: type[errors.OnymError]) -> Iterator[str]:
