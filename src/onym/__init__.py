@@ -7,132 +7,71 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import make_lazy_getattr
-from onym._version import __version__
+from onym._lazy import make_lazy_names
+from onym._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from onym import errors
-    from onym.errors import OnymError, OnymWarning
-    from onym.llm.client import AsyncClient, Client, aconnect, connect
-    from onym.llm.config import Config
-    from onym.llm.plan import Plan
-    from onym.llm.providers import normalize
-    from onym.llm.types import (
-        Completion,
-        DocumentPart,
-        Embeddings,
-        Event,
-        Finish,
-        ImagePart,
-        Message,
-        ModelInfo,
-        ReasoningDelta,
-        TextDelta,
-        TextPart,
-        Tool,
-        ToolCall,
-        ToolCallDelta,
-        Usage,
-    )
-    from onym.net.policy import Policy
-    from onym.uri.ai import AIURI
-    from onym.uri.generic import URI
-    from onym.uri.llm import LLMURI, Report, check, parse
-    from onym.uri.llm_check import Diagnostic
-    from onym.uri.log_filter import RedactingFilter, install_logging_filter
-    from onym.uri.parameters import Limits
-    from onym.uri.redact import redact, redact_stream
-    from onym.uri.secret import Secret
+    from onym import errors as errors
+    from onym.errors import OnymError as OnymError
+    from onym.errors import OnymWarning as OnymWarning
+    from onym.llm.client import AsyncClient as AsyncClient
+    from onym.llm.client import Client as Client
+    from onym.llm.client import aconnect as aconnect
+    from onym.llm.client import connect as connect
+    from onym.llm.config import Config as Config
+    from onym.llm.plan import Plan as Plan
+    from onym.llm.providers import normalize as normalize
+    from onym.llm.types import Completion as Completion
+    from onym.llm.types import DocumentPart as DocumentPart
+    from onym.llm.types import Embeddings as Embeddings
+    from onym.llm.types import Event as Event
+    from onym.llm.types import Finish as Finish
+    from onym.llm.types import ImagePart as ImagePart
+    from onym.llm.types import Message as Message
+    from onym.llm.types import ModelInfo as ModelInfo
+    from onym.llm.types import ReasoningDelta as ReasoningDelta
+    from onym.llm.types import TextDelta as TextDelta
+    from onym.llm.types import TextPart as TextPart
+    from onym.llm.types import Tool as Tool
+    from onym.llm.types import ToolCall as ToolCall
+    from onym.llm.types import ToolCallDelta as ToolCallDelta
+    from onym.llm.types import Usage as Usage
+    from onym.net.policy import Policy as Policy
+    from onym.uri.ai import AIURI as AIURI
+    from onym.uri.generic import URI as URI
+    from onym.uri.llm import LLMURI as LLMURI
+    from onym.uri.llm import Report as Report
+    from onym.uri.llm import check as check
+    from onym.uri.llm import parse as parse
+    from onym.uri.llm_check import Diagnostic as Diagnostic
+    from onym.uri.log_filter import RedactingFilter as RedactingFilter
+    from onym.uri.log_filter import install_logging_filter as install_logging_filter
+    from onym.uri.parameters import Limits as Limits
+    from onym.uri.redact import redact as redact
+    from onym.uri.redact import redact_stream as redact_stream
+    from onym.uri.secret import Secret as Secret
 
-#: public name -> the module that defines it
-_HOME = {
-    "AIURI": "onym.uri.ai",
-    "AsyncClient": "onym.llm.client",
-    "Client": "onym.llm.client",
-    "Completion": "onym.llm.types",
-    "Config": "onym.llm.config",
-    "Diagnostic": "onym.uri.llm_check",
-    "DocumentPart": "onym.llm.types",
-    "Embeddings": "onym.llm.types",
-    "Event": "onym.llm.types",
-    "Finish": "onym.llm.types",
-    "ImagePart": "onym.llm.types",
-    "LLMURI": "onym.uri.llm",
-    "Limits": "onym.uri.parameters",
-    "Message": "onym.llm.types",
-    "ModelInfo": "onym.llm.types",
-    "OnymError": "onym.errors",
-    "OnymWarning": "onym.errors",
-    "Plan": "onym.llm.plan",
-    "Policy": "onym.net.policy",
-    "ReasoningDelta": "onym.llm.types",
-    "RedactingFilter": "onym.uri.log_filter",
-    "Report": "onym.uri.llm",
-    "Secret": "onym.uri.secret",
-    "TextDelta": "onym.llm.types",
-    "TextPart": "onym.llm.types",
-    "Tool": "onym.llm.types",
-    "ToolCall": "onym.llm.types",
-    "ToolCallDelta": "onym.llm.types",
-    "URI": "onym.uri.generic",
-    "Usage": "onym.llm.types",
-    "aconnect": "onym.llm.client",
-    "check": "onym.uri.llm",
-    "connect": "onym.llm.client",
-    "errors": "onym.errors",
-    "install_logging_filter": "onym.uri.log_filter",
-    "normalize": "onym.llm.providers",
-    "parse": "onym.uri.llm",
-    "redact": "onym.uri.redact",
-    "redact_stream": "onym.uri.redact",
+#: module -> the public names that it defines
+_HOMES = {
+    "onym.errors": "errors OnymError OnymWarning",
+    "onym.llm.client": "AsyncClient Client aconnect connect",
+    "onym.llm.config": "Config",
+    "onym.llm.plan": "Plan",
+    "onym.llm.providers": "normalize",
+    "onym.llm.types": (
+        "Completion DocumentPart Embeddings Event Finish ImagePart Message ModelInfo ReasoningDelta "
+        "TextDelta TextPart Tool ToolCall ToolCallDelta Usage"
+    ),
+    "onym.net.policy": "Policy",
+    "onym.uri.ai": "AIURI",
+    "onym.uri.generic": "URI",
+    "onym.uri.llm": "LLMURI Report check parse",
+    "onym.uri.llm_check": "Diagnostic",
+    "onym.uri.log_filter": "RedactingFilter install_logging_filter",
+    "onym.uri.parameters": "Limits",
+    "onym.uri.redact": "redact redact_stream",
+    "onym.uri.secret": "Secret",
 }
 
-__all__ = [
-    "AIURI",
-    "LLMURI",
-    "URI",
-    "AsyncClient",
-    "Client",
-    "Completion",
-    "Config",
-    "Diagnostic",
-    "DocumentPart",
-    "Embeddings",
-    "Event",
-    "Finish",
-    "ImagePart",
-    "Limits",
-    "Message",
-    "ModelInfo",
-    "OnymError",
-    "OnymWarning",
-    "Plan",
-    "Policy",
-    "ReasoningDelta",
-    "RedactingFilter",
-    "Report",
-    "Secret",
-    "TextDelta",
-    "TextPart",
-    "Tool",
-    "ToolCall",
-    "ToolCallDelta",
-    "Usage",
-    "__version__",
-    "aconnect",
-    "check",
-    "connect",
-    "errors",
-    "install_logging_filter",
-    "normalize",
-    "parse",
-    "redact",
-    "redact_stream",
-]
-
-
-__getattr__ = make_lazy_getattr(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = make_lazy_names(__name__, _HOMES)
+__all__ += ["__version__"]

@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onym.errors import MissingExtraError
 
-__all__ = ["make_lazy_getattr", "make_missing_extra_error", "require_extra"]
 
+def make_lazy_names(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package whose names are loaded when they are first used.
 
-def make_lazy_getattr(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module `__getattr__` for `package`: each name of `homes` comes from the module it maps to.
-
-    A name whose home is the module itself ("errors": "onym.errors") gives that module.
+    `homes` maps a module to the names that it defines, with blanks between. A module's own name gives the
+    module itself ("onym.errors": "OnymError errors").
     """
+    modules = {name: module for module, names in homes.items() for name in names.split()}
+    public = sorted(modules)
 
     def load(name: str) -> Any:
-        home = homes.get(name)
+        home = modules.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = import_module(home)
@@ -28,12 +31,12 @@ def make_lazy_getattr(package: str, homes: Mapping[str, str]) -> Callable[[str],
         setattr(sys.modules[package], name, value)
         return value
 
-    return load
+    return load, lambda: public, public
 
 
 def require_extra(package: str, extra: str) -> None:
-    """Raises MissingExtraError, with the command to run, unless `package` of onym[extra] is installed."""
-    from importlib.util import find_spec
+    """Raise MissingExtraError, with the command to run, unless `package` of onym[extra] is installed."""
+    from importlib.util import find_spec  # late: `import onym` loads next to nothing
 
     if find_spec(package) is None:
         raise make_missing_extra_error(package, extra)
@@ -43,7 +46,7 @@ def make_missing_extra_error(
     package: str, extra: str | None, *, code: str | None = None
 ) -> MissingExtraError:
     """The error for a package that is not installed; without an extra, pip installs the package itself."""
-    from onym.errors import MissingExtraError  # late: `import onym` loads next to nothing
+    from onym.errors import MissingExtraError  # late, too
 
     wanted = package.replace("_", "-") if extra is None else f"onym[{extra}]"
     command = f"pip install '{wanted}'"

@@ -1,7 +1,7 @@
 """Every exception that Onym raises. No other module defines one.
 
 Each instance carries a stable `code` ("uri.bad-percent-encoding"), a message that never contains a credential
-or the offending value, and a `hint` that says how to go on. docs/reference/errors.md shows the tree of classes.
+or the offending value, and a `hint` that says what to do. docs/reference/errors.md shows the tree of classes.
 """
 
 from __future__ import annotations

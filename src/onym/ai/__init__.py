@@ -7,81 +7,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import make_lazy_getattr
+from onym._lazy import make_lazy_names
 
 if TYPE_CHECKING:
-    from onym.ai.client import AIClient, AsyncAIClient
-    from onym.ai.endpoint import Endpoint
-    from onym.ai.records import (
-        AnchorDocument,
-        Auth,
-        Description,
-        Effects,
-        EndpointEntry,
-        Invocation,
-        Level,
-        Namespace,
-        Namespaces,
-        Requirements,
-        Resolution,
-        Result,
-        Source,
-        Verdict,
-    )
-    from onym.ai.replay import MemoryReplays, ReplayFile, Replays
-    from onym.ai.settings import ResolverSettings
-
-__all__ = [
-    "AIClient",
-    "AnchorDocument",
-    "AsyncAIClient",
-    "Auth",
-    "Description",
-    "Effects",
-    "Endpoint",
-    "EndpointEntry",
-    "Invocation",
-    "Level",
-    "MemoryReplays",
-    "Namespace",
-    "Namespaces",
-    "ReplayFile",
-    "Replays",
-    "Requirements",
-    "Resolution",
-    "ResolverSettings",
-    "Result",
-    "Source",
-    "Verdict",
-]
+    from onym.ai.client import AIClient as AIClient
+    from onym.ai.client import AsyncAIClient as AsyncAIClient
+    from onym.ai.endpoint import Endpoint as Endpoint
+    from onym.ai.records import AnchorDocument as AnchorDocument
+    from onym.ai.records import Auth as Auth
+    from onym.ai.records import Description as Description
+    from onym.ai.records import Effects as Effects
+    from onym.ai.records import EndpointEntry as EndpointEntry
+    from onym.ai.records import Invocation as Invocation
+    from onym.ai.records import Level as Level
+    from onym.ai.records import Namespace as Namespace
+    from onym.ai.records import Namespaces as Namespaces
+    from onym.ai.records import Requirements as Requirements
+    from onym.ai.records import Resolution as Resolution
+    from onym.ai.records import Result as Result
+    from onym.ai.records import Source as Source
+    from onym.ai.records import Verdict as Verdict
+    from onym.ai.replay import MemoryReplays as MemoryReplays
+    from onym.ai.replay import ReplayFile as ReplayFile
+    from onym.ai.replay import Replays as Replays
+    from onym.ai.settings import ResolverSettings as ResolverSettings
 
 _HOMES = {
-    "client": ("AIClient", "AsyncAIClient"),
-    "endpoint": ("Endpoint",),
-    "records": (
-        "AnchorDocument",
-        "Auth",
-        "Description",
-        "Effects",
-        "EndpointEntry",
-        "Invocation",
-        "Level",
-        "Namespace",
-        "Namespaces",
-        "Requirements",
-        "Resolution",
-        "Result",
-        "Source",
-        "Verdict",
+    "onym.ai.client": "AIClient AsyncAIClient",
+    "onym.ai.endpoint": "Endpoint",
+    "onym.ai.records": (
+        "AnchorDocument Auth Description Effects EndpointEntry Invocation Level Namespace Namespaces "
+        "Requirements Resolution Result Source Verdict"
     ),
-    "replay": ("MemoryReplays", "ReplayFile", "Replays"),
-    "settings": ("ResolverSettings",),
+    "onym.ai.replay": "MemoryReplays ReplayFile Replays",
+    "onym.ai.settings": "ResolverSettings",
 }
 
-__getattr__ = make_lazy_getattr(
-    "onym.ai", {name: f"onym.ai.{home}" for home, names in _HOMES.items() for name in names}
-)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = make_lazy_names(__name__, _HOMES)

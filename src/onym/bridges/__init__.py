@@ -12,47 +12,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import make_lazy_getattr
+from onym._lazy import make_lazy_names
 
 if TYPE_CHECKING:
-    from onym.bridges import settings
-    from onym.bridges._llm_client import litellm_kwargs
-    from onym.bridges._openai import async_openai, openai
-    from onym.bridges.langchain import ChatOnym
-    from onym.bridges.llamaindex import OnymLLM
-    from onym.bridges.pydantic import LLMURIField
-    from onym.bridges.pydantic_ai import OnymModel
-    from onym.bridges.settings import env
-    from onym.bridges.sqlalchemy import LLMURIType
+    from onym.bridges import settings as settings
+    from onym.bridges._llm_client import litellm_kwargs as litellm_kwargs
+    from onym.bridges._openai import async_openai as async_openai
+    from onym.bridges._openai import openai as openai
+    from onym.bridges.langchain import ChatOnym as ChatOnym
+    from onym.bridges.llamaindex import OnymLLM as OnymLLM
+    from onym.bridges.pydantic import LLMURIField as LLMURIField
+    from onym.bridges.pydantic_ai import OnymModel as OnymModel
+    from onym.bridges.settings import env as env
+    from onym.bridges.sqlalchemy import LLMURIType as LLMURIType
 
-_HOME = {
-    "ChatOnym": "onym.bridges.langchain",
-    "LLMURIField": "onym.bridges.pydantic",
-    "LLMURIType": "onym.bridges.sqlalchemy",
-    "OnymLLM": "onym.bridges.llamaindex",
-    "OnymModel": "onym.bridges.pydantic_ai",
-    "async_openai": "onym.bridges._openai",
-    "env": "onym.bridges.settings",
-    "litellm_kwargs": "onym.bridges._llm_client",
-    "openai": "onym.bridges._openai",
-    "settings": "onym.bridges.settings",
+_HOMES = {
+    "onym.bridges._llm_client": "litellm_kwargs",
+    "onym.bridges._openai": "async_openai openai",
+    "onym.bridges.langchain": "ChatOnym",
+    "onym.bridges.llamaindex": "OnymLLM",
+    "onym.bridges.pydantic": "LLMURIField",
+    "onym.bridges.pydantic_ai": "OnymModel",
+    "onym.bridges.settings": "settings env",
+    "onym.bridges.sqlalchemy": "LLMURIType",
 }
 
-__all__ = [
-    "ChatOnym",
-    "LLMURIField",
-    "LLMURIType",
-    "OnymLLM",
-    "OnymModel",
-    "async_openai",
-    "env",
-    "litellm_kwargs",
-    "openai",
-    "settings",
-]
-
-__getattr__ = make_lazy_getattr(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = make_lazy_names(__name__, _HOMES)

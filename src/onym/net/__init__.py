@@ -8,108 +8,56 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import make_lazy_getattr
+from onym._lazy import make_lazy_names
 
 if TYPE_CHECKING:
-    from onym.net.config import NetConfig
-    from onym.net.connections import AddressResolver, DNSResolver, SystemResolver
-    from onym.net.limits import NetLimits, RetryPolicy, TLSConfig, compute_delay, parse_retry_after
-    from onym.net.messages import (
-        Ask,
-        AsyncStreamBody,
-        ConnectionInfo,
-        Flow,
-        Headers,
-        HTTPRequest,
-        Origin,
-        Records,
-        Reply,
-        Send,
-        StreamBody,
-        Wait,
-    )
-    from onym.net.policy import Decision, Policy, choose_scheme, evaluate_policy, evaluate_uri
-    from onym.net.records import RecordResolver
-    from onym.net.sse import SSEDecoder, SSEEvent
-    from onym.net.transport import AsyncTransport, ProbeReport, Transport, arun_flow, run_flow
+    from onym.net.config import NetConfig as NetConfig
+    from onym.net.connections import AddressResolver as AddressResolver
+    from onym.net.connections import DNSResolver as DNSResolver
+    from onym.net.connections import SystemResolver as SystemResolver
+    from onym.net.limits import NetLimits as NetLimits
+    from onym.net.limits import RetryPolicy as RetryPolicy
+    from onym.net.limits import TLSConfig as TLSConfig
+    from onym.net.limits import compute_delay as compute_delay
+    from onym.net.limits import parse_retry_after as parse_retry_after
+    from onym.net.messages import Ask as Ask
+    from onym.net.messages import AsyncStreamBody as AsyncStreamBody
+    from onym.net.messages import ConnectionInfo as ConnectionInfo
+    from onym.net.messages import Flow as Flow
+    from onym.net.messages import Headers as Headers
+    from onym.net.messages import HTTPRequest as HTTPRequest
+    from onym.net.messages import Origin as Origin
+    from onym.net.messages import Records as Records
+    from onym.net.messages import Reply as Reply
+    from onym.net.messages import Send as Send
+    from onym.net.messages import StreamBody as StreamBody
+    from onym.net.messages import Wait as Wait
+    from onym.net.policy import Decision as Decision
+    from onym.net.policy import Policy as Policy
+    from onym.net.policy import choose_scheme as choose_scheme
+    from onym.net.policy import evaluate_policy as evaluate_policy
+    from onym.net.policy import evaluate_uri as evaluate_uri
+    from onym.net.records import RecordResolver as RecordResolver
+    from onym.net.sse import SSEDecoder as SSEDecoder
+    from onym.net.sse import SSEEvent as SSEEvent
+    from onym.net.transport import AsyncTransport as AsyncTransport
+    from onym.net.transport import ProbeReport as ProbeReport
+    from onym.net.transport import Transport as Transport
+    from onym.net.transport import arun_flow as arun_flow
+    from onym.net.transport import run_flow as run_flow
 
-__all__ = [
-    "AddressResolver",
-    "Ask",
-    "AsyncStreamBody",
-    "AsyncTransport",
-    "ConnectionInfo",
-    "DNSResolver",
-    "Decision",
-    "Flow",
-    "HTTPRequest",
-    "Headers",
-    "NetConfig",
-    "NetLimits",
-    "Origin",
-    "Policy",
-    "ProbeReport",
-    "RecordResolver",
-    "Records",
-    "Reply",
-    "RetryPolicy",
-    "SSEDecoder",
-    "SSEEvent",
-    "Send",
-    "StreamBody",
-    "SystemResolver",
-    "TLSConfig",
-    "Transport",
-    "Wait",
-    "arun_flow",
-    "choose_scheme",
-    "compute_delay",
-    "evaluate_policy",
-    "evaluate_uri",
-    "parse_retry_after",
-    "run_flow",
-]
-
-#: public name -> the module that defines it
-_HOME = {
-    "AddressResolver": "onym.net.connections",
-    "Ask": "onym.net.messages",
-    "AsyncStreamBody": "onym.net.messages",
-    "AsyncTransport": "onym.net.transport",
-    "ConnectionInfo": "onym.net.messages",
-    "DNSResolver": "onym.net.connections",
-    "Decision": "onym.net.policy",
-    "Flow": "onym.net.messages",
-    "HTTPRequest": "onym.net.messages",
-    "Headers": "onym.net.messages",
-    "NetConfig": "onym.net.config",
-    "NetLimits": "onym.net.limits",
-    "Origin": "onym.net.messages",
-    "Policy": "onym.net.policy",
-    "ProbeReport": "onym.net.transport",
-    "RecordResolver": "onym.net.records",
-    "Records": "onym.net.messages",
-    "Reply": "onym.net.messages",
-    "RetryPolicy": "onym.net.limits",
-    "SSEDecoder": "onym.net.sse",
-    "SSEEvent": "onym.net.sse",
-    "Send": "onym.net.messages",
-    "StreamBody": "onym.net.messages",
-    "SystemResolver": "onym.net.connections",
-    "TLSConfig": "onym.net.limits",
-    "Transport": "onym.net.transport",
-    "Wait": "onym.net.messages",
-    "arun_flow": "onym.net.transport",
-    "choose_scheme": "onym.net.policy",
-    "compute_delay": "onym.net.limits",
-    "evaluate_policy": "onym.net.policy",
-    "evaluate_uri": "onym.net.policy",
-    "parse_retry_after": "onym.net.limits",
-    "run_flow": "onym.net.transport",
+_HOMES = {
+    "onym.net.config": "NetConfig",
+    "onym.net.connections": "AddressResolver DNSResolver SystemResolver",
+    "onym.net.limits": "NetLimits RetryPolicy TLSConfig compute_delay parse_retry_after",
+    "onym.net.messages": (
+        "Ask AsyncStreamBody ConnectionInfo Flow Headers HTTPRequest Origin Records Reply Send StreamBody "
+        "Wait"
+    ),
+    "onym.net.policy": "Decision Policy choose_scheme evaluate_policy evaluate_uri",
+    "onym.net.records": "RecordResolver",
+    "onym.net.sse": "SSEDecoder SSEEvent",
+    "onym.net.transport": "AsyncTransport ProbeReport Transport arun_flow run_flow",
 }
 
-__getattr__ = make_lazy_getattr(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = make_lazy_names(__name__, _HOMES)

@@ -7,94 +7,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import make_lazy_getattr
+from onym._lazy import make_lazy_names
 
 if TYPE_CHECKING:
-    from onym.sign.id_tokens import IDToken, verify_id_token
-    from onym.sign.jws import Verified, sign_compact, verify, verify_compact
-    from onym.sign.keys import (
-        AuthorityKeys,
-        KeySet,
-        Signer,
-        SigningKey,
-        read_authority_keys,
-        read_keys,
-        thumbprint,
-    )
-    from onym.sign.keystore import KeyStore
-    from onym.sign.pkcs11 import PKCS11Signer
-    from onym.sign.receipts import (
-        Expected,
-        Receipt,
-        StreamChain,
-        StreamEnd,
-        access_token_hash,
-        content_digest,
-        request_hash,
-        sign_receipt,
-        verify_filed,
-        verify_receipt,
-    )
+    from onym.sign.id_tokens import IDToken as IDToken
+    from onym.sign.id_tokens import verify_id_token as verify_id_token
+    from onym.sign.jws import Verified as Verified
+    from onym.sign.jws import sign_compact as sign_compact
+    from onym.sign.jws import verify as verify
+    from onym.sign.jws import verify_compact as verify_compact
+    from onym.sign.keys import AuthorityKeys as AuthorityKeys
+    from onym.sign.keys import KeySet as KeySet
+    from onym.sign.keys import Signer as Signer
+    from onym.sign.keys import SigningKey as SigningKey
+    from onym.sign.keys import read_authority_keys as read_authority_keys
+    from onym.sign.keys import read_keys as read_keys
+    from onym.sign.keys import thumbprint as thumbprint
+    from onym.sign.keystore import KeyStore as KeyStore
+    from onym.sign.pkcs11 import PKCS11Signer as PKCS11Signer
+    from onym.sign.receipts import Expected as Expected
+    from onym.sign.receipts import Receipt as Receipt
+    from onym.sign.receipts import StreamChain as StreamChain
+    from onym.sign.receipts import StreamEnd as StreamEnd
+    from onym.sign.receipts import access_token_hash as access_token_hash
+    from onym.sign.receipts import content_digest as content_digest
+    from onym.sign.receipts import request_hash as request_hash
+    from onym.sign.receipts import sign_receipt as sign_receipt
+    from onym.sign.receipts import verify_filed as verify_filed
+    from onym.sign.receipts import verify_receipt as verify_receipt
 
-__all__ = [
-    "AuthorityKeys",
-    "Expected",
-    "IDToken",
-    "KeySet",
-    "KeyStore",
-    "PKCS11Signer",
-    "Receipt",
-    "Signer",
-    "SigningKey",
-    "StreamChain",
-    "StreamEnd",
-    "Verified",
-    "access_token_hash",
-    "content_digest",
-    "read_authority_keys",
-    "read_keys",
-    "request_hash",
-    "sign_compact",
-    "sign_receipt",
-    "thumbprint",
-    "verify",
-    "verify_compact",
-    "verify_filed",
-    "verify_id_token",
-    "verify_receipt",
-]
-
-#: public name -> the module that defines it
-_HOME = {
-    "AuthorityKeys": "onym.sign.keys",
-    "Expected": "onym.sign.receipts",
-    "IDToken": "onym.sign.id_tokens",
-    "KeySet": "onym.sign.keys",
-    "KeyStore": "onym.sign.keystore",
-    "PKCS11Signer": "onym.sign.pkcs11",
-    "Receipt": "onym.sign.receipts",
-    "Signer": "onym.sign.keys",
-    "SigningKey": "onym.sign.keys",
-    "StreamChain": "onym.sign.receipts",
-    "StreamEnd": "onym.sign.receipts",
-    "Verified": "onym.sign.jws",
-    "access_token_hash": "onym.sign.receipts",
-    "content_digest": "onym.sign.receipts",
-    "read_authority_keys": "onym.sign.keys",
-    "read_keys": "onym.sign.keys",
-    "request_hash": "onym.sign.receipts",
-    "sign_compact": "onym.sign.jws",
-    "sign_receipt": "onym.sign.receipts",
-    "thumbprint": "onym.sign.keys",
-    "verify": "onym.sign.jws",
-    "verify_compact": "onym.sign.jws",
-    "verify_filed": "onym.sign.receipts",
-    "verify_id_token": "onym.sign.id_tokens",
-    "verify_receipt": "onym.sign.receipts",
+_HOMES = {
+    "onym.sign.id_tokens": "IDToken verify_id_token",
+    "onym.sign.jws": "Verified sign_compact verify verify_compact",
+    "onym.sign.keys": "AuthorityKeys KeySet Signer SigningKey read_authority_keys read_keys thumbprint",
+    "onym.sign.keystore": "KeyStore",
+    "onym.sign.pkcs11": "PKCS11Signer",
+    "onym.sign.receipts": (
+        "Expected Receipt StreamChain StreamEnd access_token_hash content_digest request_hash sign_receipt "
+        "verify_filed verify_receipt"
+    ),
 }
 
-__getattr__ = make_lazy_getattr(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = make_lazy_names(__name__, _HOMES)

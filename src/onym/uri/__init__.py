@@ -8,55 +8,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import make_lazy_getattr
+from onym._lazy import make_lazy_names
 
 if TYPE_CHECKING:
-    from onym.uri.ai import AIURI
-    from onym.uri.generic import URI
-    from onym.uri.llm import LLMURI, Report, check, parse
-    from onym.uri.llm_check import Diagnostic
-    from onym.uri.llm_syntax import Params
-    from onym.uri.log_filter import RedactingFilter, install_logging_filter
-    from onym.uri.parameters import DEFAULT_LIMITS, Limits
-    from onym.uri.redact import redact_stream
-    from onym.uri.secret import Secret
+    from onym.uri.ai import AIURI as AIURI
+    from onym.uri.generic import URI as URI
+    from onym.uri.llm import LLMURI as LLMURI
+    from onym.uri.llm import Report as Report
+    from onym.uri.llm import check as check
+    from onym.uri.llm import parse as parse
+    from onym.uri.llm_check import Diagnostic as Diagnostic
+    from onym.uri.llm_syntax import Params as Params
+    from onym.uri.log_filter import RedactingFilter as RedactingFilter
+    from onym.uri.log_filter import install_logging_filter as install_logging_filter
+    from onym.uri.parameters import DEFAULT_LIMITS as DEFAULT_LIMITS
+    from onym.uri.parameters import Limits as Limits
+    from onym.uri.redact import redact_stream as redact_stream
+    from onym.uri.secret import Secret as Secret
 
-_HOME = {
-    "AIURI": "onym.uri.ai",
-    "DEFAULT_LIMITS": "onym.uri.parameters",
-    "Diagnostic": "onym.uri.llm_check",
-    "LLMURI": "onym.uri.llm",
-    "Limits": "onym.uri.parameters",
-    "Params": "onym.uri.llm_syntax",
-    "RedactingFilter": "onym.uri.log_filter",
-    "Report": "onym.uri.llm",
-    "Secret": "onym.uri.secret",
-    "URI": "onym.uri.generic",
-    "check": "onym.uri.llm",
-    "install_logging_filter": "onym.uri.log_filter",
-    "parse": "onym.uri.llm",
-    "redact_stream": "onym.uri.redact",
+_HOMES = {
+    "onym.uri.ai": "AIURI",
+    "onym.uri.generic": "URI",
+    "onym.uri.llm": "LLMURI Report check parse",
+    "onym.uri.llm_check": "Diagnostic",
+    "onym.uri.llm_syntax": "Params",
+    "onym.uri.log_filter": "RedactingFilter install_logging_filter",
+    "onym.uri.parameters": "DEFAULT_LIMITS Limits",
+    "onym.uri.redact": "redact_stream",
+    "onym.uri.secret": "Secret",
 }
 
-__all__ = [
-    "AIURI",
-    "DEFAULT_LIMITS",
-    "LLMURI",
-    "URI",
-    "Diagnostic",
-    "Limits",
-    "Params",
-    "RedactingFilter",
-    "Report",
-    "Secret",
-    "check",
-    "install_logging_filter",
-    "parse",
-    "redact_stream",
-]
-
-__getattr__ = make_lazy_getattr(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = make_lazy_names(__name__, _HOMES)

@@ -13,50 +13,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import make_lazy_getattr
+from onym._lazy import make_lazy_names
 
 if TYPE_CHECKING:
-    from onym.llm.convert._conversion import Conversion, Named, Note, Written
-    from onym.llm.convert._exporters import to_ai_sdk, to_env, to_langchain, to_litellm
-    from onym.llm.convert._importers import from_ai_sdk, from_env, from_langchain, from_litellm, load_models
-    from onym.llm.convert._llm_strings import from_llm_strings
+    from onym.llm.convert._conversion import Conversion as Conversion
+    from onym.llm.convert._conversion import Named as Named
+    from onym.llm.convert._conversion import Note as Note
+    from onym.llm.convert._conversion import Written as Written
+    from onym.llm.convert._exporters import to_ai_sdk as to_ai_sdk
+    from onym.llm.convert._exporters import to_env as to_env
+    from onym.llm.convert._exporters import to_langchain as to_langchain
+    from onym.llm.convert._exporters import to_litellm as to_litellm
+    from onym.llm.convert._importers import from_ai_sdk as from_ai_sdk
+    from onym.llm.convert._importers import from_env as from_env
+    from onym.llm.convert._importers import from_langchain as from_langchain
+    from onym.llm.convert._importers import from_litellm as from_litellm
+    from onym.llm.convert._importers import load_models as load_models
+    from onym.llm.convert._llm_strings import from_llm_strings as from_llm_strings
 
-_HOME = {
-    "Conversion": "onym.llm.convert._conversion",
-    "Named": "onym.llm.convert._conversion",
-    "Note": "onym.llm.convert._conversion",
-    "Written": "onym.llm.convert._conversion",
-    "from_ai_sdk": "onym.llm.convert._importers",
-    "from_env": "onym.llm.convert._importers",
-    "from_langchain": "onym.llm.convert._importers",
-    "from_litellm": "onym.llm.convert._importers",
-    "from_llm_strings": "onym.llm.convert._llm_strings",
-    "load_models": "onym.llm.convert._importers",
-    "to_ai_sdk": "onym.llm.convert._exporters",
-    "to_env": "onym.llm.convert._exporters",
-    "to_langchain": "onym.llm.convert._exporters",
-    "to_litellm": "onym.llm.convert._exporters",
+_HOMES = {
+    "onym.llm.convert._conversion": "Conversion Named Note Written",
+    "onym.llm.convert._exporters": "to_ai_sdk to_env to_langchain to_litellm",
+    "onym.llm.convert._importers": "from_ai_sdk from_env from_langchain from_litellm load_models",
+    "onym.llm.convert._llm_strings": "from_llm_strings",
 }
 
-__all__ = [
-    "Conversion",
-    "Named",
-    "Note",
-    "Written",
-    "from_ai_sdk",
-    "from_env",
-    "from_langchain",
-    "from_litellm",
-    "from_llm_strings",
-    "load_models",
-    "to_ai_sdk",
-    "to_env",
-    "to_langchain",
-    "to_litellm",
-]
-
-__getattr__ = make_lazy_getattr(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = make_lazy_names(__name__, _HOMES)

@@ -13,103 +13,47 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import make_lazy_getattr
+from onym._lazy import make_lazy_names
 
 if TYPE_CHECKING:
-    from onym.registry.iana.changes import (
-        compare_entries,
-        compare_logged_entries,
-        compare_snapshots,
-        format_atom_feed,
-    )
-    from onym.registry.iana.formats import (
-        READ_FORMATS,
-        WRITE_FORMATS,
-        read_snapshot,
-        write_entries,
-        write_table,
-    )
-    from onym.registry.iana.merge import (
-        add_cri_numbers,
-        combine_snapshots,
-        fill_missing_columns,
-        prepare_import,
-    )
-    from onym.registry.iana.namespaces import (
-        Namespace,
-        NamespaceFile,
-        check_namespace_fields,
-        read_namespaces,
-        write_namespaces,
-    )
-    from onym.registry.iana.snapshots import (
-        MAX_BYTES,
-        RFC,
-        Change,
-        ChangeKind,
-        Irregular,
-        Snapshot,
-        load_builtin_snapshot,
-        load_known_rfcs,
-    )
+    from onym.registry.iana.changes import compare_entries as compare_entries
+    from onym.registry.iana.changes import compare_logged_entries as compare_logged_entries
+    from onym.registry.iana.changes import compare_snapshots as compare_snapshots
+    from onym.registry.iana.changes import format_atom_feed as format_atom_feed
+    from onym.registry.iana.formats import READ_FORMATS as READ_FORMATS
+    from onym.registry.iana.formats import WRITE_FORMATS as WRITE_FORMATS
+    from onym.registry.iana.formats import read_snapshot as read_snapshot
+    from onym.registry.iana.formats import write_entries as write_entries
+    from onym.registry.iana.formats import write_table as write_table
+    from onym.registry.iana.merge import add_cri_numbers as add_cri_numbers
+    from onym.registry.iana.merge import combine_snapshots as combine_snapshots
+    from onym.registry.iana.merge import fill_missing_columns as fill_missing_columns
+    from onym.registry.iana.merge import prepare_import as prepare_import
+    from onym.registry.iana.namespaces import Namespace as Namespace
+    from onym.registry.iana.namespaces import NamespaceFile as NamespaceFile
+    from onym.registry.iana.namespaces import check_namespace_fields as check_namespace_fields
+    from onym.registry.iana.namespaces import read_namespaces as read_namespaces
+    from onym.registry.iana.namespaces import write_namespaces as write_namespaces
+    from onym.registry.iana.snapshots import MAX_BYTES as MAX_BYTES
+    from onym.registry.iana.snapshots import RFC as RFC
+    from onym.registry.iana.snapshots import Change as Change
+    from onym.registry.iana.snapshots import ChangeKind as ChangeKind
+    from onym.registry.iana.snapshots import Irregular as Irregular
+    from onym.registry.iana.snapshots import Snapshot as Snapshot
+    from onym.registry.iana.snapshots import load_builtin_snapshot as load_builtin_snapshot
+    from onym.registry.iana.snapshots import load_known_rfcs as load_known_rfcs
 
-__all__ = [
-    "MAX_BYTES",
-    "READ_FORMATS",
-    "RFC",
-    "WRITE_FORMATS",
-    "Change",
-    "ChangeKind",
-    "Irregular",
-    "Namespace",
-    "NamespaceFile",
-    "Snapshot",
-    "add_cri_numbers",
-    "check_namespace_fields",
-    "combine_snapshots",
-    "compare_entries",
-    "compare_logged_entries",
-    "compare_snapshots",
-    "fill_missing_columns",
-    "format_atom_feed",
-    "load_builtin_snapshot",
-    "load_known_rfcs",
-    "prepare_import",
-    "read_namespaces",
-    "read_snapshot",
-    "write_entries",
-    "write_namespaces",
-    "write_table",
-]
-
-# what a caller does not use is not loaded: an entry of the shipped snapshot needs neither CSV nor XML
-_HOME = {
-    "MAX_BYTES": "onym.registry.iana.snapshots",
-    "READ_FORMATS": "onym.registry.iana.formats",
-    "RFC": "onym.registry.iana.snapshots",
-    "WRITE_FORMATS": "onym.registry.iana.formats",
-    "Change": "onym.registry.iana.snapshots",
-    "ChangeKind": "onym.registry.iana.snapshots",
-    "Irregular": "onym.registry.iana.snapshots",
-    "Namespace": "onym.registry.iana.namespaces",
-    "NamespaceFile": "onym.registry.iana.namespaces",
-    "Snapshot": "onym.registry.iana.snapshots",
-    "prepare_import": "onym.registry.iana.merge",
-    "format_atom_feed": "onym.registry.iana.changes",
-    "load_builtin_snapshot": "onym.registry.iana.snapshots",
-    "compare_entries": "onym.registry.iana.changes",
-    "check_namespace_fields": "onym.registry.iana.namespaces",
-    "combine_snapshots": "onym.registry.iana.merge",
-    "compare_snapshots": "onym.registry.iana.changes",
-    "fill_missing_columns": "onym.registry.iana.merge",
-    "load_known_rfcs": "onym.registry.iana.snapshots",
-    "compare_logged_entries": "onym.registry.iana.changes",
-    "read_snapshot": "onym.registry.iana.formats",
-    "read_namespaces": "onym.registry.iana.namespaces",
-    "add_cri_numbers": "onym.registry.iana.merge",
-    "write_entries": "onym.registry.iana.formats",
-    "write_namespaces": "onym.registry.iana.namespaces",
-    "write_table": "onym.registry.iana.formats",
+# unused parts are not loaded: an entry of the shipped snapshot needs neither CSV nor XML
+_HOMES = {
+    "onym.registry.iana.changes": "compare_entries compare_logged_entries compare_snapshots format_atom_feed",
+    "onym.registry.iana.formats": "READ_FORMATS WRITE_FORMATS read_snapshot write_entries write_table",
+    "onym.registry.iana.merge": "add_cri_numbers combine_snapshots fill_missing_columns prepare_import",
+    "onym.registry.iana.namespaces": (
+        "Namespace NamespaceFile check_namespace_fields read_namespaces write_namespaces"
+    ),
+    "onym.registry.iana.snapshots": (
+        "MAX_BYTES RFC Change ChangeKind Irregular Snapshot load_builtin_snapshot load_known_rfcs"
+    ),
 }
 
-__getattr__ = make_lazy_getattr(__name__, _HOME)
+__getattr__, __dir__, __all__ = make_lazy_names(__name__, _HOMES)
