@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn, final
 
@@ -34,39 +34,39 @@ if TYPE_CHECKING:
 MAX_CANONICAL_LENGTH: Final = 2_048
 CANONICAL_CLAUSE: Final = "AIIP/HTTPS v1, canonical form"
 
-#: what has no canonical form: the code after "ai.", what is said, and how to go on
+#: the texts without a canonical form: the code after "ai.", the message and the hint
 REFUSALS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "too-long": (
             f"a canonical ai URI has at most {MAX_CANONICAL_LENGTH} characters",
             "send long parameters in the body of the request",
         ),
-        "userinfo": ("an ai URI has no userinfo", "leave out what stands before the @"),
+        "userinfo": ("an ai URI has no userinfo", "remove the text before the @"),
         "no-authority": ("the authority is empty", "write ai:/path, or name a host"),
         "address-literal": ("the host reads as an address", "name the authority by its DNS name"),
         "bad-host": (
             "the host is not a DNS name of letters, digits and hyphens",
             "write a name in Unicode as its A-labels (xn--...), without a dot at the end",
         ),
-        "bad-port": ("a port is 1 to 65535, without leading zeros", "leave out the colon for port 443"),
+        "bad-port": ("a port is 1 to 65535, without leading zeros", "remove the colon for port 443"),
         "no-path": (
-            "an ai URI without authority needs a path that starts with / and names something",
+            "an ai URI without authority needs a path that starts with / and has a segment",
             "write ai:/path, or ai://host/path",
         ),
         "empty-segment": ("the path has an empty segment", "write one / between segments, none at the end"),
         "dot-segment": ("the path has a dot segment", "write the path that it leads to"),
         "forbidden-octet": (
-            "an encoded control or delimiter stands in the {}",
-            "controls are never data; / \\ ? # are none in a path, and delimiters none in a parameter's name",
+            "the {} contains an encoded control or delimiter",
+            "controls are never data, / \\ ? # not in a path, and delimiters not in a parameter's name",
         ),
-        "double-encoding": ("percent-encoded twice in the {}", "encode once"),
+        "double-encoding": ("the {} is percent-encoded twice", "encode it once"),
         "not-nfc": ("the {} is not in Unicode normalisation form C", "normalise the text, then encode it"),
-        "invisible": ("an invisible or formatting character stands in the {}", "leave it out"),
+        "invisible": ("the {} contains an invisible or formatting character", "remove it"),
         "ambiguous-query": ("the query can be read in two ways", "write a raw +, ; or ' as %2B, %3B or %27"),
-        "empty-name": ("the query has an empty parameter name", "leave out the ? or & before it"),
+        "empty-name": ("the query has an empty parameter name", "remove the ? or & before it"),
         "duplicate-name": (
             "the query has a parameter twice",
-            "give each name once; names that differ in case alone count as one",
+            "give each name once; names that differ only in case are the same",
         ),
     }
 )
@@ -75,8 +75,7 @@ REFUSALS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 DAMAGED: Final = re.compile("(?:\N{CURRENCY SIGN}|%[Cc]2%[Aa]4|(?<!%[89A-Fa-f][0-9A-Fa-f])%[Aa]4|&curren;)cy")
 DAMAGED_HINT: Final = "it looks like a damaged &currency"
 
-#: characters without a width of their own that are no format controls (category Cf): the rest of Unicode's
-#: Default_Ignorable_Code_Point, which fonts draw as nothing
+#: Unicode's Default_Ignorable_Code_Point except format controls (category Cf): characters without a glyph
 INVISIBLE: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
     "\U000e0000-\U000e0fff]"
@@ -86,7 +85,7 @@ _LABEL = re.compile("[a-z0-9](?:[a-z0-9-]*[a-z0-9])?").fullmatch
 # the last label of what a browser reads as an IPv4 address: 127.1, 2130706433, 0x7f.1
 _NUMERIC_LABEL = re.compile("[0-9]+|0x[0-9a-f]*").fullmatch
 _PORT = re.compile("[1-9][0-9]{0,4}").fullmatch
-# octets that a server, proxy or form decoder could take for syntax: C0, DEL, C1, and / \ ? # encoded
+# bytes that a server, proxy or form decoder could take for syntax: C0, DEL, C1, and / \ ? # encoded
 _CONTROL = re.compile("%(?:[01][0-9A-Fa-f]|7[Ff]|[Cc]2%[89][0-9A-Fa-f])")
 _IN_PATH = re.compile("%(?:2[Ff3]|5[Cc]|3[Ff])")
 _IN_NAME = re.compile("%(?:26|3[Dd]|3[Bb]|2[Bb]|23|25|27|2[Ff]|3[Ff]|5[Cc])")
@@ -97,7 +96,7 @@ _TWICE = re.compile("%25(?:[0-9A-Fa-f]|%3[0-9]|%[46][1-6]){2}")
 
 
 def canonicalize_uri(text: str, parts: URIParts) -> str:
-    """The canonical form of an ai URI, without its fragment. Raises AIURIError where it has none."""
+    """The canonical form of an ai URI, without its fragment. Raises AIURIError if it has none."""
     at = compute_offsets(parts)
     if len(text) > MAX_CANONICAL_LENGTH:
         raise _make_refusal("too-long", "path", MAX_CANONICAL_LENGTH)
@@ -155,11 +154,11 @@ def _canonicalize_host(parts: URIParts, offset: int) -> str:
     return host
 
 
-@lru_cache(maxsize=1_024)  # idna takes longer over a label than all else over the URI
+@lru_cache(maxsize=1_024)  # idna takes longer than all other steps together
 def _is_a_label(label: str) -> bool:
     if not label.startswith("xn--"):
         return False
-    from onym.uri.iri import is_a_label  # idna is slow to import and seldom needed
+    from onym.uri.iri import is_a_label  # late: idna is slow to import and seldom needed
 
     return is_a_label(label)
 
@@ -230,7 +229,7 @@ def _require_safe_triplets(
 
 
 def _require_visible(text: str, component: str, offset: int) -> None:
-    """Refuse text that looks like another: not NFC, or with characters that have no width of their own."""
+    """Raise for text that looks like another text: not NFC, or with invisible characters."""
     if text.isascii():
         return
     if not unicodedata.is_normalized("NFC", text):
@@ -243,11 +242,10 @@ def _require_visible(text: str, component: str, offset: int) -> None:
 
 @final
 class AIURI(FrozenURI):
-    """An ai URI: `ai:` and whatever RFC 3986 allows after it, as the draft's grammar says.
+    """An ai URI: `ai:` and any text that RFC 3986 allows after it, as in the draft's grammar.
 
-    Frozen, hashable, comparable by text, picklable; attributes give each component exactly as written.
-    `canonical()` is the stricter level, where two spellings can't be told apart wrongly: two URIs name the
-    same exactly when their `target`s are equal.
+    Frozen, hashable, comparable by text, picklable; the attributes are the components exactly as written.
+    `canonical()` is stricter: two URIs name the same resource if and only if their `target`s are equal.
 
         >>> uri = AIURI.parse("AI://Bank.example:443?amount=10&currency=USD#top")
         >>> str(uri.target), uri.authority_text
@@ -261,9 +259,9 @@ class AIURI(FrozenURI):
 
     @classmethod
     def parse(cls, text: str | AIURI, *, max_length: int = generic.MAX_LENGTH) -> AIURI:
-        """`text` read as a URI of RFC 3986 with the scheme ai, in any case.
+        """Parse a URI of RFC 3986 with the scheme ai, in any case.
 
-        Raises URISyntaxError for what is no URI (text with Unicode in it: `onym.uri.iri.to_uri`),
+        Raises URISyntaxError for text that is not a URI (convert Unicode text with `onym.uri.iri.to_uri`),
         AIURIError `ai.wrong-scheme` for another scheme, URILimitError above `max_length` characters.
         """
         if isinstance(text, AIURI):
@@ -283,10 +281,10 @@ class AIURI(FrozenURI):
         return cls._from_parts(text, parts)
 
     def canonical(self) -> str:
-        """The one text that stands for this URI in requests and signatures, without its fragment.
+        """The canonical form of this URI, for requests and signatures, without its fragment.
 
-        Case, unreserved triplets, `:443` and an empty path are rewritten; whatever could be read two ways is
-        refused. Raises AIURIError with component, offset and hint, its code "ai." and one of
+        Case, unreserved triplets, `:443` and an empty path are rewritten; text that could be read in two ways
+        is rejected. Raises AIURIError with component, offset and hint, its code "ai." and one of
 
         - too-long, userinfo, no-authority, address-literal, bad-host, bad-port (the authority)
         - no-path, empty-segment, dot-segment (the path)
@@ -295,13 +293,11 @@ class AIURI(FrozenURI):
 
         and URISyntaxError `uri.bad-utf8` for triplets that are not UTF-8.
         """
-        # merged import  # unicodedata is needed here alone
-
         return canonicalize_uri(self._text, self._parts)
 
     @property
     def target(self) -> AIURI:
-        """What is asked for: the canonical form as a URI, without its fragment. Raises as `canonical`."""
+        """The canonical form as a URI, without its fragment. Raises as `canonical`."""
         text = self.canonical()
         return self if text == self._text else self._from_text(text)
 
@@ -318,16 +314,13 @@ class AIURI(FrozenURI):
 
     @property
     def parameters(self) -> tuple[tuple[str, str], ...]:
-        """Names and values of the query, decoded, in order; "" for a name alone. Raises as `canonical`."""
+        """Names and values of the query, decoded, in order; "" for a missing value. Raises as `canonical`."""
         query = self.target.query
         if query is None:
             return ()
+        decode = partial(decode_component, component="query")
         pairs = (pair.partition("=") for pair in query.split("&"))
-        return tuple((_decode_query_text(name), _decode_query_text(value)) for name, _, value in pairs)
-
-
-def _decode_query_text(text: str) -> str:
-    return decode_component(text, component="query")
+        return tuple((decode(name), decode(value)) for name, _, value in pairs)
 
 
 def _split_ai_uri(text: str, max_length: int) -> URIParts:
@@ -336,12 +329,12 @@ def _split_ai_uri(text: str, max_length: int) -> URIParts:
     except URISyntaxError as error:
         # the draft's own examples print &currency damaged by HTML entity decoding
         if error.offset is not None and text[error.offset : error.offset + 1] == "\N{CURRENCY SIGN}":
-            error.hint = "it looks like a damaged &currency"
+            error.hint = DAMAGED_HINT
         raise
 
 
 MAPPING_CLAUSE: Final = "AIIP/HTTPS v1, mapping"
-#: stands where an authority would, for a URI that has none; no host can be called so
+#: takes the place of a missing authority; it is not a valid host name
 _NO_AUTHORITY: Final = "_"
 _PREFIX: Final = "a prefix is a path like /gateway, in canonical form, without a / at its end"
 
@@ -349,8 +342,8 @@ _PREFIX: Final = "a prefix is a path like /gateway, in canonical form, without a
 def to_https(base: str, uri: AIURI) -> str:
     """The HTTPS URL of `uri` under `base`, an https URL that may have a path ("https://ai.example/gateway").
 
-    `uri` is taken in its canonical form. Raises AIURIError where it has none, UsageError for a base that
-    is no normalised https URL or has userinfo, query or fragment. One `/` at the end of a base is ignored.
+    The URL contains the canonical form of `uri`. Raises AIURIError if it has none, UsageError for a base that
+    is not a normalised https URL or has userinfo, query or fragment. One `/` at the end of a base is ignored.
     """
     origin, prefix = _split_base(base)
     return origin + to_path(prefix, uri)
@@ -365,12 +358,12 @@ def to_path(prefix: str, uri: AIURI) -> str:
 
 
 def from_target(prefix: str, raw_path: bytes, query: bytes) -> AIURI:
-    """The ai URI that a request's target stands for: the raw path and query, as the server received them.
+    """The ai URI of a request's target: the raw path and query, as the server received them.
 
-    The inverse of `to_path`; ASGI has them as `raw_path` and `query_string`, never use its decoded `path`.
-    Raises AIURIError: `ai.outside-prefix` for a path that is not under `prefix`, `ai.bad-target` for octets
-    that no raw path and query hold, `ai.non-canonical` for another spelling, with the canonical form as the
-    hint, and the refusals of `AIURI.canonical`; URISyntaxError for what is no URI at all.
+    The inverse of `to_path`. ASGI has them as `raw_path` and `query_string`; never use its decoded `path`.
+    Raises AIURIError: `ai.outside-prefix` for a path that is not under `prefix`, `ai.bad-target` for bytes
+    that are not in a raw path or query, `ai.non-canonical` for another spelling, with the canonical form as
+    the hint, and the codes of `AIURI.canonical`; URISyntaxError for a target that is not a URI.
     """
     start = _require_prefix(prefix).encode("ascii") + b"/"
     if not raw_path.startswith(start):
@@ -382,7 +375,7 @@ def from_target(prefix: str, raw_path: bytes, query: bytes) -> AIURI:
             clause=MAPPING_CLAUSE,
             hint="pass the path up to its ?, the query after it, and leave the fragment with the client",
         )
-    # latin-1 keeps octets beyond ASCII visible to the parser, which refuses them where they stand
+    # latin-1 keeps bytes beyond ASCII visible to the parser, which rejects them with their position
     target = (raw_path + b"?" + query if query else raw_path).decode("latin-1")
     uri = AIURI.parse(_unmap_path(target[len(start) :])).target
     if _map_target(prefix, uri) != target:
@@ -421,13 +414,13 @@ def _split_base(base: str) -> tuple[str, str]:
     path = uri.path.removesuffix("/")
     origin = f"https://{uri.authority}"
     if str(URI.parse(origin).normalize()) != f"{origin}/":
-        _raise_bad_base("a base is written in its normal form", "a host in lower case, no port 443")
+        _raise_bad_base("a base is in its normal form", "write the host in lower case and no port 443")
     return origin, _require_prefix(path)
 
 
 @lru_cache(maxsize=256)
 def _require_prefix(prefix: str) -> str:
-    """A prefix that every client leaves as it is: the path of a canonical ai URI, or nothing."""
+    """`prefix`, if no client rewrites it: the path of a canonical ai URI, or "". Raises UsageError."""
     if prefix:
         try:
             uri = AIURI.parse(f"ai:{prefix}")

@@ -41,12 +41,11 @@ _LETTERS: Final = frozenset({"Lu", "Ll", "Lt", "Lo"})
 _ENCODED_AUTHORITY = re.compile("[^/?#%]*//[^/?#%]*(?=%)").match
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class InputWarning:
-    """What a person should see before going on.
+    """A warning that a person should see before using the name.
 
-    `code` is `mixed-script`, `mapped-host` or `invisible`; `part` is the label it is about, or "host" or
-    "query".
+    `code` is `mixed-script`, `mapped-host` or `invisible`; `part` is the label, "host" or "query".
     """
 
     code: str
@@ -56,7 +55,7 @@ class InputWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserInput:
-    """The canonical URI, without fragment; the same as a person reads it; and what to warn of."""
+    """The canonical URI, without fragment, its form for people, and warnings about it."""
 
     uri: AIURI
     unicode: str
@@ -64,14 +63,14 @@ class UserInput:
 
 
 def parse_user_input(text: str) -> UserInput:
-    """The ai URI that somebody meant by `text`, white space around it ignored.
+    """Convert `text`, as a person typed it, to an ai URI. White space around it is ignored.
 
-    Raises URISyntaxError for what is no IRI (`uri.bad-idna` for a host that IDNA refuses), AIURIError for
-    what has no canonical form (a `%` in the authority too), URILimitError above 2,048 characters. Offsets
-    count in `text`.
+    Raises URISyntaxError for text that is not an IRI (`uri.bad-idna` for a host that IDNA rejects),
+    AIURIError for text without a canonical form (also a `%` in the authority), URILimitError above 2,048
+    characters. Offsets count in `text`.
     """
     if not isinstance(text, str):
-        raise TypeError("what was typed is str")
+        raise TypeError("the text must be a str")
     typed = text.strip()
     lead = len(text) - len(text.lstrip())
     try:
@@ -90,7 +89,7 @@ def _require_unencoded_authority(typed: str) -> None:
     encoded = _ENCODED_AUTHORITY(typed)
     if encoded is not None:
         raise AIURIError(
-            "a percent sign stands in the authority",
+            "the authority contains a percent sign",
             code="ai.bad-host",
             component="host",
             offset=encoded.end(),
@@ -108,7 +107,7 @@ def _parse_target(conversion: IRIConversion) -> AIURI:
 
 
 def _find_typed_offset(conversion: IRIConversion, offset: int) -> int:
-    """Where in the typed text a position of the URI is; up to the end of the host the two agree."""
+    """The position in the typed text of a position in the URI; up to the end of the host the two agree."""
     at = end = 0
     if conversion.host is not None and conversion.ascii_host is not None:
         at = conversion.uri.index("//") + 2
@@ -128,18 +127,12 @@ def _find_warnings(conversion: IRIConversion, uri: AIURI) -> Iterator[InputWarni
     if typed is not None and host is not None:
         readable = to_iri(f"//{host}").removeprefix("//")
         if _has_invisible(typed) or _has_invisible(readable):
-            yield InputWarning(
-                code="invisible", message="the host holds characters that are not seen", part="host"
-            )
+            yield InputWarning("invisible", "the host contains invisible characters", "host")
         if unicodedata.normalize("NFC", typed.lower()) not in (host, readable):
-            yield InputWarning(
-                code="mapped-host", message="the host is read otherwise than it was typed", part="host"
-            )
+            yield InputWarning("mapped-host", "the host differs from what was typed", "host")
         yield from _find_mixed_scripts(readable)
     if any(_has_invisible(value) for _, value in uri.parameters):
-        yield InputWarning(
-            code="invisible", message="a parameter holds characters that are not seen", part="query"
-        )
+        yield InputWarning("invisible", "a parameter contains invisible characters", "query")
 
 
 def _find_mixed_scripts(host: str) -> Iterator[InputWarning]:
@@ -147,11 +140,11 @@ def _find_mixed_scripts(host: str) -> Iterator[InputWarning]:
         scripts = frozenset(filter(None, map(_get_script, label)))
         if len(scripts) > 1 and not any(scripts <= together for together in _TOGETHER):
             named = " and ".join(sorted(name.capitalize() for name in scripts))
-            yield InputWarning(code="mixed-script", message=f"the label mixes {named} letters", part=label)
+            yield InputWarning("mixed-script", f"the label mixes {named} letters", label)
 
 
 def _get_script(character: str) -> str | None:
-    """The first word of a letter's name, Han for all ideographs; None for what belongs to no script."""
+    """The first word of a letter's name, HAN for all ideographs; None for characters without a script."""
     if unicodedata.category(character) not in _LETTERS:
         return None
     word = unicodedata.name(character, "UNKNOWN").partition(" ")[0]
@@ -159,7 +152,7 @@ def _get_script(character: str) -> str | None:
 
 
 def _has_invisible(text: str) -> bool:
-    """Whether a character stands in `text` that is drawn as nothing, or moves what is beside it."""
+    """Whether `text` contains a character that has no glyph or moves its neighbours."""
     if text.isascii():
         return False
-    return bool(INVISIBLE.search(text)) or any(unicodedata.category(each) == "Cf" for each in text)
+    return bool(INVISIBLE.search(text)) or "Cf" in map(unicodedata.category, text)

@@ -1,4 +1,4 @@
-"""What each component of a URI may hold (RFC 3986 2 and 3): percent-encoding, IP literals and syntax errors.
+"""The components of a URI (RFC 3986 2 and 3): percent-encoding, IP literals and syntax errors.
 
 Only this module encodes or decodes percent triplets. A `Quoter` takes raw text, so a `%` in the text is
 data and becomes `%25`; no quoter accepts text that is already encoded. The IP functions do not use
@@ -9,7 +9,7 @@ between Python versions. An error message names at most the kind of character, n
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn, Self
 
 from onym.errors import URISyntaxError
 
@@ -22,17 +22,23 @@ _TRIPLET = re.compile("%([0-9A-Fa-f]{2})")
 _BAD_TRIPLET = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
+def make_syntax_error(
+    code: str, message: str, component: str, offset: int | None, clause: str, hint: str | None = None
+) -> URISyntaxError:
+    """A URISyntaxError. It takes its arguments by position, because most functions here can raise it."""
+    return URISyntaxError(message, code=code, component=component, offset=offset, clause=clause, hint=hint)
+
+
 class _Triplets(dict[int, str]):
-    """For `str.translate`: what each octet, read as a latin-1 character, is written as; filled as used."""
+    """The table for `str.translate`: a byte, read as a latin-1 character, to its text; filled as used."""
 
     __slots__ = ("_kept",)
 
     def __init__(self, kept: str) -> None:
         self._kept = kept
 
-    def __missing__(self, octet: int) -> str:
-        written = chr(octet) if chr(octet) in self._kept else f"%{octet:02X}"
-        self[octet] = written
+    def __missing__(self, byte: int) -> str:
+        written = self[byte] = chr(byte) if chr(byte) in self._kept else f"%{byte:02X}"
         return written
 
 
@@ -40,7 +46,7 @@ class Quoter:
     """Encodes raw text for one component.
 
     `name` is the component, `safe` the characters kept beside unreserved. `quote()` writes every other
-    character as its UTF-8 octets in upper-case triplets.
+    character as its UTF-8 bytes in upper-case triplets.
     """
 
     __slots__ = ("_kept", "_table", "name", "safe")
@@ -55,26 +61,32 @@ class Quoter:
         return f"<Quoter {self.name}>"
 
     def quote(self, text: str) -> str:
-        """`text` as it may stand in the component.
+        """Encode `text` for the component.
 
-        Raises URISyntaxError (`uri.bad-utf8`) where `text` holds a lone surrogate: it has no UTF-8 form.
+        Raises URISyntaxError (`uri.bad-utf8`) if `text` contains a lone surrogate: it has no UTF-8 form.
         """
-        if not text.strip(self._kept):  # nothing else in it
+        if not text.strip(self._kept):  # it has only characters that are kept
             return text
         try:
-            octets = text.encode("utf-8")
+            encoded = text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise URISyntaxError(
-                f"the {self.name} holds a lone surrogate, which has no UTF-8 form",
-                code="uri.bad-utf8",
-                component=self.name,
-                offset=error.start,
-                clause="RFC 3986 2.5",
-            ) from None
-        return octets.decode("latin-1").translate(self._table)
+            raise _make_surrogate_error(self.name, error.start) from None
+        return encoded.decode("latin-1").translate(self._table)
 
 
-#: one path segment, nothing but unreserved kept (draft-levy-llm-uri-scheme-00 3.2)
+def _make_surrogate_error(component: str, offset: int, clause: str | None = None) -> URISyntaxError:
+    message = f"the {component} contains a lone surrogate, which has no UTF-8 form"
+    return make_syntax_error("uri.bad-utf8", message, component, offset, clause or "RFC 3986 2.5")
+
+
+def _make_triplet_error(component: str, offset: int, clause: str | None = None) -> URISyntaxError:
+    message = f"a % in the {component} is not followed by two hexadecimal digits"
+    hint = "write a literal % as %25"
+    code = "uri.bad-percent-encoding"
+    return make_syntax_error(code, message, component, offset, clause or "RFC 3986 2.1", hint)
+
+
+#: one path segment, only unreserved characters kept (draft-levy-llm-uri-scheme-00 3.2)
 SEGMENT: Final = Quoter("path")
 #: one path segment, all of `pchar` kept (RFC 3986 3.3)
 PCHAR_SEGMENT: Final = Quoter("path", SUB_DELIMS + ":@")
@@ -103,54 +115,38 @@ def find_bad_triplet(text: str, start: int = 0, end: int | None = None) -> int:
 
 
 def decode_component(text: str, *, component: str, offset: int = 0, clause: str | None = None) -> str:
-    """`text` with its triplets decoded once, read as strict UTF-8.
+    """Decode the triplets of `text` once, as strict UTF-8.
 
-    `offset` is where `text` starts in the whole URI: errors count from there. Raises URISyntaxError,
-    `uri.bad-percent-encoding` or `uri.bad-utf8`; `clause` replaces the clause they name.
+    `offset` is the position of `text` in the URI: errors count from there. Raises URISyntaxError,
+    `uri.bad-percent-encoding` or `uri.bad-utf8`; `clause` replaces the clause that they name.
     """
     if "%" not in text:
         return text
-    octets = decode_component_bytes(text, component=component, offset=offset, clause=clause)
+    decoded = decode_component_bytes(text, component=component, offset=offset, clause=clause)
     try:
-        return octets.decode("utf-8")
+        return decoded.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise URISyntaxError(
-            f"percent-encoded octets in the {component} are not UTF-8",
-            code="uri.bad-utf8",
-            component=component,
-            offset=offset + _find_octet_position(text, error.start),
-            clause=clause or "RFC 3986 2.5",
-        ) from None
+        offset += _find_byte_position(text, error.start)
+        message = f"percent-encoded bytes in the {component} are not UTF-8"
+        clause = clause or "RFC 3986 2.5"
+        raise make_syntax_error("uri.bad-utf8", message, component, offset, clause) from None
 
 
 def decode_component_bytes(
     text: str, *, component: str = "text", offset: int = 0, clause: str | None = None
 ) -> bytes:
-    """The octets that `text` stands for: triplets decoded once, other characters as UTF-8.
+    """The bytes that `text` encodes: triplets decoded once, other characters as UTF-8.
 
     Raises URISyntaxError as `decode_component` does.
     """
     bad = find_bad_triplet(text)
     if bad >= 0:
-        raise URISyntaxError(
-            f"a % in the {component} is not followed by two hexadecimal digits",
-            code="uri.bad-percent-encoding",
-            component=component,
-            offset=offset + bad,
-            clause=clause or "RFC 3986 2.1",
-            hint="write a literal % as %25",
-        )
+        raise _make_triplet_error(component, offset + bad, clause)
     try:
         first, *rest = text.encode("utf-8").split(b"%")
     except UnicodeEncodeError as error:
-        raise URISyntaxError(
-            f"the {component} holds a lone surrogate, which has no UTF-8 form",
-            code="uri.bad-utf8",
-            component=component,
-            offset=offset + error.start,
-            clause=clause or "RFC 3986 2.5",
-        ) from None
-    return first + b"".join([_OCTETS[piece[:2]] + piece[2:] for piece in rest])
+        raise _make_surrogate_error(component, offset + error.start, clause) from None
+    return first + b"".join([_BYTES[piece[:2]] + piece[2:] for piece in rest])
 
 
 def normalize_triplets(text: str) -> str:
@@ -166,8 +162,8 @@ def uppercase_triplets(text: str) -> str:
     return _TRIPLET.sub(lambda triplet: triplet[0].upper(), text) if "%" in text else text
 
 
-_HEX = "0123456789ABCDEFabcdef"
-_OCTETS: Final = {(a + b).encode(): bytes([int(a + b, 16)]) for a in _HEX for b in _HEX}
+_HEX_DIGITS: Final = "0123456789abcdefABCDEF"
+_BYTES: Final = {(a + b).encode(): bytes([int(a + b, 16)]) for a in _HEX_DIGITS for b in _HEX_DIGITS}
 
 
 def _normalize_triplet(triplet: re.Match[str]) -> str:
@@ -175,35 +171,34 @@ def _normalize_triplet(triplet: re.Match[str]) -> str:
     return character if character in UNRESERVED else triplet[0].upper()
 
 
-def _find_octet_position(text: str, octet: int) -> int:
-    """Index in `text` of the character or triplet that gives the octet of that number."""
+def _find_byte_position(text: str, byte: int) -> int:
+    """Index in `text` of the character or triplet that encodes byte number `byte`."""
     position = 0
-    while octet > 0:
-        width = 1 if text[position] == "%" else len(text[position].encode("utf-8"))
-        position += 3 if text[position] == "%" else 1
-        octet -= width
+    while byte > 0:
+        encoded = text[position] == "%"
+        byte -= 1 if encoded else len(text[position].encode("utf-8"))
+        position += 3 if encoded else 1
     return position
 
 
-_HEX_DIGITS: Final = "0123456789abcdefABCDEF"
 _FUTURE: Final = UNRESERVED + SUB_DELIMS + ":"
-#: seven groups of four and a dotted quad: nothing longer is an address
+#: seven groups of four and a dotted quad: the longest address
 _LONGEST: Final = 45
 
-# `not text.strip(characters)` asks whether all of a text is made of those characters: as fast as an
-# expression, and nothing to compile at import
+# `not text.strip(characters)` tests whether a text has only these characters: as fast as an expression, and
+# needs no compilation at import
 
 
 def is_ipv4(text: str) -> bool:
-    """Whether `text` is an `IPv4address`: four decimal octets, none with a leading zero."""
-    octets = text.split(".")
-    return len(octets) == 4 and all(
-        octet.isascii()
-        and octet.isdecimal()
-        and (octet[0] != "0" or octet == "0")
-        and len(octet) <= 3
-        and int(octet) <= 255
-        for octet in octets
+    """Whether `text` is an `IPv4address`: four decimal numbers up to 255, without leading zeros."""
+    numbers = text.split(".")
+    return len(numbers) == 4 and all(
+        number.isascii()
+        and number.isdecimal()
+        and (number[0] != "0" or number == "0")
+        and len(number) <= 3
+        and int(number) <= 255
+        for number in numbers
     )
 
 
@@ -221,14 +216,14 @@ def is_ipvfuture(text: str) -> bool:
 
 
 def classify_ip_literal(text: str) -> str | None:
-    """`"IPv6address"`, `"IPvFuture"` or None, for what stands between the brackets of a host."""
+    """`"IPv6address"`, `"IPvFuture"` or None, for the text between the brackets of a host."""
     if text[:1] in ("v", "V"):
         return "IPvFuture" if is_ipvfuture(text) else None
     return None if parse_ipv6(text) is None else "IPv6address"
 
 
 def parse_ipv6(text: str) -> int | None:
-    """The 128-bit value of an `IPv6address`, or None where `text` is not one."""
+    """The 128-bit value of an `IPv6address`, or None if `text` is not one."""
     if len(text) > _LONGEST:
         return None
     head, gap, tail = text.partition("::")
@@ -285,6 +280,8 @@ _PIECES = re.compile(
     r"(?:\?(?P<query>[^#]*))?(?:#(?P<fragment>.*))?",
     re.DOTALL,
 )
+#: the message for a scheme of another form
+SCHEME_RULE: Final = "a scheme is a letter, then letters, digits, +, - and ."
 _SCHEME_PREFIX = re.compile("[A-Za-z][A-Za-z0-9+.-]*").match
 _NOT_DIGIT = re.compile("[^0-9]")
 
@@ -298,7 +295,7 @@ _REG: Final = UNRESERVED + SUB_DELIMS
 
 
 class _ComponentRule(NamedTuple):
-    """What a component may hold: the first character outside, and the clause that says so."""
+    """The characters that a component may not contain, and the clause that forbids them."""
 
     name: str
     outside: re.Pattern[str]
@@ -327,39 +324,20 @@ def explain_syntax_error(text: str, rule: str) -> URISyntaxError:
     assert pieces is not None  # noqa: S101  it matches any text
     scheme = pieces["scheme"]
     if scheme is not None and rule == "relative-ref":
-        return _make_colon_error(len(scheme))
+        message = "a colon in the first segment of a relative reference would end a scheme"
+        code, hint = "uri.colon-in-first-segment", "put ./ before the path"
+        return make_syntax_error(code, message, "path", len(scheme), "RFC 3986 4.2", hint)
     fault = _find_scheme_fault(scheme) or _find_authority_fault(pieces)
     for component in (_PATH, _QUERY, _FRAGMENT):
         fault = fault or _find_piece_fault(pieces, component)
     if fault is not None:
         return fault
     if scheme is None:
-        return URISyntaxError(
-            "there is no scheme",
-            code="uri.no-scheme",
-            component="scheme",
-            offset=0,
-            clause="RFC 3986 3",
-            hint="a URI starts with a scheme and a colon, such as https:",
-        )
-    return URISyntaxError(
-        "an absolute URI has no fragment",
-        code="uri.fragment-not-allowed",
-        component="fragment",
-        offset=pieces.start("fragment") - 1,
-        clause="RFC 3986 4.3",
-    )
-
-
-def _make_colon_error(offset: int) -> URISyntaxError:
-    return URISyntaxError(
-        "a colon in the first segment of a relative reference would end a scheme",
-        code="uri.colon-in-first-segment",
-        component="path",
-        offset=offset,
-        clause="RFC 3986 4.2",
-        hint="put ./ before the path",
-    )
+        hint = "a URI starts with a scheme and a colon, such as https:"
+        return make_syntax_error("uri.no-scheme", "the URI has no scheme", "scheme", 0, "RFC 3986 3", hint)
+    at = pieces.start("fragment") - 1
+    message = "an absolute URI has no fragment"
+    return make_syntax_error("uri.fragment-not-allowed", message, "fragment", at, "RFC 3986 4.3")
 
 
 def _find_scheme_fault(scheme: str | None) -> URISyntaxError | None:
@@ -369,14 +347,8 @@ def _find_scheme_fault(scheme: str | None) -> URISyntaxError | None:
     end = 0 if good is None else good.end()
     if good is not None and end == len(scheme):
         return None
-    return URISyntaxError(
-        "a scheme is a letter, then letters, digits, +, - and .",
-        code="uri.bad-scheme",
-        component="scheme",
-        offset=end,
-        clause="RFC 3986 3.1",
-        hint="if it is a relative path, put ./ before it",
-    )
+    hint = "if it is a relative path, put ./ before it"
+    return make_syntax_error("uri.bad-scheme", SCHEME_RULE, "scheme", end, "RFC 3986 3.1", hint)
 
 
 def _find_authority_fault(pieces: re.Match[str]) -> URISyntaxError | None:
@@ -419,9 +391,7 @@ def _find_literal_fault(literal: str, bracket: int, *, closed: bool) -> URISynta
 def _make_literal_error(
     message: str, offset: int, *, code: str = "uri.bad-ip-literal", hint: str | None = None
 ) -> URISyntaxError:
-    return URISyntaxError(
-        message, code=code, component="host", offset=offset, clause=_REG_NAME.clause, hint=hint
-    )
+    return make_syntax_error(code, message, "host", offset, _REG_NAME.clause, hint)
 
 
 def _find_port_fault(port: str, at: int, *, lost_sign: bool) -> URISyntaxError | None:
@@ -432,14 +402,10 @@ def _find_port_fault(port: str, at: int, *, lost_sign: bool) -> URISyntaxError |
     if lost_sign:
         hint = "if it is a password, its /, ? and # are written as %2F, %3F and %23"
     elif ":" in port:
-        hint = "an IPv6 address stands in square brackets"
-    return URISyntaxError(
-        "a port is decimal digits",
-        code="uri.bad-port",
-        component="port",
-        offset=at + stray.start(),
-        clause="RFC 3986 3.2.3",
-        hint=hint,
+        hint = "write an IPv6 address in square brackets"
+    offset = at + stray.start()
+    return make_syntax_error(
+        "uri.bad-port", "a port is decimal digits", "port", offset, "RFC 3986 3.2.3", hint
     )
 
 
@@ -449,48 +415,46 @@ def _find_piece_fault(pieces: re.Match[str], component: _ComponentRule) -> URISy
 
 
 def _find_fault(component: _ComponentRule, text: str, at: int) -> URISyntaxError | None:
-    """The first character or triplet of `text`, which starts at `at`, that the component can't hold."""
+    """The error for the first character or triplet of `text`, at `at`, that the component forbids."""
     stray = component.outside.search(text)
     triplet = find_bad_triplet(text)
     if triplet >= 0 and (stray is None or triplet < stray.start()):
-        return URISyntaxError(
-            f"a % in the {component.name} is not followed by two hexadecimal digits",
-            code="uri.bad-percent-encoding",
-            component=component.name,
-            offset=at + triplet,
-            clause="RFC 3986 2.1",
-            hint="write a literal % as %25",
-        )
+        return _make_triplet_error(component.name, at + triplet)
     if stray is None:
         return None
     kind, hint = _describe_character(stray[0])
-    return URISyntaxError(
-        f"{kind} is not allowed in the {component.name}",
-        code="uri.bad-character",
-        component=component.name,
-        offset=at + stray.start(),
-        clause=component.clause,
-        hint=hint,
-    )
+    message, offset = f"{kind} is not allowed in the {component.name}", at + stray.start()
+    return make_syntax_error("uri.bad-character", message, component.name, offset, component.clause, hint)
 
 
 def _describe_character(character: str) -> tuple[str, str]:
     if character in _KINDS:
         return _KINDS[character]
     if not character.isascii():
-        return "a character outside ASCII", "an IRI becomes a URI by onym.uri.iri.to_uri"
+        return "a character outside ASCII", "convert an IRI with onym.uri.iri.to_uri"
     if character.isprintable():
         return "this character", "percent-encode it"
-    return "a control character", "take it out, or percent-encode it"
+    return "a control character", "remove it, or percent-encode it"
 
 
 class Frozen:
-    """Base of values whose attributes cannot be set or deleted."""
+    """Base of values whose attributes cannot be set or deleted. A copy is the value itself."""
 
     __slots__ = ()
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a {type(self).__name__} does not change")
+        raise AttributeError(f"{type(self).__name__} objects cannot be changed")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a {type(self).__name__} does not change")
+        raise AttributeError(f"{type(self).__name__} objects cannot be changed")
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def _set_slots(self, **values: object) -> None:
+        """Fill the slots, in the constructor."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)

@@ -19,13 +19,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self, final
 
-from onym.errors import URILimitError, URISyntaxError, UsageError
+from onym.errors import URILimitError, UsageError
 from onym.uri import components
 from onym.uri.components import (
+    SCHEME_RULE,
+    Frozen,
     classify_ip_literal,
+    explain_syntax_error,
     format_ipv6,
     is_ipv4,
     is_ipvfuture,
+    make_syntax_error,
     normalize_triplets,
     parse_ipv6,
     uppercase_triplets,
@@ -38,16 +42,16 @@ if TYPE_CHECKING:
 MAX_LENGTH: Final = 65_536
 #: the rules of RFC 3986 that `split_uri` reads
 RULES: Final = ("URI", "URI-reference", "absolute-URI", "relative-ref")
-#: RFC 3986 6.2.3, for the schemes that Onym knows. Not `llm`: its default depends on the host, and
-#: a port says there that the host is no alias
+#: RFC 3986 6.2.3, for the schemes that Onym knows. Not `llm`: its default depends on the host, and with a
+#: port the host is not an alias
 DEFAULT_PORTS: Final = {"ai": "443", "ftp": "21", "http": "80", "https": "443", "ws": "80", "wss": "443"}
 
 
 class URIParts(NamedTuple):
     """The components exactly as in the text: None is absent, "" is empty.
 
-    `authority` is the whole of userinfo, host and port. An IP literal stands in `host` without its
-    brackets, and `host_type` is `reg-name`, `IPv4address`, `IPv6address` or `IPvFuture`.
+    `authority` consists of userinfo, host and port. `host` has an IP literal without its brackets, and
+    `host_type` is `reg-name`, `IPv4address`, `IPv6address` or `IPvFuture`.
     """
 
     scheme: str | None
@@ -86,18 +90,18 @@ _URI_REFERENCE = re.compile(
 
 
 def split_uri(text: str, rule: str = "URI-reference", *, max_length: int = MAX_LENGTH) -> URIParts:
-    """The components of `text`, which has to match `rule` of RFC 3986 Appendix A.
+    """Split `text`, which has to match `rule` of RFC 3986 Appendix A.
 
-    Raises URISyntaxError with component, offset and clause, URILimitError where `text` has more than
+    Raises URISyntaxError with component, offset and clause, URILimitError if `text` has more than
     `max_length` characters, UsageError for a rule that is not in `RULES`.
     """
     if len(text) > max_length:
         raise URILimitError(f"the URI has more than {max_length} characters", offset=max_length)
     if rule not in RULES:
-        raise UsageError(f"no such rule; choose one of {', '.join(RULES)}")
+        raise UsageError(f"{rule!r} is not a rule of RFC 3986; choose one of {', '.join(RULES)}")
     found = _URI_REFERENCE(text)
     if found is None:
-        raise _make_syntax_error(text, rule)
+        raise explain_syntax_error(text, rule)
     scheme, authority, userinfo, host, port, path, query, fragment = found.groups()
     host_type = None
     if host is not None:
@@ -105,24 +109,18 @@ def split_uri(text: str, rule: str = "URI-reference", *, max_length: int = MAX_L
             host = host[1:-1]
             host_type = classify_ip_literal(host)
             if host_type is None:
-                raise _make_syntax_error(text, rule)
+                raise explain_syntax_error(text, rule)
         else:
             host_type = "IPv4address" if host[-1:].isdigit() and is_ipv4(host) else "reg-name"
     if rule != "URI-reference" and (
         (scheme is None) is (rule != "relative-ref") or (rule == "absolute-URI" and fragment is not None)
     ):
-        raise _make_syntax_error(text, rule)
+        raise explain_syntax_error(text, rule)
     return URIParts(scheme, authority, userinfo, host, host_type, port, path, query, fragment)
 
 
-def _make_syntax_error(text: str, rule: str) -> URISyntaxError:
-    from onym.uri.components import explain_syntax_error  # only where there is a fault to explain
-
-    return explain_syntax_error(text, rule)
-
-
 class URIOffsets(NamedTuple):
-    """Where each component starts in the text, delimiters not counted; -1 where it is absent.
+    """The position of each component in the text, without its delimiter; -1 if the component is absent.
 
     The `host` of an IP literal starts after its bracket.
     """
@@ -136,7 +134,7 @@ class URIOffsets(NamedTuple):
 
 
 def compute_offsets(parts: URIParts) -> URIOffsets:
-    """Where the components of `parts` stand in the text that they were read from."""
+    """The positions of the components in the text that `parts` was split from."""
     at = 0 if parts.scheme is None else len(parts.scheme) + 1
     userinfo = host = port = query = fragment = -1
     if parts.authority is not None:
@@ -161,7 +159,7 @@ def compute_offsets(parts: URIParts) -> URIOffsets:
 
 
 def recompose_uri(parts: URIParts) -> str:
-    """The text of `parts` (RFC 3986 5.3), from `authority` and not from its pieces."""
+    """The text of `parts` (RFC 3986 5.3), with `authority` as it is."""
     scheme, authority, _, _, _, _, path, query, fragment = parts
     text = path if authority is None else f"//{authority}{path}"
     if scheme is not None:
@@ -179,13 +177,8 @@ def resolve_reference(base: URIParts, reference: URIParts, *, strict: bool = Tru
     URISyntaxError `uri.no-scheme` for a base that is a relative reference.
     """
     if base.scheme is None:
-        raise URISyntaxError(
-            "the base of a resolution needs a scheme",
-            code="uri.no-scheme",
-            component="scheme",
-            offset=0,
-            clause="RFC 3986 5.1",
-        )
+        message = "the base of a resolution needs a scheme"
+        raise make_syntax_error("uri.no-scheme", message, "scheme", 0, "RFC 3986 5.1")
     scheme, query = reference.scheme, reference.query
     if scheme is not None and not strict and scheme.lower() == base.scheme.lower():
         scheme = None
@@ -212,14 +205,14 @@ def _merge_paths(base: URIParts, path: str) -> str:
 
 
 def _guard_path(path: str) -> str:
-    """`path` as it may stand where there is no authority (RFC 3986 3.3)."""
+    """`path`, changed if it would read as an authority in a URI without one (RFC 3986 3.3)."""
     return "/." + path if path.startswith("//") else path
 
 
 def remove_dot_segments(path: str) -> str:
     """`path` without its `.` and `..` segments (RFC 3986 5.2.4, to the letter), in linear time.
 
-    To the letter also where a rootless path loses all its segments: `a/../b` gives `/b`.
+    This includes rootless paths that lose all their segments: `a/../b` gives `/b`.
     """
     if "." not in path:
         return path
@@ -244,7 +237,7 @@ def remove_dot_segments(path: str) -> str:
 def normalize_parts(parts: URIParts) -> URIParts:
     """`parts` in normal form: RFC 3986 6.2.2, and 6.2.3 for the schemes that Onym knows.
 
-    Idempotent, and always readable again. An IPv6 address takes the form of RFC 5952, a port loses
+    Idempotent, and the result can always be parsed. An IPv6 address takes the form of RFC 5952, a port loses
     leading zeros, an empty port goes. The path of a relative reference keeps its leading `..`. Of a
     `urn` only the namespace identifier and the case of triplets change (RFC 8141 3.1).
     """
@@ -286,7 +279,7 @@ def _normalize_host(host: str, host_type: str | None) -> tuple[str, str | None]:
 
 def normalize_reg_name(host: str) -> str:
     """A registered name in lower case, with upper-case triplets and unreserved characters decoded."""
-    # decoding can uncover capitals, and lower-casing spoils triplets: so twice
+    # decoding can uncover capitals, and lower-casing changes triplets: so do it twice
     return normalize_triplets(normalize_triplets(host).lower())
 
 
@@ -333,28 +326,18 @@ def compose_uri(
     query: str | Iterable[tuple[str, str]] | None,
     fragment: str | None,
 ) -> str:
-    """The text for raw parts. Raises URISyntaxError where they make no URI."""
+    """The text for raw parts. Raises URISyntaxError if they do not form a URI."""
     authority = _encode_authority(userinfo, host, port)
     text = _encode_path(path, has_authority=authority is not None, has_scheme=scheme is not None)
     if authority is not None:
         text = f"//{authority}{text}"
     if scheme is not None:
         if not _SCHEME(scheme):
-            raise _make_build_error(
-                "bad-scheme", "a scheme is a letter, then letters, digits, +, - and .", "scheme", "3.1"
-            )
+            raise make_syntax_error("uri.bad-scheme", SCHEME_RULE, "scheme", None, "RFC 3986 3.1")
         text = f"{scheme}:{text}"
     if query is not None:
         text = f"{text}?{_encode_query(query)}"
     return text if fragment is None else f"{text}#{components.FRAGMENT.quote(fragment)}"
-
-
-def _make_build_error(
-    code: str, message: str, component: str, clause: str, hint: str | None = None
-) -> URISyntaxError:
-    return URISyntaxError(
-        message, code=f"uri.{code}", component=component, clause=f"RFC 3986 {clause}", hint=hint
-    )
 
 
 def _encode_authority(
@@ -363,14 +346,16 @@ def _encode_authority(
     if host is None:
         if userinfo is None and port is None:
             return None
-        raise _make_build_error("no-host", "userinfo and port need a host", "host", "3.2")
+        message = "userinfo and port need a host"
+        raise make_syntax_error("uri.no-host", message, "host", None, "RFC 3986 3.2")
     text = _encode_host(host)
     if userinfo is not None:
         text = f"{_encode_userinfo(userinfo)}@{text}"
     if port is None:
         return text
     if not 0 <= port <= 65535:
-        raise _make_build_error("bad-port", "a port is a number from 0 to 65535", "port", "3.2.3")
+        message = f"the port {port} is not from 0 to 65535"
+        raise make_syntax_error("uri.bad-port", message, "port", None, "RFC 3986 3.2.3")
     return f"{text}:{port:d}"
 
 
@@ -388,13 +373,9 @@ def _encode_host(host: str) -> str:
     if literal is not None and is_ipvfuture(literal):
         return host
     if _DELIMITER.search(host):
-        raise _make_build_error(
-            "bad-host",
-            "a delimiter stands in the host",
-            "host",
-            "3.2.2",
-            "a host is a name or an address alone; the port and the userinfo have their own arguments",
-        )
+        hint = "pass only a name or an address; the port and the userinfo have their own arguments"
+        message = "the host contains a delimiter"
+        raise make_syntax_error("uri.bad-host", message, "host", None, "RFC 3986 3.2.2", hint)
     return components.REG_NAME.quote(host)
 
 
@@ -405,10 +386,12 @@ def _encode_path(path: str | Sequence[str], *, has_authority: bool, has_scheme: 
         text = "".join("/" + components.PCHAR_SEGMENT.quote(segment) for segment in path)
     if has_authority:
         if text[:1] not in ("", "/"):
-            raise _make_build_error("bad-path", "a path after an authority starts with /", "path", "3.3")
+            message = "a path after an authority starts with /"
+            raise make_syntax_error("uri.bad-path", message, "path", None, "RFC 3986 3.3")
         return text
     if text[:2] == "//":
-        raise _make_build_error("bad-path", "without an authority a path can't start with //", "path", "3.3")
+        message = "a path without an authority cannot start with //"
+        raise make_syntax_error("uri.bad-path", message, "path", None, "RFC 3986 3.3")
     if not has_scheme:
         first, slash, rest = text.partition("/")
         # a raw colon would end a scheme
@@ -424,8 +407,8 @@ def _encode_query(query: str | Iterable[tuple[str, str]]) -> str:
     )
 
 
-class FrozenURI:
-    """What `URI` and `AIURI` share: the text, its parts, and how such a value behaves.
+class FrozenURI(Frozen):
+    """The base of `URI` and `AIURI`: a text and its parts.
 
     Two values are equal when they are of one class and their texts are equal, character by character;
     compare `normalize()`d values to compare what they name.
@@ -461,12 +444,12 @@ class FrozenURI:
 
     @property
     def userinfo(self) -> str | None:
-        """As written, still percent-encoded. It may hold a password."""
+        """As written, still percent-encoded. It may contain a password."""
         return self._parts.userinfo
 
     @property
     def host(self) -> str | None:
-        """As written, an IP literal without its brackets; "" where the authority names no host."""
+        """As written, an IP literal without its brackets; "" if the authority names no host."""
         return self._parts.host
 
     @property
@@ -508,18 +491,6 @@ class FrozenURI:
     def __hash__(self) -> int:
         return hash((type(self), self._text))
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"{type(self).__name__} is frozen")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{type(self).__name__} is frozen")
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self)._from_text, (self._text,)
 
@@ -537,8 +508,8 @@ def mask_password(text: str, parts: URIParts) -> str:
 class URI(FrozenURI):
     """A URI or relative reference: frozen, hashable, comparable by text, picklable.
 
-    Made by `parse` (text in) or `build` (raw parts in). Attributes give each component exactly as
-    written, None where it is absent and "" where it is empty.
+    `parse` makes one of a text, `build` of raw parts. The attributes are the components exactly as written,
+    None if a component is absent and "" if it is empty.
     """
 
     __slots__ = ()
@@ -548,9 +519,9 @@ class URI(FrozenURI):
 
     @classmethod
     def parse(cls, text: str | URI, rule: str = "URI-reference", *, max_length: int = MAX_LENGTH) -> URI:
-        """`text` read strictly by a rule of RFC 3986: URI, URI-reference, absolute-URI or relative-ref.
+        """Parse `text` strictly by a rule of RFC 3986: URI, URI-reference, absolute-URI or relative-ref.
 
-        A `URI` passes through when it matches the rule. Raises URISyntaxError (component, offset,
+        A `URI` passes through if it matches the rule. Raises URISyntaxError (component, offset,
         clause), URILimitError above `max_length` characters, UsageError for an unknown rule.
         """
         text = text._text if isinstance(text, URI) else text
@@ -570,21 +541,19 @@ class URI(FrozenURI):
         query: str | Iterable[tuple[str, str]] | None = None,
         fragment: str | None = None,
     ) -> URI:
-        """A URI from raw parts: each is percent-encoded as its component needs, a `%` too.
+        """Build a URI from raw parts. Each part is percent-encoded as its component requires, also a `%`.
 
         `userinfo` is one text or a (user, password) pair. `host` is a name or an address, an IP literal
         with or without its brackets. `path` is text whose `/` separate, or a sequence of segments, whose
         `/` are data and which make a path that starts with `/`. `query` is text, or (name, value) pairs
-        whose `&`, `=` and `+` are data. Raises URISyntaxError for parts that make no URI.
+        whose `&`, `=` and `+` are data. Raises URISyntaxError for parts that do not form a URI.
         """
-        # merged import  # read by those who build, not by those who parse
-
         return cls.parse(compose_uri(scheme, userinfo, host, port, path, query, fragment))
 
     def resolve(self, reference: str | URI, *, strict: bool = True) -> URI:
-        """The target of `reference` with this URI as its base (RFC 3986 5.2).
+        """Resolve `reference` against this URI (RFC 3986 5.2).
 
-        `strict=False` ignores a reference's scheme that is the base's own. Raises URISyntaxError for a
+        `strict=False` ignores the reference's scheme if it is the base's. Raises URISyntaxError for a
         base without scheme (`uri.no-scheme`) or a reference that is not one.
         """
         other = reference if isinstance(reference, URI) else URI.parse(reference)

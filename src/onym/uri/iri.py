@@ -5,33 +5,24 @@
     >>> to_iri("http://xn--bcher-kva.example/stra%C3%9Fe?q=%C3%BC")
     'http://bücher.example/straße?q=ü'
 
-The host is mapped one way, whatever the scheme: triplets decoded, then IDNA 2008 with the UTS-46 mapping
-(non-transitional, STD3). What comes out is ASCII, so a guard that reads the URI judges the very name or
-address that would be looked up: `169。254。169。254` comes out as `169.254.169.254`. A host of plain ASCII
-labels is lower-cased and otherwise left alone, so that a URI stays a URI, underscores and all.
+The host is mapped in the same way for every scheme: triplets are decoded, then IDNA 2008 applies with the
+UTS-46 mapping (non-transitional, STD3). The result is ASCII, so a guard that reads the URI judges the name
+or address that will be looked up: `169。254。169。254` becomes `169.254.169.254`. A host of plain ASCII
+labels is lower-cased and otherwise unchanged, so that a URI stays a URI, underscores included.
 
-Whatever follows the host is taken as it is, without Unicode normalisation (RFC 3987 3.1, step 1c).
+The text after the host is not normalised (RFC 3987 3.1, step 1c).
 """
 
 from __future__ import annotations
 
 import re
-from typing import NoReturn, final
+from typing import NamedTuple
 
 import idna
 
 from onym.errors import URISyntaxError
-from onym.uri.components import decode_component
-from onym.uri.generic import (
-    MAX_LENGTH,
-    URIOffsets,
-    URIParts,
-    compute_offsets,
-    normalize_reg_name,
-    split_uri,
-)
-
-__all__ = ["IRIConversion", "convert_iri", "is_a_label", "to_iri", "to_uri"]
+from onym.uri.components import decode_component, make_syntax_error
+from onym.uri.generic import MAX_LENGTH, URIOffsets, URIParts, compute_offsets, normalize_reg_name, split_uri
 
 _UCSCHAR = (
     "\xa0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
@@ -51,23 +42,17 @@ _A_LABEL = re.compile(r"(?:\A|\.)xn--", re.IGNORECASE)
 _BIDI = re.compile("[\u200e\u200f\u202a-\u202e]")
 
 
-@final
-class IRIConversion:
-    """An IRI and the URI it stands for, to show a person both.
+class IRIConversion(NamedTuple):
+    """An IRI and the URI that it was converted to, to show both to a person.
 
-    `host` is the host as typed, triplets decoded, `ascii_host` what will be looked up; both None where
-    there is no authority. `repr()` holds neither text: the userinfo may hold a password.
+    `host` is the host as typed, triplets decoded, `ascii_host` the host that will be looked up; both are None
+    without an authority. `repr()` shows neither text: the userinfo may contain a password.
     """
 
-    __slots__ = ("ascii_host", "host", "iri", "uri")
     iri: str
     uri: str
     host: str | None
     ascii_host: str | None
-
-    def __init__(self, iri: str, uri: str, host: str | None, ascii_host: str | None) -> None:
-        for name, value in zip(self.__slots__, (ascii_host, host, iri, uri), strict=True):
-            object.__setattr__(self, name, value)
 
     @property
     def changed(self) -> bool:
@@ -77,25 +62,22 @@ class IRIConversion:
     def __repr__(self) -> str:
         return f"<IRIConversion host={self.host!r} ascii_host={self.ascii_host!r} changed={self.changed}>"
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("IRIConversion is frozen")
-
 
 def to_uri(iri: str, *, max_length: int = MAX_LENGTH) -> str:
-    """The URI (or relative reference) for an IRI (or IRI reference).
+    """Convert an IRI (or IRI reference) to a URI (or relative reference).
 
-    Raises URISyntaxError as `URI.parse` does, with offsets in `iri`; `uri.bad-idna` for a host that IDNA
-    refuses. URILimitError above `max_length` characters of `iri`.
+    Raises URISyntaxError as `URI.parse` does, with offsets in `iri`, `uri.bad-idna` for a host that IDNA
+    rejects, and URILimitError above `max_length` characters of `iri`.
     """
     return convert_iri(iri, max_length=max_length).uri
 
 
 def convert_iri(iri: str, *, max_length: int = MAX_LENGTH) -> IRIConversion:
-    """As `to_uri`, with both forms of the text and of its host."""
+    """Convert as `to_uri` does, and return both forms of the text and of its host."""
     if not isinstance(iri, str):
         raise TypeError("an IRI is converted from str")
-    # one ASCII letter for each other character: the grammar of RFC 3986 then reads the IRI, in its own
-    # offsets, and what differs is checked below
+    # an ASCII letter replaces every other character, so that the grammar of RFC 3986 reads the IRI with the
+    # same offsets; the differences are checked below
     plain = split_uri(_BEYOND.sub("x", iri), max_length=max_length)
     at = compute_offsets(plain)
     _require_iri_characters(iri, plain, at)
@@ -113,10 +95,10 @@ def convert_iri(iri: str, *, max_length: int = MAX_LENGTH) -> IRIConversion:
 
 
 def to_iri(uri: str) -> str:
-    """A URI as a person reads it (RFC 3987 3.2): A-labels as U-labels, and what is not ASCII decoded.
+    """A URI as a person reads it (RFC 3987 3.2): U-labels, and characters outside ASCII decoded.
 
-    Triplets stay where no character of an IRI stands in them, or one that is not seen: blanks, formatting
-    characters. Labels that IDNA refuses stay as well. Raises URISyntaxError and URILimitError as `split`.
+    Triplets stay if they encode no character of an IRI, or an invisible one: blanks, formatting characters.
+    Labels that IDNA rejects stay too. Raises URISyntaxError and URILimitError as `split_uri` does.
     """
     parts = split_uri(uri)
     start = end = 0
@@ -136,19 +118,14 @@ def is_a_label(label: str) -> bool:
 
 
 def _to_ascii_host(host: str, name: str, offset: int) -> str:
-    """The name that will be looked up, for `host` as typed and `name`, the same decoded."""
+    """The name that will be looked up, for `host` as typed and its decoded form `name`."""
     if not name or (name.isascii() and not _A_LABEL.search(name)):
         return normalize_reg_name(host)
     try:
         return idna.encode(name, uts46=True, std3_rules=True).decode("ascii")
-    except UnicodeError:  # its text holds the name
-        raise URISyntaxError(
-            "IDNA does not allow this host",
-            code="uri.bad-idna",
-            component="host",
-            offset=offset,
-            clause="RFC 5891 4",
-        ) from None
+    except UnicodeError:  # its message contains the name
+        message = "IDNA does not allow this host"
+        raise make_syntax_error("uri.bad-idna", message, "host", offset, "RFC 5891 4") from None
 
 
 def _to_unicode_label(label: str) -> str:
@@ -175,43 +152,30 @@ def _decode_triplet_run(run: str) -> str:
 
 def _encode_non_ascii(text: str) -> str:
     """RFC 3987 3.1, step 2."""
-    return _BEYOND_RUN.sub(lambda run: "".join(f"%{octet:02X}" for octet in run[0].encode("utf-8")), text)
+    return _BEYOND_RUN.sub(lambda run: "".join(f"%{byte:02X}" for byte in run[0].encode("utf-8")), text)
 
 
 def _require_iri_characters(iri: str, plain: URIParts, at: URIOffsets) -> None:
-    """What the ASCII stand-ins could not show: where `ucschar` and `iprivate` may stand."""
+    """Raise for `ucschar` and `iprivate` in places that do not allow them, which `plain` cannot show."""
     if plain.scheme is not None and not iri[: len(plain.scheme)].isascii():
-        raise _make_error("a scheme is ASCII", "uri.bad-scheme", "scheme", 0, "RFC 3986 3.1")
+        raise make_syntax_error("uri.bad-scheme", "a scheme is ASCII", "scheme", 0, "RFC 3986 3.1")
     if plain.host_type == "IPvFuture" and not iri[at.host : at.host + len(plain.host or "")].isascii():
-        raise _make_error("an IP literal is ASCII", "uri.bad-ip-literal", "host", at.host, "RFC 3986 3.2.2")
+        message = "an IP literal is ASCII"
+        raise make_syntax_error("uri.bad-ip-literal", message, "host", at.host, "RFC 3986 3.2.2")
     for stray in _NOT_UCSCHAR.finditer(iri):
         component = _find_component(stray.start(), at)
         if component == "host":
-            continue  # IDNA judges it, and knows more: it drops a variation selector that 2.2 refuses
+            continue  # IDNA judges it: it drops a variation selector that 2.2 forbids
         if component != "query" or _NOT_IN_QUERY.match(stray[0]):
-            raise _make_error(
-                "this character is not allowed in an IRI",
-                "uri.bad-character",
-                component,
-                stray.start(),
-                "RFC 3987 2.2",
-            )
+            message = "this character is not allowed in an IRI"
+            raise make_syntax_error("uri.bad-character", message, component, stray.start(), "RFC 3987 2.2")
     bidi = _BIDI.search(iri)
     if bidi is not None:
-        raise _make_error(
-            "a bidirectional formatting character is not allowed in an IRI",
-            "uri.bad-character",
-            _find_component(bidi.start(), at),
-            bidi.start(),
-            "RFC 3987 4.1",
-        )
+        message = "a bidirectional formatting character is not allowed in an IRI"
+        component = _find_component(bidi.start(), at)
+        raise make_syntax_error("uri.bad-character", message, component, bidi.start(), "RFC 3987 4.1")
 
 
 def _find_component(position: int, at: URIOffsets) -> str:
-    """The component that holds a position at or after the authority."""
-    held = [name for name, start in zip(at._fields, at, strict=True) if 0 <= start <= position]
-    return held[-1]
-
-
-def _make_error(message: str, code: str, component: str, offset: int, clause: str) -> URISyntaxError:
-    return URISyntaxError(message, code=code, component=component, offset=offset, clause=clause)
+    """The component that contains a position at or after the authority."""
+    return [name for name, start in zip(at._fields, at, strict=True) if 0 <= start <= position][-1]
