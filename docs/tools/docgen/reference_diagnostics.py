@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from functools import cache
 
-from docgen.paths import ROOT
 from docgen.text import GENERATED, cell, code, prose, table
 from onym.cli.commands.check import check_provider
 from onym.llm.providers import ProviderTable
 from onym.uri.llm import check
-from onym.uri.llm_check import Diagnostic
+from onym.uri.llm_check import RULES, Diagnostic
 
 __all__ = ["CASES", "PROVIDER_CASES", "codes_in_source", "diagnostics_page", "found_codes"]
 
@@ -111,19 +108,9 @@ def found_codes() -> set[str]:
     return {found.code for _, found in _found()}
 
 
-@cache
 def codes_in_source() -> set[str]:
-    """The codes that `check` can give, as far as the source writes them out."""
-    found = set()
-    for path in sorted((ROOT / "src" / "onym" / "uri").glob("llm_check.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call):
-                continue
-            name = ast.unparse(node.func)
-            at = 1 if name == "findings.add" else 3 if name == "_rename" else None
-            if at is not None and isinstance(node.args[at], ast.Constant):
-                found.add(f"llm.{node.args[at].value}")  # type: ignore[attr-defined]  # a constant, just asked
-    return found
+    """The codes that `check` can give."""
+    return {f"llm.{rule}" for rule in RULES}
 
 
 def _found() -> Iterator[tuple[str, Diagnostic]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from functools import cache
 
@@ -26,13 +27,17 @@ def _classes() -> Iterator[type[errors.OnymError]]:
 def codes_of() -> dict[str, set[str]]:
     """Class name -> the codes that the source gives its instances, beside the class's own."""
     found: dict[str, set[str]] = {}
-    names = {each.__name__ for each in _classes()}
+    names = {cls.__name__ for cls in _classes()}
     for path in sorted((ROOT / "src" / "onym").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and _name(node.func) in names:
-                for each in node.keywords:
-                    if each.arg == "code" and isinstance(each.value, ast.Constant):
-                        found.setdefault(_name(node.func), set()).add(str(each.value.value))
+                for keyword in node.keywords:
+                    if keyword.arg == "code" and isinstance(keyword.value, ast.Constant):
+                        found.setdefault(_name(node.func), set()).add(str(keyword.value.value))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and path.parent.name == "uri":
+                # make_syntax_error gets most of its codes from variables
+                if re.fullmatch("uri\\.[a-z-]+", node.value):
+                    found.setdefault("URISyntaxError", set()).add(node.value)
     return found
 
 

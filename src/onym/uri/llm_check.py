@@ -1,6 +1,6 @@
 """Check an llm URI: what the draft forbids or discourages, common mistakes, and proposed fixes.
 
-An error is what the draft's grammar (3.2, 4.2.1) or a MUST of its text forbids; `strict` rejects it.
+An error is a violation of the draft's grammar (3.2, 4.2.1) or of a MUST of its text; `strict` rejects it.
 Section 8 requires every reserved character of a value to be encoded, but RFC 3986 3.4 and the draft's own
 comma-separated lists do not: those findings are warnings.
 """
@@ -34,7 +34,14 @@ from onym.uri.components import (
     format_ipv6,
     parse_ipv6,
 )
-from onym.uri.llm_syntax import LOOSE_LIMITS, expand_params, format_query, loosen_limits, mask_credentials
+from onym.uri.llm_syntax import (
+    CONTROL,
+    LOOSE_LIMITS,
+    expand_params,
+    format_query,
+    loosen_limits,
+    mask_credentials,
+)
 from onym.uri.parameters import (
     DRAFT,
     PROVIDER_NAMES,
@@ -46,22 +53,91 @@ from onym.uri.parameters import (
 from onym.uri.secret import MARK, Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from onym.uri.parameters import Limits
 
-#: error: the draft forbids it, or it can't work; warning: discouraged, or likely a slip; note: good to know
+#: error: forbidden by the draft, or it cannot work; warning: discouraged, or a likely mistake; note: information
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: Final = ("error", "warning", "note")
+
+#: code -> severity, clause (a section of the draft, or with the name of another document) and message
+RULES: Final[Mapping[str, tuple[Severity, str, str]]] = {
+    "scheme-case": ("warning", "4.1", "write the scheme in lower case"),
+    "long": ("note", "4.4", "some intermediaries cut URIs after {limit} bytes"),
+    "key-shaped": ("warning", "10.1", "the {part} looks like a key"),
+    "not-normal": ("note", "RFC 3986 6.2.2", "the {part} has a simpler encoding"),
+    # userinfo
+    "empty-userinfo": ("error", "4.2.1", "the userinfo is empty"),
+    "empty-label": ("error", "4.2.1", "the app-label is empty"),
+    "empty-key": ("error", "4.2.1", "the api-key is empty and treated as absent"),
+    "raw-app-label": ("error", "4.2.1", "the app-label contains characters that must be percent-encoded"),
+    "raw-api-key": ("error", "4.2.1", "the api-key contains characters that must be percent-encoded"),
+    "redacted-key": ("error", "10.1", "the api-key is masked: this is a redacted URI"),
+    "key-not-ascii": (
+        "warning",
+        "4.2.1",
+        "an HTTP header cannot carry an api-key outside ASCII",
+    ),
+    "key-in-uri": (
+        "note",
+        "10.1",
+        "a key in a URI gets into logs and histories; use auth=env:NAME",
+    ),
+    # host, port and model
+    "host-not-normal": ("note", "RFC 3986 6.2.2", "the host has a simpler form"),
+    "host-unusable": ("warning", "4.2.2", "a host name with such characters cannot be looked up"),
+    "empty-port": ("warning", "RFC 3986 6.2.3", "the port is empty and treated as absent"),
+    "port-zeros": ("warning", "RFC 3986 3.2.3", "the port has leading zeros"),
+    "default-port": ("note", "4.2.3", "this is the default port"),
+    "raw-model": ("error", "3.2", "the model contains characters that must be percent-encoded"),
+    "model-slash": ("note", "4.3", "an encoded slash is part of the name and separates nothing"),
+    # query
+    "empty-query": ("note", "4.4", "the query is empty"),
+    "empty-pair": ("warning", "4.4", "there is nothing between two &"),
+    "no-value": ("warning", "4.4", "the parameter {parameter} has no = and no value"),
+    "empty-name": ("warning", "4.4", "a parameter has no name"),
+    "control-in-name": (
+        "error",
+        "10.3",
+        "the name of the parameter {parameter} contains a control character",
+    ),  # fmt: skip
+    "raw-name": ("warning", "8", "the {part} contains reserved characters that are not encoded"),
+    "raw-value": ("warning", "8", "the {part} contains reserved characters that are not encoded"),
+    "plus": ("warning", "4.4", "a + in {parameter} is a plus sign; write a blank as %20"),
+    "system": ("note", "10.4", "a system prompt in a URI is as trustworthy as the author of the URI"),
+    "invisible": ("warning", "10.4", "{parameter} contains invisible characters"),
+    "unknown-format": ("warning", "6", "format is one of {formats}"),
+    "number-spelling": (
+        "note",
+        "6",
+        "the parameter {parameter} is read as a number and loses its sign or leading zeros{hint}",
+    ),  # fmt: skip
+    "repeated": (
+        "warning",
+        "4.4",
+        "{parameter} is given more than once: its values form a list",
+    ),
+    "credential": (
+        "error",
+        "10.1",
+        "{parameter} carries a key and is not sent; put keys in the userinfo or behind auth=",
+    ),  # fmt: skip
+    "withheld": ("warning", "10.3", "the parameter {parameter} would {effect} and is not sent"),
+    "empty-dots": ("warning", "4.4", "the name {parameter} has an empty part and does not nest"),
+    "provider-name": ("warning", "6", "{parameter} is passed through unchanged; the draft calls it {known}"),
+    "near-miss": ("warning", "6", "{parameter} is not a well-known parameter; did you mean {known}?"),
+    "json": ("note", "4.4", "the parameter {parameter} could be written with dots"),
+}
 
 
 @final
 class Diagnostic(Frozen):
-    """One finding.
+    """A finding about a URI.
 
-    `code` is stable ("llm.raw-model"), `message` is for people and holds no value. `start` and `end` count
-    characters in the text that was checked. `parameter` names the parameter at fault, `clause` the rule.
-    `fix` is the whole text with this one thing put right, its keys masked; None where there is no one fix.
+    `code` is stable ("llm.raw-model"), `message` is for people and contains no value. `start` and `end` count
+    characters in the text that was checked. `parameter` names the parameter, `clause` the rule. `fix` is the
+    whole text with only this finding corrected and keys masked; None if there is no single correction.
     """
 
     __slots__ = ("clause", "code", "component", "end", "fix", "message", "parameter", "severity", "start")
@@ -88,17 +164,18 @@ class Diagnostic(Frozen):
         fix: str | None = None,
         parameter: str | None = None,
     ) -> None:
-        given = (clause, code, component, end, fix, message, parameter, severity, start)
-        for name, value in zip(self.__slots__, given, strict=True):
-            object.__setattr__(self, name, value)
+        self._set_slots(
+            clause=clause, code=code, component=component, end=end, fix=fix, message=message,
+            parameter=parameter, severity=severity, start=start,
+        )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
-        """The finding as plain data, what is None left out."""
+        """The finding as plain data, without the values that are None."""
         names = ("code", "severity", "message", "clause", "component", "start", "end", "parameter", "fix")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def as_error(self) -> LLMURIError:
-        """The finding as the refusal that `strict` makes of it."""
+        """The finding as the error that `strict` raises."""
         in_query = self.component == "query" and self.parameter is not None
         kind = ParameterError if in_query else LLMURIError
         return kind(
@@ -151,7 +228,7 @@ _WRAPPING = " \t\r\n\ufeff\u200b<>\"'`"
 _SHORT_START = re.compile(r"llm:/?(?=[^/])", re.IGNORECASE)
 _PATH = re.compile(r"(?<![:/])/[^?#]*")
 _SLASHES = re.compile("/{2,}")
-# what no URI holds raw, and a % that starts no triplet; controls are left: nobody means them
+# characters that a URI cannot contain, and a % without two digits; control characters are never intended
 _STRAY = re.compile(r"[ \"<>\\^`{|}]|%(?![0-9A-Fa-f]{2})")
 #: longer texts are not repaired
 _LONGEST_REPAIRED = 8192
@@ -160,8 +237,8 @@ _LONGEST_REPAIRED = 8192
 def repair_text(text: str, reader: URIReader[U]) -> U | None:
     """The llm URI nearest to `text`, or None.
 
-    Quotes and blanks around it go, `llm:` gets its slashes, characters that no URI holds are
-    percent-encoded, empty segments go, and an IRI becomes a URI.
+    Quotes and blanks around it are removed, `llm:` gets its slashes, characters that are not allowed in a URI
+    are percent-encoded, empty segments are removed, and an IRI becomes a URI.
     """
     if len(text) > _LONGEST_REPAIRED:
         return None
@@ -183,7 +260,7 @@ _RESERVED = re.compile("[^A-Za-z0-9._~%-]")
 
 
 class Edit(NamedTuple):
-    """Replace what stands from `start` to `end` by `text`."""
+    """Replace the characters from `start` to `end` by `text`."""
 
     start: int
     end: int
@@ -203,22 +280,21 @@ class Findings(Generic[U]):
 
     def add(
         self,
-        severity: Severity,
         code: str,
-        message: str,
-        clause: str,
         component: str | None,
         span: tuple[int, int],
         *,
         edit: str | Edit | None = None,
         parameter: str | None = None,
+        severity: Severity | None = None,
+        **words: object,
     ) -> None:
-        """Add one finding.
+        """Add the finding of a rule; `severity` replaces the rule's, and `words` complete its message.
 
-        `clause` is a section of the draft, or names another document too. An `edit` given as text is for
-        `span`; where it leads to no readable URI, there is no fix.
+        An `edit` given as text is for `span`; if it does not lead to a readable URI, there is no fix.
         """
         start, end = span
+        usual, clause, message = RULES[code]
         fix = None
         if edit is not None and self._fixing:
             edit = Edit(start, end, edit) if isinstance(edit, str) else edit
@@ -229,8 +305,8 @@ class Findings(Generic[U]):
         self._found.append(
             Diagnostic(
                 f"llm.{code}",
-                severity,
-                message,
+                severity or usual,
+                message.format(parameter=parameter, **words),
                 clause=f"{DRAFT} {clause}" if clause[0].isdigit() else clause,
                 component=component,
                 start=start,
@@ -241,7 +317,7 @@ class Findings(Generic[U]):
         )
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """What was found, in order of the text, errors first."""
+        """The findings in order of the text, errors first."""
         return tuple(sorted(self._found, key=lambda found: (found.start, SEVERITIES.index(found.severity))))
 
     def fixed(self) -> U | None:
@@ -256,7 +332,7 @@ class Findings(Generic[U]):
 
 
 def _apply_edits(text: str, edits: Iterable[Edit]) -> str:
-    """`text` with the edits made from the end on; one that reaches into another is left out."""
+    """`text` with the edits made from the end on; an edit that overlaps another is left out."""
     limit = len(text) + 1
     for edit in sorted(edits, reverse=True):
         if edit.end <= limit:
@@ -266,28 +342,27 @@ def _apply_edits(text: str, edits: Iterable[Edit]) -> str:
 
 
 def find_reserved_span(raw: str) -> tuple[int, int] | None:
-    """From the first to behind the last character that should not stand raw, or None."""
+    """The span from the first to the last character that should be encoded, or None."""
     found = [match.start() for match in _RESERVED.finditer(raw)]
     return (found[0], found[-1] + 1) if found else None
 
 
 def looks_like_key(text: str) -> bool:
-    """Whether the text has the shape of a provider's key somewhere."""
+    """Whether the text contains a key in a provider's format."""
     from onym.uri._secret_detection import find_keys
 
     return next(find_keys(text), None) is not None
 
 
 _FORMATS = ("text", "json", "json_schema")
-# marks of direction and what has no width: they hide instructions from a reader
+# marks of direction and characters without width: they hide instructions from a reader
 _INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
-# how no person writes a number: a plus sign, zeros in front
+# a number with a plus sign or leading zeros
 _ODD_NUMBER = re.compile(r"\+.*|-?0[0-9].*").fullmatch
 
 
 class _QueryItem(NamedTuple):
-    """One `name=value` as it stands in the text, from `start` to `end`."""
+    """One `name=value` of the text, from `start` to `end`; messages show its name as `parameter`."""
 
     start: int
     end: int
@@ -295,25 +370,23 @@ class _QueryItem(NamedTuple):
     raw_value: str
     name: str
     value: str
-
-    @property
-    def value_start(self) -> int:
-        """Behind the `=`."""
-        return self.end - len(self.raw_value)
+    parameter: str
 
     @property
     def span(self) -> tuple[int, int]:
-        """The whole pair."""
         return self.start, self.end
 
     @property
+    def name_span(self) -> tuple[int, int]:
+        return self.start, self.start + len(self.raw_name)
+
+    @property
     def value_span(self) -> tuple[int, int]:
-        """The value alone."""
-        return self.value_start, self.end
+        return self.end - len(self.raw_value), self.end
 
 
 def check_query(findings: Findings[Any], uri: CheckedURI, query: str, at: int) -> None:
-    """Add to `findings` what there is to say of `query`, which stands at `at`."""
+    """Add the findings about `query`, which starts at `at`."""
     end = at + len(query)
     seen: set[str] = set()
     withheld = frozenset(uri.withheld)
@@ -328,205 +401,133 @@ def check_query(findings: Findings[Any], uri: CheckedURI, query: str, at: int) -
             _check_value(findings, item)
             seen.add(item.name)
         elif query:
-            _add_empty_pair(findings, at, end)
+            # the fix removes the delimiter after it, or the one before it at the end
+            findings.add("empty-pair", "query", (at - 1, at) if at == end else (at, at + 1), edit="")
         else:
-            message = "the query is empty"
-            findings.add("note", "empty-query", message, "4.4", "query", (at - 1, at), edit="")
+            findings.add("empty-query", "query", (at - 1, at), edit="")
         at += len(raw) + 1
 
 
 def _parse_item(raw: str, at: int) -> _QueryItem:
-    name, _, value = raw.partition("=")
-    return _QueryItem(
-        at,
-        at + len(raw),
-        name,
-        value,
-        decode_component(name, component="query"),
-        decode_component(value, component="query"),
-    )
-
-
-def _add_empty_pair(findings: Findings[Any], at: int, end: int) -> None:
-    # the delimiter behind it goes, or the one before it at the end
-    span = (at - 1, at) if at == end else (at, at + 1)
-    findings.add("warning", "empty-pair", "there is nothing between two &", "4.4", "query", span, edit="")
+    raw_name, _, raw_value = raw.partition("=")
+    name = decode_component(raw_name, component="query")
+    value = decode_component(raw_value, component="query")
+    return _QueryItem(at, at + len(raw), raw_name, raw_value, name, value, format_name(name))
 
 
 def _check_name(findings: Findings[Any], item: _QueryItem, has_value: bool) -> None:
-    parameter = format_name(item.name)
-    span = (item.start, item.start + len(item.raw_name))
+    span, parameter = item.name_span, item.parameter
     if not has_value:
-        message = f"the parameter {parameter} has no = and no value"
-        edit = Edit(item.end, item.end, "=")
-        findings.add("warning", "no-value", message, "4.4", "query", span, edit=edit, parameter=parameter)
+        findings.add("no-value", "query", span, edit=Edit(item.end, item.end, "="), parameter=parameter)
     if not item.name:
-        findings.add("warning", "empty-name", "a parameter has no name", "4.4", "query", item.span)
-    if _CONTROL.search(item.name):
-        message = f"the name of the parameter {parameter} holds a control character"
-        findings.add("error", "control-in-name", message, "10.3", "query", span, parameter=parameter)
+        findings.add("empty-name", "query", item.span)
+    if CONTROL.search(item.name):
+        findings.add("control-in-name", "query", span, parameter=parameter)
     normal = QUERY_NAME.quote(item.name)
     if normal != item.raw_name:
         _check_item_encoding(findings, item, span, normal, "name")
 
 
 def _check_item_encoding(
-    findings: Findings[Any], item: _QueryItem, span: tuple[int, int], normal: str, what: str
+    findings: Findings[Any], item: _QueryItem, span: tuple[int, int], normal: str, half: str
 ) -> None:
-    raw = item.raw_name if what == "name" else item.raw_value
-    stray = find_reserved_span(raw)
-    parameter = format_name(item.name)
-    edit = Edit(*span, normal)
-    if stray is None:
-        message = f"the {what} of the parameter {parameter} has a simpler encoding"
-        findings.add(
-            "note", "not-normal", message, "RFC 3986 6.2.2", "query", span, edit=edit, parameter=parameter
-        )
-        return
-    message = f"the {what} of the parameter {parameter} holds reserved characters that are not encoded"
-    span = (span[0] + stray[0], span[0] + stray[1])
-    # the colon of a reference such as env:NAME does no harm, and everybody writes it so
-    severity: Severity = "note" if item.name == "auth" else "warning"
-    findings.add(severity, f"raw-{what}", message, "8", "query", span, edit=edit, parameter=parameter)
+    stray = find_reserved_span(item.raw_name if half == "name" else item.raw_value)
+    edit, part = Edit(*span, normal), f"{half} of the parameter {item.parameter}"
+    # the colon of a reference such as env:NAME is harmless and common
+    severity: Severity | None = "note" if item.name == "auth" else None
+    code = "not-normal"
+    if stray is not None:
+        code, span = f"raw-{half}", (span[0] + stray[0], span[0] + stray[1])
+    findings.add(code, "query", span, edit=edit, parameter=item.parameter, severity=severity, part=part)
 
 
 def _check_value(findings: Findings[Any], item: _QueryItem) -> None:
     raw = item.raw_value
     if item.name == "stop":
-        normal = ",".join(
-            QUERY_VALUE.quote(decode_component(part, component="query")) for part in raw.split(",")
-        )
+        parts = (decode_component(part, component="query") for part in raw.split(","))
+        normal = ",".join(map(QUERY_VALUE.quote, parts))
     else:
         normal = QUERY_VALUE.quote(item.value)
     if normal != raw and not ("+" in raw and item.name in ("system", "stop")):
         _check_item_encoding(findings, item, item.value_span, normal, "value")
     if looks_like_key(item.value):
-        parameter = format_name(item.name)
-        message = f"the value of the parameter {parameter} looks like a key"
-        findings.add("warning", "key-shaped", message, "10.1", "query", item.value_span, parameter=parameter)
+        part = f"value of the parameter {item.parameter}"
+        findings.add("key-shaped", "query", item.value_span, parameter=item.parameter, part=part)
 
 
 def _check_known(findings: Findings[Any], item: _QueryItem) -> None:
-    """What is well-known, or the client's own `auth`: its value has been judged already."""
+    """Check a well-known parameter or `auth`; its value is valid already."""
     name, span = item.name, item.value_span
     if name in ("system", "stop"):
         if "+" in item.raw_value:
-            message = f"a + in {name} is a plus sign; a blank is %20"
-            edit = Edit(*span, item.raw_value.replace("+", "%20"))
-            findings.add("warning", "plus", message, "4.4", "query", span, edit=edit, parameter=name)
+            edit = item.raw_value.replace("+", "%20")
+            findings.add("plus", "query", span, edit=edit, parameter=name)
         if name == "system":
-            message = "a system prompt in a URI is as trustworthy as whoever wrote the URI"
-            findings.add("note", "system", message, "10.4", "query", item.span, parameter=name)
+            findings.add("system", "query", item.span, parameter=name)
         if _INVISIBLE.search(item.value):
-            message = f"{name} holds characters that no reader sees"
-            findings.add("warning", "invisible", message, "10.4", "query", span, parameter=name)
+            findings.add("invisible", "query", span, parameter=name)
     elif name == "format" and item.value not in _FORMATS:
         lower = item.value.lower()
-        message = f"format is one of {', '.join(_FORMATS)}"
         better = lower if lower in _FORMATS else None
-        findings.add("warning", "unknown-format", message, "6", "query", span, edit=better, parameter=name)
+        formats = ", ".join(_FORMATS)
+        findings.add("unknown-format", "query", span, edit=better, parameter=name, formats=formats)
     elif _ODD_NUMBER(item.value):
-        _add_odd_number(findings, item, "")
-
-
-def _add_odd_number(findings: Findings[Any], item: _QueryItem, hint: str) -> None:
-    parameter = format_name(item.name)
-    message = f"the parameter {parameter} is read as a number, its sign or zeros in front are lost{hint}"
-    findings.add("note", "number-spelling", message, "6", "query", item.value_span, parameter=parameter)
+        findings.add("number-spelling", "query", span, parameter=item.parameter, hint="")
 
 
 def _check_unknown(
     findings: Findings[Any], uri: CheckedURI, item: _QueryItem, *, withheld: frozenset[str], repeated: bool
 ) -> None:
-    name = item.name
-    parameter = format_name(name)
-    value = uri._typed[name]  # `params` would copy it, for each of its repetitions
+    name, parameter = item.name, item.parameter
+    value = uri._typed[name]  # `params` would copy it for each repetition
     if repeated:
-        message = f"the parameter {parameter} stands more than once: its values make a list"
-        findings.add("warning", "repeated", message, "4.4", "query", item.span, parameter=parameter)
+        findings.add("repeated", "query", item.span, parameter=parameter)
     if name in withheld:
-        _check_withheld(findings, uri, item, parameter)
+        _check_withheld(findings, item, value)
         return
     if "." in name and not all(name.split(".")):
-        message = f"the name {parameter} has an empty part, so it nests nothing"
-        findings.add("warning", "empty-dots", message, "4.4", "query", item.span, parameter=parameter)
+        findings.add("empty-dots", "query", item.span, parameter=parameter)
     known = PROVIDER_NAMES.get(name) or PROVIDER_NAMES.get(name.partition(".")[0])
-    slip = None if known or "." in name else find_closest_name(name)
-    if known is not None:
-        message = f"{parameter} is passed through as it is; the draft's name for it is {known}"
-        _suggest_name(findings, uri, item, "provider-name", message, known, "6")
-    elif slip is not None:
-        message = f"{parameter} is no well-known parameter; {slip} is"
-        _suggest_name(findings, uri, item, "near-miss", message, slip, "6")
+    meant = known or (None if "." in name else find_closest_name(name))
+    if meant is not None:
+        # `add` drops the fix if the value is invalid under that name
+        edit = Edit(*item.name_span, meant) if "." not in name and meant not in uri._typed else None
+        code = "near-miss" if known is None else "provider-name"
+        findings.add(code, "query", item.span, edit=edit, parameter=parameter, known=meant)
     if isinstance(value, dict):
-        _check_dots(findings, item, value, parameter)
+        _check_dots(findings, item, value)
     elif isinstance(value, int | float) and _ODD_NUMBER(item.value):
-        _add_odd_number(findings, item, "; a JSON string (%22...%22) keeps them")
+        hint = "; a JSON string (%22...%22) keeps them"
+        findings.add("number-spelling", "query", item.value_span, parameter=parameter, hint=hint)
 
 
-def _check_withheld(findings: Findings[Any], uri: CheckedURI, item: _QueryItem, parameter: str) -> None:
-    name = item.name
-    value = uri._typed[name]
+def _check_withheld(findings: Findings[Any], item: _QueryItem, value: Any) -> None:
     if any(isinstance(one, Secret) for one in (value if isinstance(value, list) else [value])):
-        message = f"{parameter} carries a key and is not sent; keys belong in the userinfo or behind auth="
-        findings.add("error", "credential", message, "10.1", "query", item.span, parameter=parameter)
+        findings.add("credential", "query", item.span, parameter=item.parameter)
         return
-    why = (
-        "would redirect or replace the request" if is_redirecting(name) else "would replace a well-known one"
+    effect = (
+        "redirect or replace the request" if is_redirecting(item.name) else "replace a well-known parameter"
     )
-    message = f"the parameter {parameter} {why} and is not sent"
-    findings.add("warning", "withheld", message, "10.3", "query", item.span, parameter=parameter)
+    findings.add("withheld", "query", item.span, parameter=item.parameter, effect=effect)
 
 
-def _suggest_name(
-    findings: Findings[Any],
-    uri: CheckedURI,
-    item: _QueryItem,
-    code: str,
-    message: str,
-    name: str,
-    clause: str,
-) -> None:
-    # only where the value would do under that name: what can't be read is dropped by `add`
-    edit = None
-    if "." not in item.name and name not in uri._typed:
-        edit = Edit(item.start, item.start + len(item.raw_name), name)
-    parameter = format_name(item.name)
-    findings.add("warning", code, message, clause, "query", item.span, edit=edit, parameter=parameter)
-
-
-def _check_dots(findings: Findings[Any], item: _QueryItem, value: dict[str, object], parameter: str) -> None:
-    """A JSON object that dot-notation could say, which the draft prefers."""
+def _check_dots(findings: Findings[Any], item: _QueryItem, value: dict[str, object]) -> None:
+    """Note a JSON object that could have dot-notation, which the draft prefers."""
     flat = expand_params({item.name: value}, LOOSE_LIMITS)
-    if item.name in flat:
-        return
-    message = f"the parameter {parameter} could be written with dots"
-    edit = Edit(*item.span, format_query(flat, LOOSE_LIMITS, reveal=True))
-    findings.add("note", "json", message, "4.4", "query", item.span, edit=edit, parameter=parameter)
+    if item.name not in flat:
+        edit = format_query(flat, LOOSE_LIMITS, reveal=True)
+        findings.add("json", "query", item.span, edit=edit, parameter=item.parameter)
 
 
 _USABLE_NAME = re.compile("[a-z0-9._-]+").fullmatch
-#: where intermediaries begin to cut URIs (draft 4.4)
+#: the length from which intermediaries begin to cut URIs, in bytes (draft 4.4)
 _COMFORTABLE = 2048
-
-
-class _NarrowPart(NamedTuple):
-    """A part that draft 3.2 or 4.2.1 narrows to unreserved characters and triplets."""
-
-    name: str
-    component: str
-    clause: str
-
-
-_LABEL = _NarrowPart("app-label", "userinfo", "4.2.1")
-_KEY = _NarrowPart("api-key", "userinfo", "4.2.1")
-_MODEL = _NarrowPart("model", "path", "3.2")
 
 
 def find_diagnostics(
     uri: CheckedURI, source: str, reader: URIReader[CheckedURI], *, fixing: bool = True
 ) -> tuple[Diagnostic, ...]:
-    """The diagnostics on `source`, the text that `uri` was read from; without `fixing` none has a fix."""
+    """The diagnostics on `source`, the text of `uri`; without `fixing`, none has a fix."""
     return collect_findings(uri, source, reader, fixing=fixing).diagnostics()
 
 
@@ -558,9 +559,7 @@ def collect_findings(uri: CheckedURI, text: str, reader: URIReader[U], *, fixing
     at = generic.compute_offsets(parts)
     findings = Findings(text, reader, uri._limits, fixing=fixing)
     if not text.startswith("llm:"):
-        findings.add(
-            "warning", "scheme-case", "write the scheme in lower case", "4.1", "scheme", (0, 3), edit="llm"
-        )
+        findings.add("scheme-case", "scheme", (0, 3), edit="llm")
     if parts.userinfo is not None:
         _check_userinfo(findings, parts.userinfo, at.userinfo)
     _check_host(findings, parts.host or "", parts.host_type, at.host)
@@ -572,8 +571,7 @@ def collect_findings(uri: CheckedURI, text: str, reader: URIReader[U], *, fixing
     if parts.fragment is not None:
         _check_fragment(findings, parts.fragment, at.fragment)
     if len(text) > _COMFORTABLE:
-        message = f"some intermediaries cut URIs after {_COMFORTABLE} octets"
-        findings.add("note", "long", message, "4.4", None, (0, len(text)))
+        findings.add("long", None, (0, len(text)), limit=_COMFORTABLE)
     return findings
 
 
@@ -581,41 +579,29 @@ def _check_userinfo(findings: Findings[Any], userinfo: str, at: int) -> None:
     label, colon, key = userinfo.partition(":")
     end = at + len(userinfo)
     if not userinfo:
-        message = "the userinfo is empty"
-        findings.add("error", "empty-userinfo", message, "4.2.1", "userinfo", (at, at + 1), edit="")
+        findings.add("empty-userinfo", "userinfo", (at, at + 1), edit="")
     elif not label:
-        message = "the app-label is empty"
-        findings.add(
-            "error", "empty-label", message, "4.2.1", "userinfo", (at, at + 1), parameter="app-label"
-        )
+        findings.add("empty-label", "userinfo", (at, at + 1), parameter="app-label")
     if colon and not key:
-        message = "the api-key is empty: it counts as absent"
-        findings.add(
-            "error", "empty-key", message, "4.2.1", "userinfo", (end - 1, end), edit="", parameter="api-key"
-        )
-    _check_encoding(
-        findings, _LABEL, label, USERINFO.quote(decode_component(label, component="userinfo")), at
-    )
+        findings.add("empty-key", "userinfo", (end - 1, end), edit="", parameter="api-key")
+    normal = USERINFO.quote(decode_component(label, component="userinfo"))
+    _check_encoding(findings, "app-label", "userinfo", label, normal, at)
     if looks_like_key(label):
-        message = "the app-label looks like a key"
-        findings.add("warning", "key-shaped", message, "10.1", "userinfo", (at, at + len(label)))
+        findings.add("key-shaped", "userinfo", (at, at + len(label)), part="app-label")
     if key:
-        raw_at, plain = end - len(key), decode_component(key, component="userinfo")
+        start, plain = end - len(key), decode_component(key, component="userinfo")
         if key != MARK:
-            _check_encoding(findings, _KEY, key, USERINFO.quote(plain), raw_at)
-        _check_key(findings, plain, (raw_at, end))
+            _check_encoding(findings, "api-key", "userinfo", key, USERINFO.quote(plain), start)
+        _check_key(findings, plain, (start, end))
 
 
 def _check_key(findings: Findings[Any], key: str, span: tuple[int, int]) -> None:
     if key == MARK:
-        message = "the api-key was masked: this is a redacted URI"
-        findings.add("error", "redacted-key", message, "10.1", "userinfo", span, parameter="api-key")
+        findings.add("redacted-key", "userinfo", span, parameter="api-key")
         return
     if not key.isascii():
-        message = "no HTTP header carries an api-key outside ASCII"
-        findings.add("warning", "key-not-ascii", message, "4.2.1", "userinfo", span, parameter="api-key")
-    message = "a key in a URI gets into logs and histories; auth=env:NAME would point to one"
-    findings.add("note", "key-in-uri", message, "10.1", "userinfo", span, parameter="api-key")
+        findings.add("key-not-ascii", "userinfo", span, parameter="api-key")
+    findings.add("key-in-uri", "userinfo", span, parameter="api-key")
 
 
 def _check_host(findings: Findings[Any], host: str, host_type: str | None, at: int) -> None:
@@ -623,61 +609,50 @@ def _check_host(findings: Findings[Any], host: str, host_type: str | None, at: i
     normal = generic.normalize_reg_name(host) if address is None else format_ipv6(address)
     span = (at, at + len(host))
     if normal != host:
-        message = "the host has a simpler form"
-        findings.add("note", "host-not-normal", message, "RFC 3986 6.2.2", "host", span, edit=normal)
+        findings.add("host-not-normal", "host", span, edit=normal)
     if host_type == "IPvFuture" or (address is None and not _USABLE_NAME(normal)):
-        message = "no name that can be looked up has such characters"
-        findings.add("warning", "host-unusable", message, "4.2.2", "host", span)
+        findings.add("host-unusable", "host", span)
 
 
 def _check_port(findings: Findings[Any], uri: CheckedURI, port: str, at: int) -> None:
-    span = (at, at + len(port))
-    with_colon = (at - 1, at + len(port))
+    end = at + len(port)
     if not port:
-        message = "the port is empty: it counts as absent"
-        findings.add("warning", "empty-port", message, "RFC 3986 6.2.3", "port", with_colon, edit="")
+        findings.add("empty-port", "port", (at - 1, end), edit="")
     elif port[0] == "0":
-        message = "the port has leading zeros"
-        findings.add("warning", "port-zeros", message, "RFC 3986 3.2.3", "port", span, edit=port.lstrip("0"))
+        findings.add("port-zeros", "port", (at, end), edit=port.lstrip("0"))
     elif uri.has_default_port:
-        findings.add("note", "default-port", "this is the default port", "4.2.3", "port", with_colon, edit="")
+        findings.add("default-port", "port", (at - 1, end), edit="")
 
 
 def _check_model(findings: Findings[Any], path: str, at: int) -> None:
-    whole = (at, at + len(path))
+    span = (at, at + len(path))
     model = path[1:]
     segments = [decode_component(segment, component="path") for segment in model.split("/")]
-    normal = "/".join(map(SEGMENT.quote, segments))
-    _check_encoding(findings, _MODEL, model, normal, at + 1)
+    _check_encoding(findings, "model", "path", model, "/".join(map(SEGMENT.quote, segments)), at + 1)
     if any("/" in segment for segment in segments):
-        message = "an encoded slash is part of the name, it separates nothing"
-        findings.add("note", "model-slash", message, "4.3", "path", whole)
+        findings.add("model-slash", "path", span)
     if looks_like_key(path):
-        findings.add("warning", "key-shaped", "the model looks like a key", "10.1", "path", whole)
+        findings.add("key-shaped", "path", span, part="model")
 
 
 def _check_fragment(findings: Findings[Any], fragment: str, at: int) -> None:
     span = (at, at + len(fragment))
     if looks_like_key(fragment):
-        findings.add("warning", "key-shaped", "the fragment looks like a key", "10.1", "fragment", span)
+        findings.add("key-shaped", "fragment", span, part="fragment")
     normal = FRAGMENT.quote(decode_component(fragment, component="fragment"))
     if normal != fragment:
-        message = "the fragment has a simpler encoding"
-        findings.add("note", "not-normal", message, "RFC 3986 6.2.2", "fragment", span, edit=normal)
+        findings.add("not-normal", "fragment", span, edit=normal, part="fragment")
 
 
-def _check_encoding(findings: Findings[Any], part: _NarrowPart, raw: str, normal: str, at: int) -> None:
-    """Nothing raw but unreserved characters, nothing encoded without need."""
+def _check_encoding(
+    findings: Findings[Any], part: str, component: str, raw: str, normal: str, at: int
+) -> None:
+    """Check that a part of draft 3.2 or 4.2.1 has only unreserved characters and necessary triplets."""
     if normal == raw:
         return
     edit = Edit(at, at + len(raw), normal)
-    stray = find_reserved_span(raw.replace("/", "-") if part is _MODEL else raw)
+    stray = find_reserved_span(raw.replace("/", "-") if part == "model" else raw)
     if stray is None:
-        message = f"the {part.name} has a simpler encoding"
-        findings.add(
-            "note", "not-normal", message, "RFC 3986 6.2.2", part.component, (at, edit.end), edit=edit
-        )
-        return
-    span = (at + stray[0], at + stray[1])
-    message = f"the {part.name} holds characters that have to be percent-encoded"
-    findings.add("error", f"raw-{part.name}", message, part.clause, part.component, span, edit=edit)
+        findings.add("not-normal", component, (at, edit.end), edit=edit, part=part)
+    else:
+        findings.add(f"raw-{part}", component, (at + stray[0], at + stray[1]), edit=edit)

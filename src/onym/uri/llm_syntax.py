@@ -221,7 +221,7 @@ def format_query(typed: Mapping[str, Any], limits: Limits, *, reveal: bool) -> s
     return "&".join(pairs)
 
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 _PLAIN_NAME = re.compile("[A-Za-z0-9._~-]+").fullmatch
 _NOT_IN_KEY = re.compile("[\x00-\x20\x7f-\x9f]")
 _CONTROL_OCTET = re.compile(b"[\x00-\x1f\x7f]")
@@ -335,7 +335,7 @@ def _parse_userinfo(userinfo: str | None, at: int) -> tuple[str | None, str | No
         return None, None
     raw_label, colon, raw_key = userinfo.partition(":")
     label = _decode_part(raw_label, "userinfo", at, "app-label")
-    _require_no_control(label, _CONTROL, "userinfo", at, "4.2.1", "app-label")
+    _require_no_control(label, CONTROL, "userinfo", at, "4.2.1", "app-label")
     key_at = at + len(raw_label) + len(colon)
     key = _decode_part(raw_key, "userinfo", key_at, "api-key")
     _require_no_control(key, _NOT_IN_KEY, "userinfo", key_at, "4.2.1", "api-key")
@@ -408,7 +408,7 @@ def _parse_segments(path: str, at: int) -> tuple[str, ...]:
                 hint="a model ends in no slash and holds no //",
             )  # fmt: skip
         segment = _decode_part(raw, "path", at, "model")
-        _require_no_control(segment, _CONTROL, "path", at, "4.3", "model")
+        _require_no_control(segment, CONTROL, "path", at, "4.3", "model")
         if _DOT_SEGMENT(segment):
             raise make_llm_error(
                 "the model has a dot segment", "dot-segment", "path", at, "4.3", parameter="model",
