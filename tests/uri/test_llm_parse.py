@@ -311,7 +311,7 @@ def test_what_only_looks_like_a_reference_is_masked():
 
 
 def test_what_was_read_shows_no_key_while_it_is_being_read():
-    assert repr(parse_parts(f"llm://:{KEY}@h/m", DEFAULT_LIMITS)) == "<Reading>"
+    assert KEY not in repr(parse_parts(f"llm://:{KEY}@h/m", DEFAULT_LIMITS))
 
 
 def test_a_value_without_a_key_is_pickled_with_its_diagnostics():

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from onym.errors import ParameterError, URIError, URISyntaxError
-from onym.uri import parameters
+from onym.uri import llm_syntax
 from onym.uri.llm import LLMURI
 from onym.uri.llm_syntax import Params, format_query, parse_query
 from onym.uri.parameters import (
@@ -331,11 +331,11 @@ def _stack() -> list[object]:
     ],
 )
 def test_floats_are_written_in_decimal_notation(number, text):
-    assert parameters.format_decimal(number) == text
+    assert llm_syntax.format_decimal(number) == text
     assert float(text) == number
 
 
 def test_what_is_no_finite_number_is_not_written():
     for number in (float("nan"), float("inf")):
         with pytest.raises(ParameterError):
-            parameters.format_decimal(number)
+            llm_syntax.format_decimal(number)

@@ -34,10 +34,14 @@ def codes_of() -> dict[str, set[str]]:
                 for keyword in node.keywords:
                     if keyword.arg == "code" and isinstance(keyword.value, ast.Constant):
                         found.setdefault(_name(node.func), set()).add(str(keyword.value.value))
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and path.parent.name == "uri":
-                # make_syntax_error gets most of its codes from variables
-                if re.fullmatch("uri\\.[a-z-]+", node.value):
-                    found.setdefault("URISyntaxError", set()).add(node.value)
+            elif (
+                # make_syntax_error gets some of its codes from variables
+                path.parent.name == "uri"
+                and isinstance(node, ast.Constant)
+                and re.fullmatch(r"uri\.[a-z0-9-]+", str(node.value))
+                and node.value != "uri.too-long"
+            ):
+                found.setdefault("URISyntaxError", set()).add(str(node.value))
     return found
 
 

@@ -20,7 +20,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from itertools import accumulate
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from onym.uri.secret import MARK
 
@@ -101,7 +101,7 @@ def _decode_escape(escape: str) -> str:
 
 
 class TextView:
-    """A text without some of its characters, or with escapes undone, and the way back."""
+    """A text without some of its characters, or with escapes undone, and the map to the original."""
 
     __slots__ = ("_back", "_here", "text")
 
@@ -113,7 +113,7 @@ class TextView:
 
     @staticmethod
     def strip_invisible(text: str) -> TextView | None:
-        """The text without invisible characters and colours of a terminal, None where it has none."""
+        """The text without invisible characters and terminal colours, None if it has none."""
         if text.isascii() and "\x1b" not in text:
             return None
         parts = _compile_gaps().split(text)
@@ -125,7 +125,7 @@ class TextView:
 
     @staticmethod
     def undo_escapes(text: str) -> TextView | None:
-        """The text with one layer of escapes undone, None where it has none."""
+        """The text with one layer of escapes undone, None if it has none."""
         kinds = "".join(kind for kind in _ESCAPES if kind in text)
         parts = _compile_escapes(kinds).split(text) if kinds else []
         if not parts[1:]:
@@ -135,7 +135,7 @@ class TextView:
         return TextView(parts, plain)
 
     def map_back(self, span: Span) -> Span:
-        """Where a span of this view stands in the text below, whole escapes included."""
+        """The span in the text below of a span in this view, with whole escapes."""
         first = bisect_right(self._here, span[0]) - 1
         last = bisect_right(self._here, span[1] - 1) - 1
         start, end = self._back[first], self._back[last]
@@ -150,7 +150,7 @@ class TextView:
         return last > first or first % 2 == 1
 
 
-#: strong: whatever the value is; weak: a value that looks drawn at random; none: not a secret's name
+#: strong: any value is secret; weak: a value that looks random is; none: not the name of a secret
 Weight: TypeAlias = Literal["strong", "weak", "none"]
 
 
@@ -189,7 +189,7 @@ _NO_TOKEN_OF = split_words(
     completion output input
     """
 )
-# what stands glued to a word without a border: `apikey`, `authtoken`
+# prefixes without a separator: `apikey`, `authtoken`
 _GLUED = re.compile(r"(?:api|access|secret|private|auth|client|session|bearer|refresh|id|db|user|my|o)$")
 _ANY_GLUED = frozenset({"password", "passwd", "passphrase", "secret"})
 _HUMP = re.compile(r"[A-Z]?[a-z0-9]*$|[A-Z0-9]+$")
@@ -198,10 +198,10 @@ _NUMBER = re.compile(r"[_-]?[0-9]{1,2}$")
 
 @lru_cache(maxsize=1024)
 def weigh_name(head: str, word: str, before: str = "") -> Weight:
-    """How much a name says of its value.
+    """How likely the value of a name is a secret.
 
-    `word` is its last word as written (one of `WORDS`, any case), `head` what stands before it in the
-    name, `before` the text in front of the name ("api " of "API key").
+    `word` is the last word of the name as written (one of `WORDS`, any case), `head` the part of the name
+    before it, `before` the text before the name ("api " of "API key").
     """
     low = word.lower()
     qualifier = _find_qualifier(head, word, before)
@@ -215,7 +215,7 @@ def weigh_name(head: str, word: str, before: str = "") -> Weight:
 
 
 def _find_qualifier(head: str, word: str, before: str) -> str | None:
-    """The word before the last one, "" where there is none, None where no border stands between."""
+    """The word before the last one, "" if there is none, None if no separator is between them."""
     if not head:
         left = before[-16:].lower()
         return left.split()[-1] if left.endswith(" ") and left.strip() else ""
@@ -232,7 +232,7 @@ def _find_qualifier(head: str, word: str, before: str) -> str | None:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a parameter, header, variable or field of that name holds a credential.
+    """Whether a parameter, header, variable or field of that name contains a credential.
 
     `api_key`, `X-Api-Key`, `clientSecret`, `OPENAI_API_KEY`, `token`, `sig` and a lone `key` do;
     `max_tokens`, `public_key`, `author` and `keyboard` do not.
@@ -250,13 +250,13 @@ def is_secret_name(name: str) -> bool:
 
 PEM_BEGIN = "-----BEGIN"
 PEM_END = "-----END"
-#: how far behind its first line the last line of a PEM block may stand, in characters
+#: the largest distance between the first and the last line of a PEM block, in characters
 PEM_REACH = 16_384
 
 _WORD = "[A-Za-z0-9]"
 _SLUG = "[A-Za-z0-9_-]"
 _BASE64 = "[A-Za-z0-9+/=_-]"
-#: start, what a run is made of, how long it is at least
+#: prefix, characters of the run after it, minimum length of the run
 _SHAPES: tuple[tuple[str, str, int], ...] = (
     ("sk-proj-", _SLUG, 8),  # OpenAI: project, service account, administrator
     ("sk-svcacct-", _SLUG, 8),
@@ -307,7 +307,7 @@ _SHAPES: tuple[tuple[str, str, int], ...] = (
     ("SG.", "[A-Za-z0-9_.-]", 40),  # SendGrid
     ("AGE-SECRET-KEY-1", "[A-Z0-9]", 40),
     ("onym_reg_", _SLUG, 32),  # the registry of Onym
-    ("ls__", _WORD, 32),  # LangSmith, of old
+    ("ls__", _WORD, 32),  # LangSmith, older
     ("pcsk_", r"\w", 32),  # Pinecone
     ("flp_", _WORD, 32),  # Friendli
     ("rpa_", _WORD, 32),  # RunPod
@@ -355,9 +355,9 @@ _SHAPES: tuple[tuple[str, str, int], ...] = (
     ("vcp_", _SLUG, 24),  # Vercel
 )
 _AMAZON = ("AKIA", "ASIA", "ABIA", "ACCA")
-# stands in the middle of the longer keys of Azure
+# a marker in the middle of the longer keys of Azure
 _AZURE = "JQQJ99"
-# starts that many names share: only a long piece without hyphens makes a key of what follows
+# common prefixes: the text after one is a key only if it has a long piece without hyphens
 _LOOSE: tuple[tuple[str, str, int], ...] = (
     ("sk-", _SLUG, 16),  # OpenAI, DeepSeek, Moonshot, LiteLLM
     ("key-", _SLUG, 16),  # Mailgun
@@ -365,7 +365,7 @@ _LOOSE: tuple[tuple[str, str, int], ...] = (
     ("psk-", _SLUG, 16),  # Parasail
     ("jina_", _SLUG, 16),
     ("sk_", _WORD, 40),  # ElevenLabs, Novita
-    ("secret_", _WORD, 40),  # Notion, of old
+    ("secret_", _WORD, 40),  # Notion, older
     ("fc-", _WORD, 32),  # Firecrawl
 )
 
@@ -394,7 +394,7 @@ def _compile_character_kinds() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def looks_random(text: str, least: int) -> bool:
-    """Whether a word is more likely drawn than written: digits and letters, both cases, or very long."""
+    """Whether a word is probably random: digits and letters, both cases, or very long."""
     if len(text) < least:
         return False
     if len(text) >= 24:
@@ -406,7 +406,7 @@ def looks_random(text: str, least: int) -> bool:
 
 
 def find_keys(text: str) -> Iterator[Span]:
-    """Spans of everything that has the shape of a key."""
+    """Spans of all texts in the format of a key."""
     for shapes, good in ((_SHAPES, _has_mixed_characters), (_LOOSE, _has_random_part)):
         for start, run, least in shapes:
             if start in text:
@@ -435,7 +435,7 @@ def _has_random_part(run: str) -> bool:
 
 
 def _find_pem_blocks(text: str, block: re.Pattern[str], body: re.Pattern[str]) -> Iterator[Span]:
-    """PEM private keys; one that is cut short goes as far as its lines look like one."""
+    """PEM private keys; an incomplete one ends with the last line that looks like a key."""
     ends = [match.start() for match in re.finditer(PEM_END, text)]
     done = 0
     for match in block.finditer(text):
@@ -448,14 +448,14 @@ def _find_pem_blocks(text: str, block: re.Pattern[str], body: re.Pattern[str]) -
         else:
             done = body.match(text, match.end()).end()  # type: ignore[union-attr]  # matches "" too
             if done == match.end():
-                continue  # the line alone is no secret
+                continue  # only the first line is not a secret
         yield match.start(), done
 
 
-#: of a longer value, this much is looked at
+#: characters of a value that are examined
 MAX_EXAMINED = 256
 
-# values that say something about a secret, and are none
+# values that are about a secret, but are not secrets
 _PLAIN = split_words(
     """
     true false null none nil undefined required optional missing invalid expired str string bytes text
@@ -468,7 +468,7 @@ _PLAIN = split_words(
 
 @cache
 def _compile_harmless() -> re.Pattern[str]:
-    """References, placeholders, formats, masks, addresses without userinfo, punctuation, one letter."""
+    """A pattern of references, placeholders, formats, masks, URLs without userinfo and punctuation."""
     return re.compile(
         r"(?:env|file|keyring|vault)(?::|%3[aA]).*|\$\{?[A-Z_][A-Z0-9_]*\}?|%[a-z(].{0,40}|<.{0,40}|\{?[a-z_]*\}|:[a-z:]+"
         r"|https?://[^@]*|\*+|[\W_]+|.",
@@ -482,7 +482,7 @@ def _compile_code_word() -> re.Pattern[str]:
 
 
 def is_secret_value(value: str, word: str, weight: Weight) -> bool:
-    """Whether a value with this much of a name is a secret, wherever it stands."""
+    """Whether a value is a secret under a name that ends in `word` and has this weight."""
     value = value[:MAX_EXAMINED].strip()
     if not value or value == MARK or value.lower() in _PLAIN or _compile_harmless().fullmatch(value):
         return False
@@ -492,9 +492,9 @@ def is_secret_value(value: str, word: str, weight: Weight) -> bool:
 
 
 def is_code_word(value: str, word: str, spaced: bool) -> bool:
-    """`token = other_token`, `key: str`, `token: missing`: an unquoted word that is no secret.
+    """Whether an unquoted value is a word of code: `token = other_token`, `key: str`, `token: missing`.
 
-    `spaced` says that a colon or a blank stands before it.
+    `spaced` tells whether a colon or a blank is before it.
     """
     value = value[:MAX_EXAMINED]
     if not _compile_code_word().fullmatch(value):
@@ -507,64 +507,47 @@ def is_code_word(value: str, word: str, spaced: bool) -> bool:
 
 
 def looks_drawn(value: str, least: int) -> bool:
-    """Whether the value is one word, long enough, and some piece of it looks drawn at random."""
+    """Whether the value is one word, long enough, and has a piece that looks random."""
     value = value[:MAX_EXAMINED]
     if len(value) < least or any(map(str.isspace, value)):
         return False
     return any(looks_random(part, 12) for part in re.split(r"[-_.:/]", value))
 
 
-class _URIPatterns(NamedTuple):
-    start: re.Pattern[str]
-    stop: re.Pattern[str]
-    delimiter: re.Pattern[str]
-    query: re.Pattern[str]
-    weak: re.Pattern[str]
-    port: re.Pattern[str]
-    host: re.Pattern[str]
-    domain: re.Pattern[str]
-    at: re.Pattern[str]
-    colon: re.Pattern[str]
-    wrapped: re.Pattern[str]
-    random: re.Pattern[str]
-    placeholder: re.Pattern[str]
-    spaced: re.Pattern[str]
-
-
 @cache
-def _compile_uri_patterns() -> _URIPatterns:
-    return _URIPatterns(
-        start=re.compile(r":(?:[/\\]{2,8}|(?<=llm:)[/\\]?)"),
-        stop=re.compile(r"[\s\x00-\x20\x7f\"<>`]"),
-        delimiter=re.compile(r"[/?#\\]"),
-        query=re.compile(r"[?#]"),
-        weak=re.compile(r"['),;\]}|]"),
-        port=re.compile(r"[0-9]{0,5}['.,;:!?)\]}|]*"),
-        host=re.compile(r"[^@/?#\\]*\.|localhost|\[|[^@:/?#\\]+:[0-9]", re.IGNORECASE),
-        domain=re.compile(r"(?:[\w-]+\.)+[A-Za-z]{2,}(?![\w.-])"),
-        at=re.compile(r"%(?:25){0,3}40|\\{1,8}(?:u0040|x40)|&(?:#0{0,4}64|#[xX]0{0,4}40|commat);"),
-        colon=re.compile(
+def _compile_uri_patterns() -> dict[str, re.Pattern[str]]:
+    return {
+        "start": re.compile(r":(?:[/\\]{2,8}|(?<=llm:)[/\\]?)"),
+        "stop": re.compile(r"[\s\x00-\x20\x7f\"<>`]"),
+        "delimiter": re.compile(r"[/?#\\]"),
+        "query": re.compile(r"[?#]"),
+        "weak": re.compile(r"['),;\]}|]"),
+        "port": re.compile(r"[0-9]{0,5}['.,;:!?)\]}|]*"),
+        "host": re.compile(r"[^@/?#\\]*\.|localhost|\[|[^@:/?#\\]+:[0-9]", re.IGNORECASE),
+        "domain": re.compile(r"(?:[\w-]+\.)+[A-Za-z]{2,}(?![\w.-])"),
+        "at": re.compile(r"%(?:25){0,3}40|\\{1,8}(?:u0040|x40)|&(?:#0{0,4}64|#[xX]0{0,4}40|commat);"),
+        "colon": re.compile(
             r"%(?:25){0,3}3[aA]|\\{1,8}(?:u003[aA]|x3[aA])|&(?:#0{0,4}58|#[xX]0{0,4}3[aA]|colon);"
         ),
-        wrapped=re.compile(
+        "wrapped": re.compile(
             r"(?:[ \t]{1,4}|[ \t]{0,4}\r?\n[ \t]{0,16}|[\"<`](?=[A-Za-z0-9]))[^\s\"<>`@:]{0,256}@"
             r"(?=[\w-]+[.:]|localhost|\[)"
         ),
-        random=re.compile(r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{32,}"),
-        placeholder=re.compile(r"(?:\$?\{?port\}?|\$\{?[A-Z_]+\}?|\{[a-z_]*\})", re.IGNORECASE),
-        spaced=re.compile(
+        "random": re.compile(r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{32,}"),
+        "placeholder": re.compile(r"(?:\$?\{?port\}?|\$\{?[A-Z_]+\}?|\{[a-z_]*\})", re.IGNORECASE),
+        "spaced": re.compile(
             r"[ \t]{1,4}(?!mailto:)[^\s\"'<>`@:/?#\\]{0,64}:([^\s\"<>`@]{1,256})@(?=[\w-]+[.:]|localhost|\[)"
         ),
-    )
+    }
 
 
 def find_uri_credentials(text: str, low: str, written: Callable[[int, int], bool]) -> Iterator[Span]:
     """Spans of keys and passwords in the userinfo of every URI.
 
-    `low` is `text` in lower case. `written` says whether the delimiters at a span belong to this
-    layer: a URI of the layer below has been read there already, with its escapes as data.
+    `low` is `text` in lower case. `written` tells whether the delimiters at a span belong to this layer: a
+    URI of the layer below has been searched already, with its escapes as data.
     """
-    stop = _compile_uri_patterns().stop
+    stop = _compile_uri_patterns()["stop"]
     done = 0
     for colon, begin, limit, llm in _find_uri_starts(low):
         if begin < done or begin == limit or not written(colon - 3 if llm else colon, begin):
@@ -579,13 +562,13 @@ def find_uri_credentials(text: str, low: str, written: Callable[[int, int], bool
 
 
 def _find_uri_starts(low: str) -> list[tuple[int, int, int, bool]]:
-    """(colon, begin of the authority, limit, is llm): a run ends where the next URI begins.
+    """(colon, begin of the authority, limit, is llm); a run ends at the next URI.
 
-    `llm:` without a slash ends no run but its own kind's: it may be a label and a key.
+    `llm:` without a slash ends only runs of its own kind: it may be a label and a key.
     """
     found = []
     limit = bare_limit = len(low)
-    for match in reversed(list(_compile_uri_patterns().start.finditer(low))):
+    for match in reversed(list(_compile_uri_patterns()["start"].finditer(low))):
         colon, begin = match.span()
         llm = low.startswith("llm", colon - 3) if colon >= 3 else False
         if not llm and not ("/" in low[colon:begin] and low[colon - 1 : colon].isalnum()):
@@ -613,8 +596,8 @@ def _find_userinfo_secret(text: str, begin: int, end: int, llm: bool) -> Span | 
         return (
             (_find_encoded_key(text, begin, stop, end) or _find_spaced_key(text, stop, end)) if llm else None
         )
-    if _compile_uri_patterns().port.fullmatch(text, colon + 1, stop):
-        label = llm and not _compile_uri_patterns().host.match(text, begin, colon)
+    if _compile_uri_patterns()["port"].fullmatch(text, colon + 1, stop):
+        label = llm and not _compile_uri_patterns()["host"].match(text, begin, colon)
         if label and colon + 1 == end:  # a blank before the key
             return _find_wrapped_key(text, end, end)
         return _find_port_like_key(text, colon + 1, stop, end) if label else None
@@ -626,90 +609,90 @@ def _find_userinfo_secret(text: str, begin: int, end: int, llm: bool) -> Span | 
 
 
 def _find_delimiter(text: str, begin: int, end: int) -> int:
-    match = _compile_uri_patterns().delimiter.search(text, begin, end)
+    match = _compile_uri_patterns()["delimiter"].search(text, begin, end)
     return match.start() if match else end
 
 
 def _find_last_at(text: str, at: int, stop: int, end: int, llm: bool) -> int:
-    """The `@` that really ends the userinfo: a key with both `@` and `/` raw goes on behind the first."""
+    """The `@` that ends the userinfo: a key with a raw `@` and `/` continues after the first `@`."""
     if stop == end:
         return at
     if text[stop] in "?#":
-        # no path: no llm URI ends its authority so, but a key may hold one of these
+        # no path: an llm URI always has one, but a key may contain these characters
         later = text.rfind("@", stop, end) if llm else -1
-    elif stop == at + 1 or _compile_uri_patterns().host.match(text, at + 1, stop):
+    elif stop == at + 1 or _compile_uri_patterns()["host"].match(text, at + 1, stop):
         return at
     else:
-        match = _compile_uri_patterns().query.search(text, stop, end)
+        match = _compile_uri_patterns()["query"].search(text, stop, end)
         later = text.rfind("@", stop, match.start() if match else end)
     return at if later < 0 else later
 
 
 def _find_secret_before(text: str, begin: int, at: int) -> Span | None:
-    """What is secret in `label:key` up to an `@`; a label alone is, if it looks like nothing but a key."""
+    """The secret part of `label:key` up to an `@`; a lone label is secret if it looks like a key."""
     colon = text.find(":", begin, at)
     if colon >= 0:
         return colon + 1, at
-    encoded = _compile_uri_patterns().colon.search(text, begin, at)
+    encoded = _compile_uri_patterns()["colon"].search(text, begin, at)
     if encoded:
         return encoded.end(), at
-    return (begin, at) if _compile_uri_patterns().random.fullmatch(text, begin, at) else None
+    return (begin, at) if _compile_uri_patterns()["random"].fullmatch(text, begin, at) else None
 
 
 def _find_encoded_key(text: str, begin: int, stop: int, end: int) -> Span | None:
-    colon = _compile_uri_patterns().colon.search(text, begin, stop)
-    if colon is None or _compile_uri_patterns().port.fullmatch(text, colon.end(), stop):
+    colon = _compile_uri_patterns()["colon"].search(text, begin, stop)
+    if colon is None or _compile_uri_patterns()["port"].fullmatch(text, colon.end(), stop):
         return None
     return _find_malformed_key(text, colon.end(), stop, end)
 
 
 def _find_malformed_key(text: str, key: int, border: int, end: int) -> Span | None:
-    """A key that RFC 3986 takes for a bad port: up to a later `@`, an encoded one, or its visible end."""
+    """A key that RFC 3986 reads as a bad port, up to a later `@`, an encoded `@` or its visible end."""
     at = text.find("@", border, end)
     if at >= 0:
         return key, text.rfind("@", at, _find_delimiter(text, at, end))
-    encoded = _compile_uri_patterns().at.search(text, key, end)
+    encoded = _compile_uri_patterns()["at"].search(text, key, end)
     if encoded:
-        *_, last = _compile_uri_patterns().at.finditer(
+        *_, last = _compile_uri_patterns()["at"].finditer(
             text, encoded.start(), _find_delimiter(text, encoded.end(), end)
         )
         return key, last.start()
-    if _compile_uri_patterns().placeholder.fullmatch(text, key, border):
+    if _compile_uri_patterns()["placeholder"].fullmatch(text, key, border):
         return None
-    weak = _compile_uri_patterns().weak.search(text, key, end)
+    weak = _compile_uri_patterns()["weak"].search(text, key, end)
     if weak:
         return key, weak.start()
     return _find_wrapped_key(text, key, end) or (key, end)
 
 
 def _find_spaced_key(text: str, stop: int, end: int) -> Span | None:
-    """`llm://my app:…@host`: a blank in the label cut the run."""
-    found = _compile_uri_patterns().spaced.match(text, end) if stop == end else None
+    """The key in `llm://my app:…@host`: a blank in the label ended the run."""
+    found = _compile_uri_patterns()["spaced"].match(text, end) if stop == end else None
     return found.span(1) if found else None
 
 
 def _find_wrapped_key(text: str, key: int, end: int) -> Span | None:
-    """The same where one blank, line border or quote within the key has cut the run."""
-    wrapped = _compile_uri_patterns().wrapped.match(text, end)
+    """The rest of a key after a blank, line break or quote inside it has ended the run."""
+    wrapped = _compile_uri_patterns()["wrapped"].match(text, end)
     if wrapped is None:
         return None
     at = wrapped.end() - 1
-    stop = _compile_uri_patterns().stop.search(text, at)
+    stop = _compile_uri_patterns()["stop"].search(text, at)
     return key, text.rfind("@", at, _find_delimiter(text, at, stop.start() if stop else len(text)))
 
 
 def _find_port_like_key(text: str, key: int, stop: int, end: int) -> Span | None:
-    """A key that begins as a port does, `app:/…@host`, `app:12/…@h.example`; a model may hold an `@` too."""
+    """A key that begins like a port, `app:/…@host`, `app:12/…@h.example`; a model may have an `@` too."""
     span = _find_foreign_key(text, key, stop, end)
     if span is None or key == stop or text[stop] != "/":
         return span
-    return span if _compile_uri_patterns().domain.match(text, span[1] + 1, end) else None
+    return span if _compile_uri_patterns()["domain"].match(text, span[1] + 1, end) else None
 
 
 def _find_foreign_key(text: str, key: int, stop: int, end: int) -> Span | None:
-    """The same in another scheme, where a host must follow the `@`: paths there often hold one."""
+    """A key in another scheme. A host must follow the `@`, because paths often contain one."""
     at = text.find("@", stop, end)
-    if at < 0 or _compile_uri_patterns().placeholder.fullmatch(text, key, stop):
+    if at < 0 or _compile_uri_patterns()["placeholder"].fullmatch(text, key, stop):
         return None
     at = text.rfind("@", at, _find_delimiter(text, at, end))
-    return (key, at) if _compile_uri_patterns().host.match(text, at + 1, end) else None
+    return (key, at) if _compile_uri_patterns()["host"].match(text, at + 1, end) else None

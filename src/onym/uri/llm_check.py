@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from onym.uri.parameters import Limits
 
-#: error: forbidden by the draft, or it cannot work; warning: discouraged, or a likely mistake; note: information
+#: error: forbidden by the draft, or it cannot work; warning: discouraged, or a likely mistake
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: Final = ("error", "warning", "note")
 
@@ -97,32 +97,16 @@ RULES: Final[Mapping[str, tuple[Severity, str, str]]] = {
     "empty-pair": ("warning", "4.4", "there is nothing between two &"),
     "no-value": ("warning", "4.4", "the parameter {parameter} has no = and no value"),
     "empty-name": ("warning", "4.4", "a parameter has no name"),
-    "control-in-name": (
-        "error",
-        "10.3",
-        "the name of the parameter {parameter} contains a control character",
-    ),  # fmt: skip
+    "control-in-name": ("error", "10.3", "the parameter name {parameter} contains a control character"),
     "raw-name": ("warning", "8", "the {part} contains reserved characters that are not encoded"),
     "raw-value": ("warning", "8", "the {part} contains reserved characters that are not encoded"),
     "plus": ("warning", "4.4", "a + in {parameter} is a plus sign; write a blank as %20"),
     "system": ("note", "10.4", "a system prompt in a URI is as trustworthy as the author of the URI"),
     "invisible": ("warning", "10.4", "{parameter} contains invisible characters"),
     "unknown-format": ("warning", "6", "format is one of {formats}"),
-    "number-spelling": (
-        "note",
-        "6",
-        "the parameter {parameter} is read as a number and loses its sign or leading zeros{hint}",
-    ),  # fmt: skip
-    "repeated": (
-        "warning",
-        "4.4",
-        "{parameter} is given more than once: its values form a list",
-    ),
-    "credential": (
-        "error",
-        "10.1",
-        "{parameter} carries a key and is not sent; put keys in the userinfo or behind auth=",
-    ),  # fmt: skip
+    "number-spelling": ("note", "6", "the number {parameter} loses its sign or leading zeros{hint}"),
+    "repeated": ("warning", "4.4", "{parameter} is given more than once: its values form a list"),
+    "credential": ("error", "10.1", "{parameter} carries a key and is not sent; use the userinfo or auth="),
     "withheld": ("warning", "10.3", "the parameter {parameter} would {effect} and is not sent"),
     "empty-dots": ("warning", "4.4", "the name {parameter} has an empty part and does not nest"),
     "provider-name": ("warning", "6", "{parameter} is passed through unchanged; the draft calls it {known}"),

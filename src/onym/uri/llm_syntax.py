@@ -13,18 +13,21 @@ for it, so Onym writes an empty label, as RFC 3986 allows (`llm://:KEY@HOST/MODE
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, final
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from onym.errors import LLMURIError, ParameterError, URIError, URILimitError, URISyntaxError
-from onym.uri import generic, parameters
+from onym.uri import generic
 from onym.uri.components import (
     FRAGMENT,
     QUERY_NAME,
     QUERY_VALUE,
     SEGMENT,
     USERINFO,
+    Frozen,
     decode_component,
     decode_component_bytes,
     is_ipv4,
@@ -32,6 +35,8 @@ from onym.uri.components import (
 from onym.uri.parameters import (
     DEFAULT_LIMITS,
     DRAFT,
+    EXACT,
+    STRUCTURES,
     VALUE_PARSERS,
     Limits,
     RepeatedValues,
@@ -41,6 +46,9 @@ from onym.uri.parameters import (
     is_redirecting,
     nest_names,
     parse_typed_query,
+    parse_unknown,
+    raise_bad_value,
+    raise_too_long,
     split_dotted_name,
 )
 from onym.uri.secret import MARK, Secret
@@ -48,39 +56,39 @@ from onym.uri.secret import MARK, Secret
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterator, Sequence, ValuesView
 
-#: for text that was within somebody's limits already
+#: for text that was within the caller's limits already
 LOOSE_LIMITS: Final = Limits(
     uri=2**31, value=2**31, system=2**31, json=2**31, depth=200, parameters=2**31, number=640
 )
 
 
 def loosen_limits(limits: Limits) -> Limits:
-    """`LOOSE_LIMITS`, but for what decides of what type a value is."""
-    return (
-        limits if limits is LOOSE_LIMITS else LOOSE_LIMITS.replace(number=limits.number, depth=limits.depth)
-    )
+    """`LOOSE_LIMITS`, except the limits that decide the type of a value."""
+    if limits is LOOSE_LIMITS:
+        return limits
+    return LOOSE_LIMITS.replace(number=limits.number, depth=limits.depth)
 
 
 @final
-class Params(Mapping[str, Any]):
+class Params(Frozen, Mapping[str, Any]):
     """The parameters of one URI: an ordered, immutable mapping from name to typed value.
 
-    Well-known names have the types of draft 6, `stop` a tuple. Unknown ones are bool, int, float, str,
-    dict or list; a repeated name is the list of its values. What a name calls a credential is a `Secret`.
-    Objects and lists come out as copies. Two are equal when they would be written the same.
+    Well-known names have the types of draft 6, `stop` is a tuple. Unknown names have bool, int, float, str,
+    dict or list values; a repeated name has the list of its values. Credentials are `Secret`s. Objects and
+    lists are returned as copies. Two are equal if they would be written the same.
     """
 
     __slots__ = ("_typed",)
     _typed: dict[str, Any]
 
     def __init__(self) -> None:
-        raise TypeError("Params has no constructor: read them from a URI")
+        raise TypeError("Params has no constructor: use the params of a URI")
 
     def __getitem__(self, name: str) -> Any:
         return copy_value(self._typed[name])
 
     def items(self) -> ItemsView[str, Any]:
-        """Name and typed value of each, in order."""
+        """Names and typed values, in order."""
         return self._copy_typed().items()
 
     def values(self) -> ValuesView[Any]:
@@ -88,9 +96,9 @@ class Params(Mapping[str, Any]):
         return self._copy_typed().values()
 
     def _copy_typed(self) -> dict[str, Any]:
-        # a view of a dict can't change it: only what stands inside has to be copied
+        # a view cannot change the dict: only the structures in it have to be copied
         for value in self._typed.values():
-            if isinstance(value, parameters.STRUCTURES):
+            if isinstance(value, STRUCTURES):
                 out: dict[str, Any] = copy_value(self._typed)
                 return out
         return self._typed
@@ -106,7 +114,7 @@ class Params(Mapping[str, Any]):
         return tuple(iter_raw_items(self._typed, LOOSE_LIMITS))
 
     def nested(self) -> dict[str, Any]:
-        """All parameters, dotted names as objects. Secrets stay hidden; `list_withheld` names are in it."""
+        """All parameters, dotted names as objects, also the withheld names. Secrets stay hidden."""
         return nest_names(self._typed)
 
     def __eq__(self, other: object) -> bool:
@@ -122,19 +130,13 @@ class Params(Mapping[str, Any]):
 
         return redact(f"Params({self._typed!r})")
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("parameters do not change; use with_params()")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("parameters do not change; use without_params()")
-
 
 _new = object.__new__
 _set_typed = Params.__dict__["_typed"].__set__
 
 
 def make_params(typed: dict[str, Any]) -> Params:
-    """`typed`, which nobody changes from now on, as `Params`."""
+    """Wrap `typed`, which must not be changed from now on, as `Params`."""
     params = _new(Params)
     _set_typed(params, typed)
     return params
@@ -153,7 +155,7 @@ def list_withheld(typed: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _is_withheld(name: str, value: Any) -> bool:
-    # below a well-known name (`stream.x`) nothing can be meant that would not replace it
+    # a name below a well-known name (`stream.x`) would replace it
     return _is_credential(value) or is_redirecting(name) or name.partition(".")[0] in VALUE_PARSERS
 
 
@@ -164,7 +166,7 @@ def _is_credential(value: Any) -> bool:
 
 
 def select_passed_through(typed: Mapping[str, Any]) -> dict[str, Any]:
-    """What goes to the provider beside the well-known parameters, nested."""
+    """The parameters that are passed to the provider beside the well-known ones, nested."""
     kept = {
         name: value
         for name, value in typed.items()
@@ -174,7 +176,7 @@ def select_passed_through(typed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def iter_raw_items(typed: Mapping[str, Any], limits: Limits) -> Iterator[tuple[str, str | Secret]]:
-    """Decoded text for each pair, in order: one for each value of a name that stands more than once."""
+    """Decoded text of each pair, in order: one for each value of a repeated name."""
     for name, value in typed.items():
         for one in _iter_values(name, value):
             try:
@@ -188,7 +190,7 @@ def _format_value(name: str, value: Any, limits: Limits) -> str | Secret:
         return value
     if name in VALUE_PARSERS and isinstance(value, str):
         return value
-    text = parameters.format_unknown(value, limits)
+    text = format_unknown(value, limits)
     return text.removesuffix(".0") if name in ("temp", "top_p") else text
 
 
@@ -200,11 +202,65 @@ def _iter_values(name: str, value: Any) -> Iterable[Any]:
     return (value,)
 
 
-def format_query(typed: Mapping[str, Any], limits: Limits, *, reveal: bool) -> str:
-    """The query that `read_typed` reads as `typed`, with nothing but unreserved characters raw.
+def format_decimal(value: float) -> str:
+    """`value` in the shortest decimal notation without exponent that parses to it (draft 6)."""
+    if not isfinite(value):
+        raise_bad_value("is not a finite number", code="llm.bad-number", clause="6")
+    text = repr(value)
+    mantissa, has_exponent, exponent = text.partition("e")
+    if not has_exponent:
+        return text
+    sign = "-" if value < 0 else ""
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
+    digits, point = whole + fraction, len(whole) + int(exponent)
+    if point > 0:
+        return f"{sign}{digits.ljust(point, '0')}.0"
+    return f"{sign}0.{'0' * -point}{digits}"
 
-    Stop sequences are listed with commas, or one by one where a sequence holds a comma. Without `reveal`
-    the value of a credential is `***`.
+
+def format_json(value: Mapping[str, Any] | list[Any] | str) -> str:
+    """Compact JSON. Raises ParameterError for values that JSON does not have, TypeError for other types."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (ValueError, RecursionError):  # NaN, Infinity, or an object inside itself
+        raise_bad_value("cannot be written as JSON", code="llm.bad-json")
+
+
+def format_unknown(value: Any, limits: Limits) -> str:
+    """The text that `parse_unknown` parses to `value`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value if _parses_to_itself(value, limits) else format_json(value)
+    if isinstance(value, int):
+        # bits first: str() of an enormous int is refused by Python itself
+        if value.bit_length() > 4 * limits.number or len(str(value)) > limits.number:
+            raise_too_long(limits.number, "characters")
+        return str(value)
+    if isinstance(value, float):
+        text = format_decimal(value)
+        if len(text) > limits.number or abs(value) >= EXACT:
+            raise_bad_value(
+                "is too large or too small for decimal notation", code="llm.bad-number", clause="6"
+            )
+        return text
+    if isinstance(value, (*STRUCTURES, tuple)):
+        return format_json(list(value) if isinstance(value, tuple) else value)
+    raise TypeError(f"a parameter cannot be a {type(value).__name__}")
+
+
+def _parses_to_itself(text: str, limits: Limits) -> bool:
+    try:
+        return isinstance(parse_unknown(text, limits), str) and parse_unknown(text, limits) == text
+    except ParameterError:
+        return False
+
+
+def format_query(typed: Mapping[str, Any], limits: Limits, *, reveal: bool) -> str:
+    """The query that `parse_typed_query` parses to `typed`, with only unreserved characters raw.
+
+    Stop sequences are separated by commas, or repeated if a sequence contains a comma. Without `reveal`, the
+    values of credentials are `***`.
     """
     stops: Any = typed.get("stop", ())
     commas = len(stops) > 1 and not isinstance(stops, str) and not any("," in stop for stop in stops)
@@ -224,13 +280,13 @@ def format_query(typed: Mapping[str, Any], limits: Limits, *, reveal: bool) -> s
 CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 _PLAIN_NAME = re.compile("[A-Za-z0-9._~-]+").fullmatch
 _NOT_IN_KEY = re.compile("[\x00-\x20\x7f-\x9f]")
-_CONTROL_OCTET = re.compile(b"[\x00-\x1f\x7f]")
+_CONTROL_BYTE = re.compile(b"[\x00-\x1f\x7f]")
 # also within one segment: a server may decode %2F before it looks for dot segments
 _DOT_SEGMENT = re.compile(r"(?:\A|[/\\])\.{1,2}(?=[/\\]|\Z)").search
 
 
 class LLMURIParts(NamedTuple):
-    """What a text says, decoded; `hides` where a credential is among it."""
+    """The decoded parts of a text; `hides` tells whether one of them is a credential."""
 
     label: str | None
     key: str | None
@@ -243,7 +299,7 @@ class LLMURIParts(NamedTuple):
     hides: bool
 
     def __repr__(self) -> str:
-        return "<Reading>"  # it holds the key
+        return "<LLMURIParts>"  # it contains the key
 
 
 def make_llm_error(
@@ -269,18 +325,18 @@ def make_llm_error(
 
 
 def parse_parts(text: str, limits: Limits) -> LLMURIParts:
-    """Read `text`, or raise the URIError that says why not."""
+    """Parse `text`. Raises URIError."""
     try:
         parts = generic.split_uri(text, "URI", max_length=limits.uri)
     except URISyntaxError as error:
         raise _explain_error(error, text) from None
     at = generic.compute_offsets(parts)
     if parts.scheme is None or parts.scheme.lower() != "llm":
-        raise make_llm_error("the scheme is not llm", "not-llm", "scheme", 0, "4.1", hint="llm://HOST/MODEL")
+        hint = "write llm://HOST/MODEL"
+        raise make_llm_error("the scheme is not llm", "not-llm", "scheme", 0, "4.1", hint=hint)
     if parts.host is None or parts.host_type is None:
-        raise make_llm_error(
-            "there is no authority", "no-authority", "host", len("llm:"), "3.1", hint="write llm://HOST/MODEL"
-        )
+        hint = "write llm://HOST/MODEL"
+        raise make_llm_error("the URI has no authority", "no-authority", "host", 4, "3.1", hint=hint)
     label, key = _parse_userinfo(parts.userinfo, at.userinfo)
     host, host_type = _parse_host(parts.host, parts.host_type, at.host)
     port = _parse_port(parts.port, at.port)
@@ -294,9 +350,9 @@ def parse_parts(text: str, limits: Limits) -> LLMURIParts:
 
 
 def _explain_error(error: URISyntaxError, text: str) -> URISyntaxError:
-    """`error` for somebody who wrote an llm URI: the way for Unicode, the parameter it stands in."""
+    """`error` with a hint for Unicode text, or with the parameter that it is in."""
     if error.offset is not None and not text[error.offset : error.offset + 1].isascii():
-        error.hint = "LLMURI.from_iri reads what was typed with other characters than ASCII"
+        error.hint = "LLMURI.from_iri accepts text with characters outside ASCII"
     if error.component == "query" and error.offset is not None:
         start = max(text.find("?"), text.rfind("&", 0, error.offset)) + 1
         name, equals, _ = text[start : error.offset].partition("=")
@@ -318,9 +374,9 @@ def make_length_error(text: str, limits: Limits) -> URILimitError:
         component, parameter = "path", "model"
     else:
         component = "host"
-    where = "" if parameter is None else f"; {parameter} crosses it"
+    culprit = "" if parameter is None else f"; {parameter} exceeds the limit"
     return URILimitError(
-        f"the URI is longer than {limits.uri} octets{where}",
+        f"the URI is longer than {limits.uri} bytes{culprit}",
         component=component,
         offset=limits.uri,
         clause=f"{DRAFT} 4.4",
@@ -330,7 +386,7 @@ def make_length_error(text: str, limits: Limits) -> URILimitError:
 
 
 def _parse_userinfo(userinfo: str | None, at: int) -> tuple[str | None, str | None]:
-    """Label and key, split at the first raw colon; an empty key is no key (draft 4.2.1)."""
+    """Label and key, split at the first raw colon; an empty key is None (draft 4.2.1)."""
     if userinfo is None:
         return None, None
     raw_label, colon, raw_key = userinfo.partition(":")
@@ -347,7 +403,7 @@ def _decode_part(raw: str, component: str, at: int, part: str) -> str:
         return decode_component(raw, component=component, offset=at)
     except URISyntaxError as error:
         error.parameter = part
-        error.message = f"percent-encoded octets in the {part} are not UTF-8"
+        error.message = f"percent-encoded bytes in the {part} are not UTF-8"
         error.args = (error.message,)
         raise
 
@@ -356,29 +412,30 @@ def _require_no_control(
     text: str, pattern: re.Pattern[str], component: str, at: int, clause: str, part: str
 ) -> None:
     if pattern.search(text):
-        what = "a space or control character" if pattern is _NOT_IN_KEY else "a control character"
-        # the offset of the part: a finer one would tell where in a key it stands
-        raise make_llm_error(
-            f"the {part} holds {what}", "control-character", component, at, clause, parameter=part
-        )
+        kind = "a space or control character" if pattern is _NOT_IN_KEY else "a control character"
+        # the offset of the part: the exact one would give information about a key
+        message = f"the {part} contains {kind}"
+        raise make_llm_error(message, "control-character", component, at, clause, parameter=part)
 
 
 def _parse_host(host: str, host_type: str, at: int) -> tuple[str, str]:
     """The host in lower case, unreserved triplets decoded, so that a guard sees the real name."""
     if not host:
-        raise make_llm_error("the host is empty", "no-host", "host", at, "4.2.2", hint="llm://HOST/MODEL")
+        raise make_llm_error(
+            "the host is empty", "no-host", "host", at, "4.2.2", hint="write llm://HOST/MODEL"
+        )
     if host_type != "reg-name":
         return host.lower(), host_type
-    octets = decode_component_bytes(host, component="host", offset=at)
-    if _CONTROL_OCTET.search(octets):
-        raise make_llm_error("the host holds a control character", "control-character", "host", at, "4.2.2")
+    if _CONTROL_BYTE.search(decode_component_bytes(host, component="host", offset=at)):
+        message = "the host contains a control character"
+        raise make_llm_error(message, "control-character", "host", at, "4.2.2")
     decode_component(host, component="host", offset=at)  # RFC 3986 3.2.2: UTF-8
     host = generic.normalize_reg_name(host)
     return host, "IPv4address" if is_ipv4(host) else "reg-name"
 
 
 def _parse_port(port: str | None, at: int) -> int | None:
-    """The number; an empty port is an absent one (RFC 3986 6.2.3), leading zeros count for nothing."""
+    """The number; None for an empty port (RFC 3986 6.2.3). Leading zeros are ignored."""
     if not port:
         return None
     digits = port.lstrip("0")
@@ -390,36 +447,28 @@ def _parse_port(port: str | None, at: int) -> int | None:
 def _parse_segments(path: str, at: int) -> tuple[str, ...]:
     """The decoded segments of the model (draft 4.3). An encoded slash is data and does not separate."""
     if path in ("", "/"):
-        raise make_llm_error(
-            "there is no model",
-            "no-model",
-            "path",
-            at,
-            "4.3",
-            parameter="model",
-            hint="write llm://HOST/MODEL",
-        )
+        raise _make_model_error("the URI has no model", "no-model", at, "4.3", "write llm://HOST/MODEL")
     segments = []
     for raw in path[1:].split("/"):
         at += 1
         if not raw:
-            raise make_llm_error(
-                "the model has an empty segment", "empty-segment", "path", at, "3.2", parameter="model",
-                hint="a model ends in no slash and holds no //",
-            )  # fmt: skip
+            hint = "remove the slash at the end, or the second of two slashes"
+            raise _make_model_error("the model has an empty segment", "empty-segment", at, "3.2", hint)
         segment = _decode_part(raw, "path", at, "model")
         _require_no_control(segment, CONTROL, "path", at, "4.3", "model")
         if _DOT_SEGMENT(segment):
-            raise make_llm_error(
-                "the model has a dot segment", "dot-segment", "path", at, "4.3", parameter="model",
-                hint="a model is a name, not a path to walk",
-            )  # fmt: skip
+            hint = "write the name of the model without . and .. segments"
+            raise _make_model_error("the model has a dot segment", "dot-segment", at, "4.3", hint)
         segments.append(segment)
         at += len(raw)
     return tuple(segments)
 
 
-# a reg-name, an IP literal with or without its brackets; `parse` judges it further
+def _make_model_error(message: str, code: str, offset: int, clause: str, hint: str) -> LLMURIError:
+    return make_llm_error(message, code, "path", offset, clause, parameter="model", hint=hint)
+
+
+# a reg-name, or an IP literal with or without its brackets; `parse` checks it further
 _HOST = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[A-Za-z0-9._~!$&'()*+,;=:-]+\]|[0-9A-Fa-f:.]+").fullmatch
 
 
@@ -435,7 +484,7 @@ def compose_llm_uri(
     reveal: bool,
     limits: Limits,
 ) -> str:
-    """The text for decoded parts; `host` as it stands in a URI. Without `reveal`, keys are `***`."""
+    """The text for decoded parts; `host` has its brackets. Without `reveal`, keys are `***`."""
     userinfo = ""
     if key is not None:
         text = USERINFO.quote(key.reveal()) if reveal else MARK
@@ -455,7 +504,7 @@ _AUTH = re.compile(r"(?<=[?&])auth=([^&#]*)")
 
 def mask_credentials(text: str) -> str:
     """The text of a URI with every credential masked, and the reference in `auth=` left readable."""
-    from onym.uri.redact import redact  # not needed to read a URI
+    from onym.uri.redact import redact  # late: not needed to parse a URI
 
     out = redact(text)
     found = _AUTH.search(text)
@@ -464,7 +513,7 @@ def mask_credentials(text: str) -> str:
     try:
         VALUE_PARSERS["auth"](decode_component(found[1], component="query"), LOOSE_LIMITS)
     except URIError:
-        return out  # no reference: a pasted key, perhaps
+        return out  # not a reference, perhaps a pasted key
     return _AUTH.sub(lambda _: found[0], out, count=1)
 
 
@@ -478,24 +527,16 @@ def compose_from_raw(
     fragment: str | None,
     limits: Limits,
 ) -> str:
-    """The revealed text for what a caller gave; `LLMURI.parse` then judges it as any other text."""
+    """The revealed text for the arguments of a caller; `LLMURI.parse` then checks it as any other text."""
     if not _HOST(host):
-        raise make_llm_error(
-            "the host is not a name or an address",
-            "bad-host",
-            "host",
-            len("llm://"),
-            "4.2.2",
-            hint="a name outside ASCII goes through LLMURI.from_iri",
-        )
+        hint = "use LLMURI.from_iri for a name outside ASCII"
+        raise make_llm_error("the host is not a name or address", "bad-host", "host", 6, "4.2.2", hint=hint)
     if ":" in host and host[0] != "[":
         host = f"[{host}]"
     if key is not None and not isinstance(key, Secret):
         key = Secret(key)
     if key is not None and not key.reveal():
-        raise make_llm_error(
-            "the api-key is empty", "empty-key", "userinfo", len("llm://"), "4.2.1", parameter="api-key"
-        )
+        raise make_llm_error("the api-key is empty", "empty-key", "userinfo", 6, "4.2.1", parameter="api-key")
     if port is not None and type(port) is not int:
         raise TypeError("a port is an int")
     segments = model.split("/") if isinstance(model, str) else list(model)
@@ -520,7 +561,7 @@ def expand_params(params: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
                     f"the parameter {format_name(written)} is given twice",
                     code="llm.clash",
                     component="query",
-                    clause="draft-levy-llm-uri-scheme-00 4.4",
+                    clause=f"{DRAFT} 4.4",
                     parameter=format_name(written),
                 )
             typed[written] = part
@@ -552,7 +593,7 @@ def _iter_dotted(name: str, value: Any, limits: Limits) -> Iterator[tuple[str, A
 
 
 def _is_dottable(value: Mapping[Any, Any]) -> bool:
-    """Whether dot-notation can say all of it: no lists, no empty objects, no odd keys."""
+    """Whether dot-notation can express `value`: no lists, no empty objects, only printable keys."""
     return bool(value) and all(
         isinstance(key, str)
         and key != ""
@@ -574,10 +615,9 @@ def _count_levels(value: Mapping[Any, Any]) -> int:
 
 
 def change_params(typed: Mapping[str, Any], changes: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
-    """`typed` with `changes` in the places of what they replace, new ones at the end; None removes."""
-    parse_typed_query(
-        format_query(expand_params(changes, limits), limits, reveal=True), 0, limits
-    )  # what is old was judged before
+    """`typed` with `changes` in place of the old values, new parameters at the end; None removes."""
+    # raises for invalid changes; the other parameters are valid already
+    parse_typed_query(format_query(expand_params(changes, limits), limits, reveal=True), 0, limits)
     out: dict[str, Any] = {}
     left = dict(changes)
     for name, value in typed.items():
@@ -590,6 +630,6 @@ def change_params(typed: Mapping[str, Any], changes: Mapping[str, Any], limits: 
 
 
 def _find_replacement(name: str, changes: Mapping[str, Any]) -> str | None:
-    """The change that takes the place of `name`: its own, or that of an object above it."""
+    """The change that replaces `name`: its own, or that of an object above it."""
     parts = split_dotted_name(name)
     return next((above for n in range(len(parts)) if (above := ".".join(parts[: n + 1])) in changes), None)

@@ -17,17 +17,17 @@ _DEEPEST = 8
 
 
 class RedactingFilter(logging.Filter):
-    """Takes credentials out of each record: message, arguments, traceback, stack and extra fields.
+    """Removes credentials from each record: message, arguments, traceback, stack and extra fields.
 
-    A traceback that holds one is kept as text alone, chained exceptions included, so that no later
-    formatter prints it again. Every record passes, and none raises.
+    A traceback with a credential is kept only as text, with its chained exceptions, so that no later
+    formatter prints it again. Every record passes, and the filter never raises.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Redact the record in place; always True."""
         try:
             _redact_record(record)
-        except Exception:  # noqa: BLE001 - an argument's __str__ may raise anything, a log call never
+        except Exception:  # noqa: BLE001 - an argument's __str__ may raise anything, a log call must not
             record.msg, record.args = _WITHHELD, ()
             record.exc_info = record.exc_text = record.stack_info = None
         return True
@@ -36,17 +36,17 @@ class RedactingFilter(logging.Filter):
 def install_logging_filter(logger: logging.Logger | None = None) -> RedactingFilter:
     """Put a `RedactingFilter` on a logger (the root logger if none is given) and on its handlers.
 
-    A logger's own filters do not see what its children hand up, its handlers' do: so call this after
-    the handlers are set up. Calling it again adds nothing twice.
+    Call it after you configure logging: the filters of a logger do not see the records of its children, those
+    of its handlers do. A second call does not add a second filter.
     """
     target = logging.getLogger() if logger is None else logger
     places: list[logging.Logger | logging.Handler] = [target, *target.handlers]
     if logger is None and logging.lastResort is not None:
         places.append(logging.lastResort)
-    present = [each for place in places for each in place.filters if isinstance(each, RedactingFilter)]
+    present = [old for place in places for old in place.filters if isinstance(old, RedactingFilter)]
     chosen = present[0] if present else RedactingFilter()
     for place in places:
-        if not any(isinstance(each, RedactingFilter) for each in place.filters):
+        if not any(isinstance(old, RedactingFilter) for old in place.filters):
             place.addFilter(chosen)
     return chosen
 
@@ -57,12 +57,12 @@ def _redact_record(record: logging.LogRecord) -> None:
         record.args = (
             _redact_data(args, _DEEPEST)
             if isinstance(args, Mapping)
-            else tuple(_redact_data(each, _DEEPEST) for each in args)
+            else tuple(_redact_data(argument, _DEEPEST) for argument in args)
         )
     try:
         message = record.getMessage()
     except (TypeError, ValueError, KeyError):
-        # the call was wrong; logging's own handler would print message and arguments as they are
+        # the call was wrong; logging's own handler would print message and arguments unredacted
         message = f"{record.msg} {record.args}"
     record.msg, record.args = redact(message), ()
     _redact_traceback(record)
@@ -88,7 +88,7 @@ def _redact_field(name: object, value: Any, depth: int) -> Any:
 
 
 def _redact_data(value: Any, depth: int) -> Any:
-    """Texts inside plain containers redacted; other objects are left to print themselves."""
+    """Redact the texts inside plain containers; other objects are returned as they are."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):

@@ -41,20 +41,9 @@ from onym.uri._secret_detection import (
 )
 from onym.uri.secret import MARK, Secret
 
-__all__ = [
-    "WINDOW",
-    "clean_text",
-    "find_named_values",
-    "find_spans",
-    "is_secret_name",
-    "list_known_values",
-    "redact",
-    "redact_stream",
-]
-
-#: a run without blanks that is longer than this, and no secret, is data of another kind
+#: a longer run without blanks that is not a secret is data of another kind
 _LONG_RUN = 1_024
-# what stands between a name and a value apart: brackets, a border of lines, the signs of a YAML block
+# the text between a name and a distant value: brackets, a line break, the signs of a YAML block
 _FAR = r"[\[({<]{1,2}[ \t]{0,2}(?:\r?\n[ \t]{1,16})?|(?:[|>][+-]?[ \t]{0,4})?\r?\n(?:[ \t]{1,16}|(?=[\"']))"
 _SCHEMES = "bearer|basic|token|apikey|api-key|key|negotiate"
 
@@ -113,18 +102,18 @@ def _compile_value_patterns() -> _ValuePatterns:
 
 
 class _RunCache:
-    """Where runs of a text end; the last answers are kept, since many names may stand in one run."""
+    """The ends of runs in a text. The last results are kept, because many names may be in one run."""
 
     __slots__ = ("_last", "cleared", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        #: up to here no other name is worth a look
+        #: names before this position need no search
         self.cleared = 0
         self._last: dict[str, Span] = {}
 
     def find_run(self, kind: str, start: int) -> Span | None:
-        """The run of that kind from `start` on, None where it is empty."""
+        """The run of that kind from `start` on, None if it is empty."""
         last = self._last.get(kind, (0, -1))
         if last[0] <= start <= last[1]:
             return (start, last[1]) if start < last[1] else None
@@ -135,7 +124,7 @@ class _RunCache:
 
 
 def find_named_values(text: str, low: str) -> Iterator[Span]:
-    """Spans of the values whose names say that they are secret; `low` is `text` in lower case."""
+    """Spans of the values with secret names; `low` is `text` in lower case."""
     patterns = _compile_value_patterns()
     for word, name in patterns.names:
         if word in low:
@@ -153,7 +142,7 @@ def find_named_values(text: str, low: str) -> Iterator[Span]:
 
 
 def _find_pair_values(text: str, low: str) -> Iterator[Span]:
-    """`{"name": "API_KEY", "value": "…"}`: as lists of variables and headers have it."""
+    """Values in lists of variables and headers: `{"name": "API_KEY", "value": "…"}`."""
     for match in _compile_value_patterns().pair.finditer(low):
         name = text[slice(*match.span(1))]
         group = next(number for number in (2, 3, 4) if match[number] is not None)
@@ -174,7 +163,7 @@ def _find_word_values(runs: _RunCache, low: str, word: str, name: re.Pattern[str
 
 
 class _NameMatch:
-    """A name that may be a secret's, and what follows it."""
+    """A possible name of a secret, and the text after it."""
 
     __slots__ = ("at", "far", "first", "head", "quoted", "runs", "sign", "start", "text", "word")
 
@@ -189,7 +178,7 @@ class _NameMatch:
         self.sign = sign or comma or ""
 
     def find_value(self) -> Span | None:
-        """The value to hide, None where there is none."""
+        """The span of the value to hide, None if there is none."""
         written = self.text[self.start : self.start + len(self.word)]
         before = "" if self.head else self.text[self.start - 16 if self.start > 16 else 0 : self.start]
         weight = weigh_name(self.head, written, before)
@@ -210,14 +199,14 @@ class _NameMatch:
         if self.word == "authorization" and (quoted or self.sign == ":"):
             return self._find_header_credential(quoted)
         if self.sign == ",":
-            # two strings side by side: a header and its value, or just two strings
+            # two strings side by side: a header and its value, or two unrelated strings
             weight = "weak"
         if quoted:
             return quoted if self._is_secret_span(quoted, weight) and not self._is_call(quoted) else None
         return self._find_bare(weight)
 
     def _is_app_label(self) -> bool:
-        """`llm://token:…@host`: the app label of a URI, whose credential is found by its place."""
+        """Whether the name is the app label of a URI (`llm://token:…@host`), which has its own search."""
         ahead = self.text[max(0, self.first - 5) : self.first].lower()
         return ahead.endswith(("//", "llm:", "llm:/"))
 
@@ -225,14 +214,14 @@ class _NameMatch:
         return is_secret_value(self._get_examined(span), self.word, weight)
 
     def _find_element(self, weight: Weight) -> Span | None:
-        """`<api_key>…</api_key>`, `name="api_key">…<`; not a comparison."""
+        """The value in `<api_key>…</api_key>` or `name="api_key">…<`, but not in a comparison."""
         if self.quoted is None and self.text[self.first - 1 : self.first] != "<":
             return None
         found = _compile_value_patterns().element.match(self.text, self.at)
         return found.span() if found and self._is_secret_span(found.span(), weight) else None
 
     def _find_after_blank(self, weight: Weight) -> Span | None:
-        """`--api-key VALUE`, `ENV API_KEY VALUE`, `password VALUE` of a .netrc, `| token | VALUE |`."""
+        """VALUE in `--api-key VALUE`, `ENV API_KEY VALUE`, `password VALUE` (.netrc), `| token | VALUE |`."""
         option = self.text[self.first - 2 : self.first] == "--"
         if weight == "weak" and not option:
             return None
@@ -245,7 +234,7 @@ class _NameMatch:
         return span if looks_drawn(value, 16) else None
 
     def _find_distant(self) -> Span | None:
-        """A value in brackets or in the next line: of these, what looks drawn is hidden."""
+        """A value in brackets or in the next line, if it looks random."""
         quoted = self._find_quoted()
         if self.word == "authorization" and quoted:
             return self._find_header_credential(quoted)
@@ -260,7 +249,7 @@ class _NameMatch:
         return span if span and "=" in self._get_examined(span) else None
 
     def _find_header_credential(self, quoted: Span | None) -> Span | None:
-        """The credential of an Authorization header; the name of its scheme stays."""
+        """The credential of an Authorization header, without the name of its scheme."""
         patterns = _compile_value_patterns()
         start, end = quoted or (self.at, len(self.text))
         if patterns.parts.match(self.text, start):
@@ -284,7 +273,7 @@ class _NameMatch:
         return second.span(1) if second and looks_random(second[1], 8) else None
 
     def _find_bare(self, weight: Weight) -> Span | None:
-        """A value without quotes. Of an environment variable it goes on to the next blank."""
+        """A value without quotes. The value of an environment variable ends at the next blank."""
         ahead = self.text[self.first - 1 : self.first]
         variable = self.sign == "=" and self.text[self.first : self.start + len(self.word)].isupper()
         span = self.runs.find_run("word" if variable and ahead not in ("?", "&") else "bare", self.at)
@@ -301,7 +290,7 @@ class _NameMatch:
         return None
 
     def _is_call(self, quoted: Span) -> bool:
-        """`api_key = os.getenv("API_KEY")`: what stands in the quotes is an argument, and no secret."""
+        """Whether the quoted text is an argument and not a secret: `api_key = os.getenv("API_KEY")`."""
         name, call, _ = self.text[self.at : self.at + 40].partition("(")
         if not call or not name.replace("_", "").replace(".", "").isalpha():
             return False
@@ -322,34 +311,34 @@ class _NameMatch:
                 return start, match.start() - slashes
             if slashes % 2 == 0:
                 return start, match.start()
-        # cut short: as far as it goes without a blank
+        # the closing quote is missing: the value ends at the next blank
         return self.runs.find_run("word", start)
 
 
 def _count_backslashes(text: str, start: int, end: int) -> int:
-    """How many backslashes stand before `end`."""
+    """The number of backslashes before `end`."""
     count = 0
     while end - count > start and text[end - count - 1] == "\\":
         count += 1
     return count
 
 
-#: known secrets shorter than this are left alone: they would tear ordinary text apart
+#: shorter known secrets are ignored: they would match in ordinary text
 _LEAST = 4
-#: two settle all but texts made to need more
+#: two rounds are enough, except for texts made to need more
 _ROUNDS = 6
 
 
 def list_known_values(secrets: Iterable[Secret | str]) -> tuple[str, ...]:
-    """The texts of secrets to remove wherever they occur; too short ones are left out."""
+    """The texts of secrets to remove wherever they occur, without those that are too short."""
     if isinstance(secrets, str | Secret):
         raise TypeError("secrets is a collection of secrets, not one")
-    values = {each.reveal() if isinstance(each, Secret) else each for each in secrets}
+    values = {secret.reveal() if isinstance(secret, Secret) else secret for secret in secrets}
     return tuple(sorted(value for value in values if len(value) >= _LEAST and value != MARK))
 
 
 def find_spans(text: str, known: tuple[str, ...]) -> list[Span]:
-    """Every span to hide, in order, none touching another."""
+    """The spans to hide, in order and without overlaps."""
     found = list(_find_occurrences(text, known))
     views: list[TextView] = []
     below = replace_lookalikes(text)
@@ -408,10 +397,10 @@ def _merge_spans(spans: list[Span]) -> list[Span]:
 
 
 def clean_text(text: str, known: tuple[str, ...], hidden: list[Span] | None = None) -> str:
-    """The text with the mark in place of each span (`hidden`: those found already).
+    """Replace each span by the mark; `hidden` are spans that were found before.
 
-    What stands beside a mark may read differently than beside the secret, so the result is searched
-    again until it stays the same: that makes redaction idempotent.
+    Text beside a mark may be read differently than beside the secret, so the result is searched again until
+    it stays the same. This makes redaction idempotent.
     """
     for _ in range(_ROUNDS):
         after = _replace_spans(text, find_spans(text, known) if hidden is None else hidden)
@@ -431,13 +420,13 @@ def _replace_spans(text: str, hidden: list[Span]) -> str:
     return "".join(parts)
 
 
-#: the pieces give the same as the whole as long as no line is longer than this, in characters
+#: characters in a line up to which the pieces give the same result as the whole text
 WINDOW = 65_536
-# of a line that is longer, this much is kept back for what may follow
+# characters of a longer line that are kept back
 _MARGIN = 8_192
-# so many lines are kept back, each of which may go on in the next
+# lines that may continue in the next are kept back, up to this number
 _OPEN_LINES = 8
-# a value stands no farther behind its name
+# the largest distance between a name and its value
 _CONTEXT = 256
 
 
@@ -448,12 +437,12 @@ def _compile_line_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def _is_open(text: str, start: int, end: int) -> bool:
-    """Whether a line may go on in the next: it ends in a name, or in a word with a colon in it."""
+    """Whether a line may continue in the next: it ends in a name, or in a word with a colon."""
     line = text[start:end].rstrip(" \t\r")
     name, sign = _compile_line_patterns()
     if name.search(line[-_CONTEXT:]):
         return True
-    # no expression: one that looks for the last word of a long line costs the square of its length
+    # an expression for the last word would take quadratic time on a long line
     words = line.rsplit(None, 2)
     if len(words) > 1 and sign.fullmatch(words[-1]):
         words.pop()
@@ -467,11 +456,11 @@ def _compile_secret_end() -> re.Pattern[str]:
 
 
 def redact_stream(chunks: Iterable[str], *, secrets: Iterable[Secret | str] = ()) -> Iterator[str]:
-    """`redact` of text that comes in chunks, cut anywhere; yields what can no longer change.
+    """Redact text that comes in chunks, cut anywhere. Yields text as soon as later text cannot change it.
 
-    The pieces put together equal `redact` of the whole text as long as no line is longer than
-    `WINDOW` characters and no known secret holds a newline. Of longer lines more may be hidden, never
-    less of a secret. About two windows of text are held at most.
+    The pieces together equal `redact` of the whole text if no line is longer than `WINDOW` characters and no
+    known secret contains a newline. In longer lines more may be hidden, but never less of a secret. At most
+    about two windows of text are kept in memory.
     """
     known = list_known_values(secrets)
     held, hiding = "", False
@@ -501,7 +490,7 @@ def _iter_pieces(chunks: Iterable[str]) -> Iterator[str]:
 
 
 def _find_line_cut(text: str, found: list[Span]) -> int:
-    """The last line border that nothing reaches over, now or with more text; 0 where there is none."""
+    """The last line break that no span crosses, now or with more text; 0 if there is none."""
     cut = text.rfind("\n") + 1
     for _ in range(_OPEN_LINES):
         before = text.rfind("\n", 0, max(cut - 1, 0)) + 1
@@ -518,7 +507,7 @@ def _find_line_cut(text: str, found: list[Span]) -> int:
 
 
 def _find_forced_cut(text: str, found: list[Span]) -> tuple[int, bool]:
-    """Where to cut a line that is too long, and whether what follows still belongs to a secret."""
+    """Where to cut a line that is too long, and whether the text after it belongs to a secret."""
     cut = len(text) - _MARGIN
     before = max((end for _, end in found if end <= cut), default=0)
     following = next(((start, end) for start, end in found if end > cut), None)
@@ -536,10 +525,10 @@ def _skip_secret(text: str) -> tuple[str, bool]:
 
 
 def redact(text: str, *, secrets: Iterable[Secret | str] = ()) -> str:
-    """The text with `***` in place of every credential that can be found in it.
+    """Replace every credential that can be found in a text by `***`.
 
-    `secrets` are values to remove wherever they occur, also escaped; those shorter than four
-    characters are ignored. Idempotent. Raises TypeError for what is not a str.
+    `secrets` are values to remove wherever they occur, also escaped; values shorter than four characters are
+    ignored. Idempotent. Raises TypeError if `text` is not a str.
     """
     if not isinstance(text, str):
         raise TypeError(f"redact() takes a str, not {type(text).__name__}")

@@ -1,4 +1,4 @@
-"""A text that must not be seen: it prints as `***` and comes out through `reveal()` alone."""
+"""A text that must not be shown: it prints as `***`, and only `reveal()` returns it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from onym.errors import SecretError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["MARK", "Secret"]
-
-#: what stands in place of a secret, in every text that Onym writes (draft 10.1)
+#: replaces a secret in every text that Onym writes (draft 10.1)
 MARK = "***"
 
-# hash() of a secret must not be a test for guesses, even where PYTHONHASHSEED is fixed
+# hash() of a secret must not confirm a guess, even if PYTHONHASHSEED is fixed
 _SALT = urandom(16)
 
 
@@ -31,10 +29,10 @@ def _make_reveal(value: str) -> Callable[[], str]:
 class Secret:
     """A key, token or password.
 
-    `str`, `repr`, f-strings, `%s`, logs and walks over attributes show `***`. Pickling raises
-    `SecretError`; `copy` and `deepcopy` (so `dataclasses.asdict` too) hand back the same object.
-    Two secrets compare in constant time; a secret never equals a plain `str`. `reveal()` is the
-    only way out, so that its uses can be searched for.
+    `str`, `repr`, f-strings, `%s`, logs and walks over attributes show `***`. Pickling raises `SecretError`;
+    `copy` and `deepcopy` (and so `dataclasses.asdict`) return the same object. Two secrets are compared in
+    constant time; a secret never equals a plain `str`. Only `reveal()` returns the text, so that you can
+    search for its uses.
     """
 
     # a function, not the text: tools that walk slots or ask for the state find nothing to print
@@ -47,7 +45,7 @@ class Secret:
         object.__setattr__(self, "_reveal", _make_reveal(value))
 
     def reveal(self) -> str:
-        """The text itself. Whoever calls this answers for where it goes."""
+        """Return the text. The caller is responsible for keeping it secret."""
         return self._reveal()
 
     def __repr__(self) -> str:
@@ -71,10 +69,10 @@ class Secret:
         return hash(_SALT + _encode_secret(self))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("a secret does not change")
+        raise AttributeError("a secret cannot be changed")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("a secret does not change")
+        raise AttributeError("a secret cannot be changed")
 
     def __copy__(self) -> Secret:
         return self
@@ -92,7 +90,7 @@ class Secret:
         raise _make_pickle_error()
 
     def __init_subclass__(cls, **kwargs: Any) -> NoReturn:
-        raise TypeError("Secret is not to be subclassed")
+        raise TypeError("Secret cannot be subclassed")
 
 
 def _encode_secret(secret: Secret) -> bytes:
@@ -101,7 +99,7 @@ def _encode_secret(secret: Secret) -> bytes:
 
 def _make_pickle_error() -> SecretError:
     return SecretError(
-        "a secret is not pickled or turned into data",
+        "a secret cannot be pickled or turned into data",
         code="secret.pickled",
         hint="pass a reference to it, such as ?auth=env:NAME, or call reveal() on purpose",
     )
