@@ -8,26 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import make_lazy_getattr, require_extra
+from onym._lazy import make_lazy_names, require_extra
 
 if TYPE_CHECKING:
-    from onym.server.app import create_app, serve
-    from onym.server.settings import Settings, load_settings
+    from onym.server.app import create_app as create_app
+    from onym.server.app import serve as serve
+    from onym.server.settings import Settings as Settings
+    from onym.server.settings import load_settings as load_settings
 
-__all__ = ["Settings", "create_app", "load_settings", "serve"]
-
-# everything here needs it, and the modules below import it without a word
+# every module below needs it and imports it without a check
 require_extra("starlette", "ai")
 
-_HOME = {
-    "Settings": "onym.server.settings",
-    "create_app": "onym.server.app",
-    "load_settings": "onym.server.settings",
-    "serve": "onym.server.app",
+_HOMES = {
+    "onym.server.app": "create_app serve",
+    "onym.server.settings": "Settings load_settings",
 }
 
-__getattr__ = make_lazy_getattr(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = make_lazy_names(__name__, _HOMES)
