@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from html.parser import HTMLParser
 from typing import Any
@@ -11,18 +10,11 @@ import pytest
 from jinja2 import meta
 
 from onym.registry.records import EventKind
-from onym.server.registry import account_pages, entry_pages, help_page, request_pages
-from onym.server.registry.page_parts import PageContext
+from onym.server.registry import account_pages, responses
+from onym.server.registry.page_parts import PageFrame
 from onym.server.registry.responses import STATIC_FOLDER, get_template_environment
 from server.registry.site import HOSTILE, Site
-from support import as_subtests
 
-PAGES = [
-    member
-    for module in (account_pages, entry_pages, help_page, request_pages)
-    for member in vars(module).values()
-    if isinstance(member, type) and issubclass(member, PageContext) and member is not PageContext
-]
 LOGINS = ("", "rita", "ian", "eve", "ingo")
 STATES = (
     "draft", "list", "submitted", "expert", "more", "ietf", "approved", "rejected", "incomplete", "withdrawn",
@@ -156,9 +148,21 @@ def test_every_link_of_the_site_leads_somewhere(
     assert len(seen) > 60
 
 
-@as_subtests("context", PAGES, ids=lambda page: page.__name__)
-def test_a_template_uses_what_its_context_gives_and_nothing_else(context: type[Any]) -> None:
+def test_a_template_uses_what_its_page_gives_and_nothing_else(
+    shared: Site, people: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     env = get_template_environment()
+    rendered: dict[str, set[str]] = {}
+    render = responses.render_page
+
+    def record(template: str, page: PageFrame, /, **members: Any) -> str:
+        assert rendered.setdefault(template, {"page", *members}) == {"page", *members}
+        return render(template, page, **members)
+
+    for module in (responses, account_pages):
+        monkeypatch.setattr(module, "render_page", record)
+    for path in [*paths(shared, "ian"), "/nowhere", "/login"]:
+        shared.get(path, people["" if path == "/login" else "ian"])
 
     def used(name: str) -> set[str]:
         assert env.loader is not None
@@ -166,8 +170,9 @@ def test_a_template_uses_what_its_context_gives_and_nothing_else(context: type[A
         # imports stand outside the blocks that use them
         return meta.find_undeclared_variables(tree) - {"m", "pieces"}
 
-    given = {field.name for field in dataclasses.fields(context)}
-    assert used(context.template) | used("base.html") == given
+    assert {*rendered, "base.html", "parts/macros.html"} == set(env.list_templates())
+    for template, given in rendered.items():
+        assert used(template) | used("base.html") == given, template
     assert used("parts/macros.html") == set()
 
 

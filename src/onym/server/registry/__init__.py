@@ -1,7 +1,7 @@
 """The registry's pages for people and its JSON API; `create_app` mounts the routes of `list_routes()`.
 
-A page is one function with one frozen context, in the module of its subject (`entry_pages`, `request_pages`,
-`account_pages`, `help_page`), one template and its URL in `urls.py`. The module's `ROUTES` name its pages.
+A page is one function that passes its values to one template, in the module of its subject (`entry_pages`,
+`request_pages`, `account_pages`, `help_page`); its URL is in `urls.py`. The module's `ROUTES` name its pages.
 """
 
 from __future__ import annotations

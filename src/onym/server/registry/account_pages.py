@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,28 +16,12 @@ from onym.registry.registries import REGISTRIES
 from onym.server.registry import urls
 from onym.server.registry.dependencies import get_store, load_account_names
 from onym.server.registry.labels import format_roles, format_time
-from onym.server.registry.page_parts import Cell, Choice, Link, PageContext
+from onym.server.registry.page_parts import Cell, Choice, Link
 from onym.server.registry.responses import build_page_frame, make_page_response, render_page
 from onym.server.registry.urls import make_route
 from onym.server.security.conditional_requests import parse_cursor, parse_page_size
 from onym.server.security.sessions import get_visitor, require_access
 from onym.server.services import AccountView, ProblemView, SignInView, get_services
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorPage(PageContext):
-    """An error: what happened, the field, the clause and the next step."""
-
-    template: ClassVar[str] = "error.html"
-    status: int
-    title: str
-    code: str
-    detail: str
-    clause: str
-    field: str
-    hint: str
-    back: str
-    request_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,39 +36,6 @@ class TokenRow:
     last_used: str
     state: str
     revoke: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountPage(PageContext):
-    """The visitor's own account: roles, API tokens, sessions."""
-
-    template: ClassVar[str] = "account.html"
-    login_name: str
-    name: str
-    email: str
-    roles: tuple[Cell, ...]
-    tokens: tuple[TokenRow, ...]
-    scopes: tuple[Choice, ...]
-    create: str
-    new_token: str
-    sign_out: str
-    #: where the password is changed; empty where there is none
-    password: str
-    fault: str
-    requests: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoginPage(PageContext):
-    """The sign-in page: local accounts and OpenID providers."""
-
-    template: ClassVar[str] = "login.html"
-    action: str
-    local: bool
-    providers: tuple[Link, ...]
-    login_name: str
-    fault: str
-    target: str
 
 
 _SCOPES: Final = {
@@ -109,16 +60,6 @@ class AuditLine:
     address: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditPage(PageContext):
-    """The audit log, for the IANA role."""
-
-    template: ClassVar[str] = "audit.html"
-    lines: tuple[AuditLine, ...]
-    #: the next part, empty at the end
-    next: str
-
-
 async def audit_page(request: Request) -> Response:
     """GET: the audit log, for IANA."""
     visitor = get_visitor(request)
@@ -137,8 +78,10 @@ async def audit_page(request: Request) -> Response:
         limit=parse_page_size(request.query_params.get("limit")),
     )
     names = await load_account_names(request, (record.account for record in page.items if record.account))
-    context = AuditPage(
-        page=build_page_frame(request, "Audit log", (urls.HOME_URL, "Home")),
+    return make_page_response(
+        request,
+        "audit.html",
+        build_page_frame(request, "Audit log", (urls.HOME_URL, "Home")),
         lines=tuple(
             AuditLine(
                 at=format_time(record.at),
@@ -152,7 +95,6 @@ async def audit_page(request: Request) -> Response:
         ),
         next="" if page.next is None else urls.build_path("audit", after=page.next),
     )
-    return make_page_response(request, context)
 
 
 class RegistryPages:
@@ -160,8 +102,9 @@ class RegistryPages:
 
     def render_problem(self, request: Request, view: ProblemView) -> str:
         """The page of an error."""
-        context = ErrorPage(
-            page=build_page_frame(request, view.title, (urls.HOME_URL, "Home")),
+        return render_page(
+            "error.html",
+            build_page_frame(request, view.title, (urls.HOME_URL, "Home")),
             status=view.status,
             title=view.title,
             code=view.code,
@@ -172,12 +115,12 @@ class RegistryPages:
             back=view.sign_in or urls.HOME_URL,
             request_id=view.request_id,
         )
-        return render_page(context)
 
     def render_sign_in(self, request: Request, view: SignInView) -> str:
         """The sign-in page."""
-        context = LoginPage(
-            page=build_page_frame(request, "Sign in", (urls.HOME_URL, "Home")),
+        return render_page(
+            "login.html",
+            build_page_frame(request, "Sign in", (urls.HOME_URL, "Home")),
             action=urls.LOGIN_URL,
             local=get_services(request).settings.local_accounts,
             providers=tuple(Link(href=href, text=title) for title, href in view.providers),
@@ -185,13 +128,13 @@ class RegistryPages:
             fault="" if view.error is None else str(view.error),
             target=view.next,
         )
-        return render_page(context)
 
     def render_account(self, request: Request, view: AccountView) -> str:
         """The account page."""
         account = view.account
-        context = AccountPage(
-            page=build_page_frame(request, "Your account", (urls.HOME_URL, "Home")),
+        return render_page(
+            "account.html",
+            build_page_frame(request, "Your account", (urls.HOME_URL, "Home")),
             login_name=account.login,
             name=account.name,
             email=account.email or "",
@@ -215,7 +158,6 @@ class RegistryPages:
             fault="" if view.error is None else str(view.error),
             requests=urls.requests_url(mine=1),
         )
-        return render_page(context)
 
 
 def _build_token_row(token: ApiToken, request: Request) -> TokenRow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
@@ -46,17 +46,9 @@ from onym.server.registry.labels import (
 )
 from onym.server.registry.page_parts import (
     ActionField,
-    Cell,
     Choice,
-    Comparison,
     EntryRow,
-    HistoryLine,
     Link,
-    NoteView,
-    PageContext,
-    RequestRow,
-    StatusView,
-    VersionOption,
     build_choices,
     build_entry_cells,
     build_entry_row,
@@ -117,19 +109,6 @@ class RegistryCard:
     counts: tuple[Choice, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HomePage(PageContext):
-    """The three registries, what is new, and how to register."""
-
-    template: ClassVar[str] = "home.html"
-    registries: tuple[RegistryCard, ...]
-    news: tuple[HistoryLine, ...]
-    news_names: tuple[Link, ...]
-    open_requests: tuple[RequestRow, ...]
-    submit: str
-    requests: str
-
-
 async def home_page(request: HTTPRequest) -> Response:
     """The three registries, what is new, how to register."""
     head = await get_store(request).head()
@@ -144,8 +123,10 @@ async def home_page(request: HTTPRequest) -> Response:
     cards = [
         _build_registry_card(row, await get_entry_counts(request, row.id)) for row in REGISTRIES.values()
     ]
-    context = HomePage(
-        page=build_page_frame(request, "Home"),
+    return make_page_response(
+        request,
+        "home.html",
+        build_page_frame(request, "Home"),
         registries=tuple(cards),
         news=build_history_lines(news),
         news_names=tuple(named),
@@ -156,7 +137,6 @@ async def home_page(request: HTTPRequest) -> Response:
         submit=urls.SUBMIT_URL,
         requests=urls.requests_url(),
     )
-    return make_page_response(request, context)
 
 
 async def _find_event_link(request: HTTPRequest, event: Event) -> Link:
@@ -207,29 +187,6 @@ def parse_status_filter(request: HTTPRequest, row: Registry) -> Status | None:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListPage(PageContext):
-    """One registry, in IANA's columns."""
-
-    template: ClassVar[str] = "list.html"
-    registry: str
-    title: str
-    noun: str
-    reference: str
-    headings: tuple[Link, ...]
-    rows: tuple[EntryRow, ...]
-    query: str
-    statuses: tuple[Choice, ...]
-    action: str
-    #: the next part, empty at the end
-    next: str
-    #: the first part, empty on it
-    first: str
-    feed: str
-    submit: str
-    exports: tuple[Link, ...]
-
-
 async def list_page(request: HTTPRequest) -> Response:
     """One registry, filtered."""
     row, query = find_registry(request), _parse_query(request)
@@ -238,8 +195,10 @@ async def list_page(request: HTTPRequest) -> Response:
     size = parse_page_size(request.query_params.get("limit"), 100)
     page = await get_store(request).entries(row.id, query=query, status=status, after=after, limit=size)
     chosen = "" if status is None else str(status)
-    context = ListPage(
-        page=build_page_frame(request, row.title, (urls.HOME_URL, "Home")),
+    return make_page_response(
+        request,
+        "list.html",
+        build_page_frame(request, row.title, (urls.HOME_URL, "Home")),
         registry=row.id,
         title=row.title,
         noun=row.noun,
@@ -260,7 +219,6 @@ async def list_page(request: HTTPRequest) -> Response:
             Link(href=urls.export_url(row.id, form), text=title) for form, title in list_formats(row.id)
         ),
     )
-    return make_page_response(request, context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,17 +229,6 @@ class RegistryHits:
     title: str
     rows: tuple[EntryRow, ...]
     more: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchPage(PageContext):
-    """Search across all registries."""
-
-    template: ClassVar[str] = "search.html"
-    query: str
-    action: str
-    hits: tuple[RegistryHits, ...]
-    total: int
 
 
 async def search_page(request: HTTPRequest) -> Response:
@@ -298,50 +245,20 @@ async def search_page(request: HTTPRequest) -> Response:
                     more=urls.entries_url(row.id, q=query),
                 )
             )
-    context = SearchPage(
-        page=build_page_frame(request, "Search", (urls.HOME_URL, "Home")),
+    return make_page_response(
+        request,
+        "search.html",
+        build_page_frame(request, "Search", (urls.HOME_URL, "Home")),
         query=query,
         action=urls.search_url(),
         hits=tuple(groups),
         total=sum(len(group.rows) for group in groups),
     )
-    return make_page_response(request, context)
 
 
 def build_crumbs(row: Registry, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the breadcrumbs of a registry."""
     return ((urls.HOME_URL, "Home"), (urls.entries_url(row.id), row.title), *more)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryPage(PageContext):
-    """One entry: fields, status, notes, history, files."""
-
-    template: ClassVar[str] = "entry.html"
-    registry: str
-    registry_title: str
-    noun: str
-    name: str
-    spelling: str
-    status: StatusView
-    status_help: str
-    cells: tuple[Cell, ...]
-    notes: tuple[NoteView, ...]
-    registered: str
-    updated: str
-    expires: str
-    draft: str
-    version: int
-    nobody: str
-    pending: tuple[Link, ...]
-    history: tuple[HistoryLine, ...]
-    #: the part before; empty where there is none
-    earlier: str
-    versions: tuple[VersionOption, ...]
-    downloads: tuple[Link, ...]
-    compare: str
-    change: str
-    requests: tuple[RequestRow, ...]
 
 
 async def entry_page(request: HTTPRequest) -> Response:
@@ -353,8 +270,10 @@ async def entry_page(request: HTTPRequest) -> Response:
     names = await load_actor_names(request, part)
     names |= await load_account_names(request, (note.by for note in entry.notes))
     about = await get_store(request).requests(registry=row.id, name=entry.name, limit=_MAX_REQUESTS)
-    context = EntryPage(
-        page=build_page_frame(request, f"{entry.name} ({row.noun})", *build_crumbs(row)),
+    return make_page_response(
+        request,
+        "entry.html",
+        build_page_frame(request, f"{entry.name} ({row.noun})", *build_crumbs(row)),
         registry=row.id,
         registry_title=row.title,
         noun=row.noun,
@@ -387,27 +306,10 @@ async def entry_page(request: HTTPRequest) -> Response:
             for asked in filter_visible_requests(request, about.items)
         ),
     )
-    return make_page_response(request, context)
 
 
 def _format_draft(entry: Entry) -> str:
     return "" if entry.draft is None else f"{entry.draft.name}, expires {format_date(entry.draft.expires)}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparePage(PageContext):
-    """Two versions of an entry, field by field."""
-
-    template: ClassVar[str] = "compare.html"
-    registry: str
-    name: str
-    entry: str
-    action: str
-    before: int
-    after: int
-    versions: tuple[VersionOption, ...]
-    fields: tuple[Comparison, ...]
-    changes: int
 
 
 async def compare_page(request: HTTPRequest) -> Response:
@@ -429,10 +331,10 @@ async def compare_page(request: HTTPRequest) -> Response:
         )
     fields = compare_versions(versions[before][0], versions[after][0])
     here = (urls.entry_url(row.id, entry.name), entry.name)
-    context = ComparePage(
-        page=build_page_frame(
-            request, f"{entry.name}: versions {before} and {after}", *build_crumbs(row, here)
-        ),
+    return make_page_response(
+        request,
+        "compare.html",
+        build_page_frame(request, f"{entry.name}: versions {before} and {after}", *build_crumbs(row, here)),
         registry=row.id,
         name=entry.name,
         entry=here[0],
@@ -443,7 +345,6 @@ async def compare_page(request: HTTPRequest) -> Response:
         fields=fields,
         changes=sum(field.changed for field in fields),
     )
-    return make_page_response(request, context)
 
 
 async def download_entry(request: HTTPRequest) -> Response:
@@ -463,23 +364,6 @@ _PREFIX: Final = "field."
 _OVERRIDES: Final = frozenset({Role.IANA, Role.IESG})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangePage(PageContext):
-    """The changes of an entry that the visitor may request, with their forms."""
-
-    template: ClassVar[str] = "change.html"
-    registry: str
-    name: str
-    entry: str
-    status: StatusView
-    version: int
-    direct: tuple[ActionView, ...]
-    requested: tuple[ActionView, ...]
-    signed_in: bool
-    #: when it was removed, and by which record; empty where it is there
-    removed: str
-
-
 async def change_page(request: HTTPRequest) -> Response:
     """GET: the changes that the visitor may request."""
     row, name, entry = await find_entry_or_none(request)
@@ -488,8 +372,10 @@ async def change_page(request: HTTPRequest) -> Response:
         return _show_removed_entry(request, row, last)
     account = get_visitor(request).account
     here = (urls.entry_url(row.id, entry.name), entry.name)
-    context = ChangePage(
-        page=build_page_frame(request, f"Change {entry.name}", *build_crumbs(row, here)),
+    return make_page_response(
+        request,
+        "change.html",
+        build_page_frame(request, f"Change {entry.name}", *build_crumbs(row, here)),
         registry=row.id,
         name=entry.name,
         entry=here[0],
@@ -502,7 +388,6 @@ async def change_page(request: HTTPRequest) -> Response:
         signed_in=account is not None,
         removed="",
     )
-    return make_page_response(request, context)
 
 
 def _list_direct_actions(
@@ -528,8 +413,10 @@ def _show_removed_entry(request: HTTPRequest, row: Registry, last: tuple[EntryCh
         visitor.list_roles(row.id)
     )
     here = (urls.entries_url(row.id, q=change.name), change.name)
-    context = ChangePage(
-        page=build_page_frame(request, f"Change {change.name}", *build_crumbs(row, here)),
+    return make_page_response(
+        request,
+        "change.html",
+        build_page_frame(request, f"Change {change.name}", *build_crumbs(row, here)),
         registry=row.id,
         name=change.name,
         entry=here[0],
@@ -542,7 +429,6 @@ def _show_removed_entry(request: HTTPRequest, row: Registry, last: tuple[EntryCh
         signed_in=visitor.account is not None,
         removed=f"Removed on {format_date(change.at.date())} by record {change.number}.",
     )
-    return make_page_response(request, context)
 
 
 def _add_update_fields(view: ActionView, entry: Entry) -> ActionView:

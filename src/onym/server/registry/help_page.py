@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
@@ -28,7 +28,7 @@ from onym.registry.records import (
 from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
 from onym.server.registry import urls
 from onym.server.registry.labels import EVENT_LABELS, ROLE_LABELS, STATE_LABELS, STATUS_HELP, STATUS_LABELS
-from onym.server.registry.page_parts import Cell, Link, PageContext, StatusView, build_status_view
+from onym.server.registry.page_parts import Cell, Link, StatusView, build_status_view
 from onym.server.registry.responses import build_page_frame, make_page_response
 from onym.server.registry.urls import make_route
 
@@ -55,22 +55,13 @@ class ProfileHelp:
     diagram: Diagram
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HelpPage(PageContext):
-    """The procedure in plain words, and each profile's state machine."""
-
-    template: ClassVar[str] = "help.html"
-    profiles: tuple[ProfileHelp, ...]
-    contents: tuple[Link, ...]
-    statuses: tuple[Cell, ...]
-    submit: str
-
-
 async def help_page(request: HTTPRequest) -> Response:
     """GET: the procedures."""
     profiles = tuple(_build_profile_help(profile) for profile in PROFILES.values())
-    context = HelpPage(
-        page=build_page_frame(request, "How it works", (urls.HOME_URL, "Home")),
+    return make_page_response(
+        request,
+        "help.html",
+        build_page_frame(request, "How it works", (urls.HOME_URL, "Home")),
         profiles=profiles,
         contents=(
             Link(href=urls.help_url("short"), text="In short"),
@@ -83,7 +74,6 @@ async def help_page(request: HTTPRequest) -> Response:
         ),
         submit=urls.SUBMIT_URL,
     )
-    return make_page_response(request, context)
 
 
 def _build_profile_help(profile: Profile) -> ProfileHelp:

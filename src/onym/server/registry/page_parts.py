@@ -13,7 +13,7 @@ from datetime import datetime
 from difflib import SequenceMatcher
 from itertools import groupby
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from onym.registry.checks.context import Level, Report
 from onym.registry.records import (
@@ -75,14 +75,6 @@ class PageFrame:
     search: str
     #: the result of the last form as a sentence, or ""
     done: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageContext:
-    """The data of one page, which its `template` renders."""
-
-    template: ClassVar[str]
-    page: PageFrame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

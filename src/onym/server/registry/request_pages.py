@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
@@ -46,16 +46,9 @@ from onym.server.registry.labels import (
 )
 from onym.server.registry.page_parts import (
     ActionView,
-    Cell,
-    Choice,
     FormField,
-    HistoryLine,
     Link,
-    PageContext,
     ReportView,
-    RequestRow,
-    StatusView,
-    Step,
     build_choices,
     build_field_cells,
     build_history_lines,
@@ -92,31 +85,6 @@ _ASIDE: Final = frozenset({"status"})
 #: kinds of request that set a status
 _ASKS_STATUS: Final = frozenset({RequestKind.NEW, RequestKind.STATUS_CHANGE})
 _STEPS: Final = {"revise": EventKind.REVISE, "resubmit": EventKind.RESUBMIT}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitPage(PageContext):
-    """The registration form: a pasted template or draft, or fields, checked while you type."""
-
-    template: ClassVar[str] = "submit.html"
-    registries: tuple[Choice, ...]
-    registry: str
-    noun: str
-    profiles: tuple[Choice, ...]
-    statuses: tuple[Choice, ...]
-    text: str
-    fields: tuple[FormField, ...]
-    on_behalf_of: str
-    report: ReportView | None
-    action: str
-    check: str
-    reload: str
-    #: the id of the request that is revised; empty for a new one
-    request: str
-    version: int
-    step: str
-    signed_in: bool
-    limit: int
 
 
 async def submit_page(request: HTTPRequest) -> Response:
@@ -272,8 +240,11 @@ def _make_form_response(
     profile = PROFILES[given.profile if given.profile in row.profiles else offered[0]]
     title = f"Revise {about.id}" if about else f"Register a {row.noun}"
     crumb = (urls.request_url(about.id), about.id) if about else (urls.entries_url(row.id), row.title)
-    context = SubmitPage(
-        page=build_page_frame(request, title, (urls.HOME_URL, "Home"), crumb),
+    return make_page_response(
+        request,
+        "submit.html",
+        build_page_frame(request, title, (urls.HOME_URL, "Home"), crumb),
+        http_status=status,
         registries=build_choices([(registry.id, registry.title) for registry in REGISTRIES.values()], row.id),
         registry=row.id,
         noun=row.noun,
@@ -292,7 +263,6 @@ def _make_form_response(
         signed_in=get_visitor(request).account is not None,
         limit=MAX_TEMPLATE,
     )
-    return make_page_response(request, context, status=status)
 
 
 def _build_profile_choices(offered: tuple[str, ...], given: SubmissionInput, about: Request | None) -> Any:
@@ -353,21 +323,6 @@ _REVIEWERS: Final = (Role.EXPERT, Role.IANA, Role.IESG)
 _BY_FORM: Final = frozenset({EventKind.REVISE, EventKind.RESUBMIT})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestsPage(PageContext):
-    """All requests, filtered."""
-
-    template: ClassVar[str] = "requests.html"
-    rows: tuple[RequestRow, ...]
-    registries: tuple[Choice, ...]
-    states: tuple[Choice, ...]
-    #: the visitor's own requests; empty for nobody
-    mine: str
-    action: str
-    #: the next part, empty at the end
-    next: str
-
-
 async def requests_page(request: HTTPRequest) -> Response:
     """All requests, filtered by registry, state and registrant."""
     query = request.query_params
@@ -383,8 +338,10 @@ async def requests_page(request: HTTPRequest) -> Response:
         limit=parse_page_size(query.get("limit")),
     )
     more = {"registry": registry, "state": state, "mine": "1" if mine else None, "after": page.next}
-    context = RequestsPage(
-        page=build_page_frame(request, "Requests", (urls.HOME_URL, "Home")),
+    return make_page_response(
+        request,
+        "requests.html",
+        build_page_frame(request, "Requests", (urls.HOME_URL, "Home")),
         rows=tuple(
             build_request_row(about, get_current_time(request))
             for about in filter_visible_requests(request, page.items)
@@ -399,7 +356,6 @@ async def requests_page(request: HTTPRequest) -> Response:
         action=urls.requests_url(),
         next="" if page.next is None else urls.requests_url(**more),
     )
-    return make_page_response(request, context)
 
 
 def _require_known_value(said: str, known: Iterable[str], field: str) -> str:
@@ -439,49 +395,6 @@ def _describe_next_step(about: Request) -> str:
     return said
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestPage(PageContext):
-    """The public status of one request."""
-
-    template: ClassVar[str] = "request.html"
-    id: str
-    registry: str
-    registry_title: str
-    name: str
-    #: the entry's page, empty while there is none
-    entry: str
-    kind: str
-    profile: str
-    status: StatusView
-    state: str
-    state_label: str
-    final: bool
-    #: whose move it is, in words; empty at the end
-    holder: str
-    since: str
-    #: until when; empty where no clause gives a time
-    due: str
-    overdue: bool
-    next: str
-    reason: str
-    registrant: str
-    on_behalf_of: str
-    opened: str
-    archive: str
-    steps: tuple[Step, ...]
-    fields: tuple[Cell, ...]
-    text: str
-    history: tuple[HistoryLine, ...]
-    #: the part before; empty where there is none
-    earlier: str
-    actions: tuple[ActionView, ...]
-    #: the form that revises it; empty where it may not be
-    edit: str
-    #: the review page; empty for who does not review
-    review: str
-    version: int
-
-
 async def request_page(request: HTTPRequest) -> Response:
     """The public status of a request."""
     about = await find_request(request)
@@ -493,8 +406,10 @@ async def request_page(request: HTTPRequest) -> Response:
         bool(get_visitor(request).list_roles(about.registry) & set(_REVIEWERS)) and about.state not in _FINAL
     )
     final = about.state in _FINAL
-    context = RequestPage(
-        page=build_page_frame(
+    return make_page_response(
+        request,
+        "request.html",
+        build_page_frame(
             request, f"{about.id}: {about.name}", (urls.HOME_URL, "Home"), (urls.requests_url(), "Requests")
         ),
         id=about.id,
@@ -528,7 +443,6 @@ async def request_page(request: HTTPRequest) -> Response:
         review=urls.review_url(about.id) if reviews else "",
         version=about.version,
     )
-    return make_page_response(request, context)
 
 
 async def post_request_event(request: HTTPRequest) -> Response:
@@ -561,32 +475,6 @@ def parse_event_kind(said: str) -> EventKind:
         raise RegistryError(f"{said!r} is not an event", code="registry.bad-data", field="kind") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewPage(PageContext):
-    """Template and report side by side, and the allowed decisions."""
-
-    template: ClassVar[str] = "review.html"
-    id: str
-    request: str
-    registry: str
-    name: str
-    kind: str
-    profile: str
-    status: StatusView
-    state_label: str
-    registrant: str
-    due: str
-    overdue: bool
-    lines: tuple[str, ...]
-    faults: tuple[int, ...]
-    fields: tuple[Cell, ...]
-    missing: tuple[str, ...]
-    report: ReportView
-    existing: Link | None
-    actions: tuple[ActionView, ...]
-    archive: str
-
-
 async def review_page(request: HTTPRequest) -> Response:
     """GET: template and report side by side, for reviewers."""
     about = await find_request(request)
@@ -598,8 +486,10 @@ async def review_page(request: HTTPRequest) -> Response:
     lines = tuple(about.template.split("\n")[:_MOST_LINES]) if about.template else ()
     other = None if entry is None or about.id in entry.pending else entry
     queue = _find_queue_link(request, about)
-    context = ReviewPage(
-        page=build_page_frame(
+    return make_page_response(
+        request,
+        "review.html",
+        build_page_frame(
             request,
             f"Review of {about.id}",
             (urls.HOME_URL, "Home"),
@@ -636,7 +526,6 @@ async def review_page(request: HTTPRequest) -> Response:
         actions=await _list_request_actions(request, about, entry),
         archive=about.archive or "",
     )
-    return make_page_response(request, context)
 
 
 def _find_queue_link(request: HTTPRequest, about: Request) -> tuple[str, str]:
@@ -645,19 +534,6 @@ def _find_queue_link(request: HTTPRequest, about: Request) -> tuple[str, str]:
     role = about.holder if about.holder in held and about.holder in _QUEUES else None
     role = role or next(role for role in _REVIEWERS if role in held)
     return urls.queue_url(str(role)), _QUEUES[role][0]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuePage(PageContext):
-    """The requests that wait for one role, most urgent first."""
-
-    template: ClassVar[str] = "queue.html"
-    role: str
-    title: str
-    intro: str
-    rows: tuple[RequestRow, ...]
-    overdue: int
-    queues: tuple[Link, ...]
 
 
 async def queue_page(request: HTTPRequest) -> Response:
@@ -681,8 +557,10 @@ async def queue_page(request: HTTPRequest) -> Response:
     )
     title, intro = _QUEUES[role]
     mine = list_all_roles(request)
-    context = QueuePage(
-        page=build_page_frame(request, title, (urls.HOME_URL, "Home")),
+    return make_page_response(
+        request,
+        "queue.html",
+        build_page_frame(request, title, (urls.HOME_URL, "Home")),
         role=str(role),
         title=title,
         intro=intro,
@@ -694,7 +572,6 @@ async def queue_page(request: HTTPRequest) -> Response:
             if queue_role in mine
         ),
     )
-    return make_page_response(request, context)
 
 
 ROUTES: Final = (

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -27,7 +26,7 @@ from onym.registry.service import render_entries, render_feed
 from onym.server.registry import urls
 from onym.server.registry.dependencies import find_registry, get_current_time, get_store
 from onym.server.registry.labels import DONE_MESSAGES
-from onym.server.registry.page_parts import Link, PageContext, PageFrame
+from onym.server.registry.page_parts import Link, PageFrame
 from onym.server.security.conditional_requests import make_cached_response
 from onym.server.security.sessions import get_visitor
 from onym.server.services import get_services, make_template_environment
@@ -239,10 +238,9 @@ _NAV_LABELS: Final = {
 }
 
 
-def render_page(context: PageContext) -> str:
-    """Return the whole HTML document."""
-    members = {field.name: getattr(context, field.name) for field in fields(context)}
-    return get_template_environment().get_template(context.template).render(members)
+def render_page(template: str, page: PageFrame, /, **members: Any) -> str:
+    """Return the whole HTML document; the template uses the frame, every member and nothing else."""
+    return get_template_environment().get_template(template).render(members, page=page)
 
 
 def encode_json(value: Any) -> bytes:
@@ -296,19 +294,19 @@ def _match_media_range(pattern: str, media: str) -> int:
 
 
 def make_page_response(
-    request: Request, context: PageContext, *, status: int = 200, headers: Mapping[str, str] | None = None
+    request: Request, template: str, page: PageFrame, /, *, http_status: int = 200, **members: Any
 ) -> Response:
     """Return the page as HTML. Raises UsageError (http.406) if the client accepts no HTML.
 
     A page that reports an error is always sent.
     """
-    if status == 200 and not accepts_media_type(request, "text/html"):
+    if http_status == 200 and not accepts_media_type(request, "text/html"):
         raise UsageError(
             "this page is available as HTML only",
             code="http.406",
             hint=f"Programs use the JSON API under {urls.API_PREFIX}; {urls.OPENAPI_URL} describes it.",
         )
-    return Response(render_page(context), status, {**_HEADERS, **(headers or {})}, media_type="text/html")
+    return Response(render_page(template, page, **members), http_status, _HEADERS, media_type="text/html")
 
 
 _HEADERS: Final = {
