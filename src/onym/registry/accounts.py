@@ -74,11 +74,7 @@ def limit_roles(roles: frozenset[Role], scopes: Iterable[str]) -> frozenset[Role
 
 #: members of `Event.data` that name accounts with a new say in an entry
 _ACCOUNT_MEMBERS: Final = MappingProxyType(
-    {
-        EventKind.REASSIGN: ("to",),
-        EventKind.OVERRIDE: ("registrant",),
-        EventKind.DESIGNATE: ("add",),
-    }
+    {EventKind.REASSIGN: ("to",), EventKind.OVERRIDE: ("registrant",), EventKind.DESIGNATE: ("add",)}
 )
 #: people in one event
 _MAX_PEOPLE: Final = 64

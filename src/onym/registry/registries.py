@@ -405,12 +405,7 @@ REGISTRIES: Final[Mapping[str, Registry]] = MappingProxyType(
                 fold_case=True,
                 profiles=("rfc7595", "rfc4395"),
                 default_profile="rfc7595",
-                statuses=(
-                    Status.PERMANENT,
-                    Status.PROVISIONAL,
-                    Status.HISTORICAL,
-                    Status.PENDING_REVIEW,
-                ),
+                statuses=(Status.PERMANENT, Status.PROVISIONAL, Status.HISTORICAL, Status.PENDING_REVIEW),
                 default_status=Status.PROVISIONAL,
                 columns=_build_columns(
                     ("name", "URI Scheme"),

@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeAlias
 
 from onym.errors import RefusalError
 from onym.registry.engine import _entry_rules, _review, _submission
-from onym.registry.engine._rules import UNREVIEWED, EventContext, Rule
+from onym.registry.engine._rules import UNREVIEWED, EventContext, Rule, reject
 from onym.registry.records import (
     Actor,
     Decision,
@@ -53,11 +53,7 @@ _BY_EVENT: Final[dict[EventKind, tuple[Rule, ...]]] = {
     kind: tuple(rule for rule in RULES if rule.event is kind) for kind in EventKind
 }
 #: what time brings, and a person does not press
-_TIMER_EVENTS: Final = (
-    EventKind.REVIEW_TIMEOUT,
-    EventKind.DRAFT_EXPIRED,
-    EventKind.NAMESPACE_EXPIRED,
-)
+_TIMER_EVENTS: Final = (EventKind.REVIEW_TIMEOUT, EventKind.DRAFT_EXPIRED, EventKind.NAMESPACE_EXPIRED)
 #: needs an entry or a file, not a button
 _NOT_OFFERED: Final = frozenset({*_TIMER_EVENTS, EventKind.OPEN, EventKind.IMPORT})
 _REQUEST_EVENTS: Final = frozenset(
@@ -186,14 +182,15 @@ def _build_context(
     event: Event, actor: Actor, at: datetime, request: Request | None, entry: Entry | None
 ) -> EventContext:
     if at.utcoffset() != timedelta(0):
-        raise RefusalError(f"the time {at.isoformat()} is not in UTC", code="registry.bad-data", field="at")
+        raise reject("at", f"the time {at.isoformat()} is not in UTC")
     row = get_registry(event.registry)
     chosen = request.profile if request is not None else event.data.get("profile", row.default_profile)
     if chosen not in row.profiles:
-        raise RefusalError(
-            f"registry {row.id} has no such profile", code="registry.bad-data", field="profile",
+        raise reject(
+            "profile",
+            f"registry {row.id} has no such profile",
             hint=f"Choose one of {', '.join(row.profiles)}.",
-        )  # fmt: skip
+        )
     name = request.name if request is not None else row.normalize_name(event.name or "")
     return EventContext(
         event=event, actor=actor, at=at, registry=row, profile=get_profile(chosen), name=name,

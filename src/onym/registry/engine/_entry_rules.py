@@ -27,6 +27,7 @@ from onym.registry.engine._rules import (
     make_note,
     make_notice,
     parse_date,
+    reject,
     require_room_for_note,
     require_text,
     update_entry,
@@ -74,7 +75,7 @@ def _deprecate_entry(case: EventContext, rule: Rule) -> Decision:
 def _reassign_entry(case: EventContext, rule: Rule) -> Decision:
     to, reason = require_text(case, "to"), require_text(case, "reason", clause=rule.get_clause(case))
     if not is_valid_id(to):
-        raise RefusalError("this is not a valid account ID", code="registry.bad-data", field="to")
+        raise reject("to", "this is not a valid account ID")
     controller = get_text(case, "change_controller")
     fields = {**case.current_entry.fields, **({"change_controller": controller} if controller else {})}
     row = update_entry(
@@ -118,14 +119,10 @@ def _change_designees(case: EventContext, rule: Rule) -> Decision:
     lists = [case.event.data.get(member, ()) for member in ("add", "remove")]
     for given in lists:
         if not isinstance(given, (list, tuple)) or not all(map(is_valid_id, given)):
-            raise RefusalError(
-                "`add` and `remove` must be lists of account IDs", code="registry.bad-data", field="add"
-            )
+            raise reject("add", "`add` and `remove` must be lists of account IDs")
     named = (case.current_entry.designees | set(lists[0])) - set(lists[1])
     if len(named) > _MAX_DESIGNEES:
-        raise RefusalError(
-            f"an entry has at most {_MAX_DESIGNEES} designees", code="registry.bad-data", field="add"
-        )
+        raise reject("add", f"an entry has at most {_MAX_DESIGNEES} designees")
     return make_decision(case, rule, entry=update_entry(case, case.current_entry, designees=frozenset(named)))
 
 
@@ -279,17 +276,16 @@ def _find_status_before_expiry(case: EventContext) -> Status:
 def _renew_namespace(case: EventContext, rule: Rule) -> Decision:
     expires, row = parse_date(require_text(case, "expires", clause=rule.get_clause(case))), case.current_entry
     if expires is None or expires <= case.at.date():
-        raise RefusalError(
-            "the new expiry day is not in the future", code="registry.bad-data", field="expires"
-        )
+        raise reject("expires", "the new expiry day is not in the future")
     expired = row.status is Status.EXPIRED
     if not expired and (row.expires is None or expires <= row.expires):
         until = "without an end" if row.expires is None else f"until {row.expires.isoformat()}"
-        raise RefusalError(
-            f"the namespace is already registered {until}", code="registry.bad-data", field="expires",
+        raise reject(
+            "expires",
+            f"the namespace is already registered {until}",
             clause=rule.get_clause(case),
             hint="Renew it to a later day. To choose an earlier one, its registrant opens an update.",
-        )  # fmt: skip
+        )
     status = _find_status_before_expiry(case) if expired else row.status
     return make_decision(case, rule, entry=update_entry(case, row, expires=expires, status=status))
 
@@ -344,13 +340,13 @@ _SETTINGS: Final = (*_CONTROL, "iesg_approved")
 def _parse_entry(case: EventContext, member: str) -> Entry:
     given = case.event.data.get(member)
     if not isinstance(given, Mapping):
-        raise RefusalError(f"`{member}` is not a valid entry", code="registry.bad-data", field=member)
+        raise reject(member, f"`{member}` is not a valid entry")
     try:
         entry = codec.from_data(Entry, given)
     except StoreError as error:
-        raise RefusalError(error.message, code="registry.bad-data", field=member, hint=error.hint) from error
+        raise reject(member, error.message, hint=error.hint) from error
     if (entry.registry, case.registry.normalize_name(entry.name)) != (case.registry.id, case.name):
-        raise RefusalError("the entry has a different name", code="registry.bad-data", field=member)
+        raise reject(member, "the entry has a different name")
     if entry.status not in case.registry.statuses:
         raise RefusalError(
             "this registry does not use that status", code="registry.bad-status", field="status",
@@ -393,9 +389,7 @@ def _parse_flag(case: EventContext, member: str) -> bool:
         return True
     if value in _NO:
         return False
-    raise RefusalError(
-        f"`{member}` must be true or false", code="registry.bad-data", field=member, hint=f"{member}=yes"
-    )
+    raise reject(member, f"`{member}` must be true or false", hint=f"{member}=yes")
 
 
 def _override_entry(case: EventContext, rule: Rule) -> Decision:
@@ -404,10 +398,11 @@ def _override_entry(case: EventContext, rule: Rule) -> Decision:
     said += ["remove"] if _parse_flag(case, "remove") else []
     said += ["set"] if any(_has_value(case, member) for member in _SETTINGS) else []
     if len(said) != 1:
-        raise RefusalError(
-            "an override changes one thing at a time", code="registry.bad-data", field="status",
+        raise reject(
+            "status",
+            "an override changes one thing at a time",
             hint=f"Give one of status, remove and undoes, or any of {', '.join(_SETTINGS)}.",
-        )  # fmt: skip
+        )
     return _OVERRIDES[said[0]](case, rule, note)
 
 
@@ -453,7 +448,7 @@ def _override_control(case: EventContext, rule: Rule, note: Note) -> Decision:
     if _has_value(case, "registrant"):
         heir = case.event.data["registrant"]
         if not is_valid_id(heir):
-            raise RefusalError("this is not a valid account ID", code="registry.bad-data", field="registrant")
+            raise reject("registrant", "this is not a valid account ID")
         changes |= {"registrant": heir, "designees": frozenset()}
         if heir != row.registrant:
             told = (make_notice(heir, f"{case.name}: the entry is yours now", note.text), *told)
@@ -470,7 +465,7 @@ def _undo_record(case: EventContext, rule: Rule, note: Note) -> Decision:
     """The entry as it was before record `undoes`: the store puts it beside that number, from its log."""
     number = case.event.data["undoes"]
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise RefusalError("`undoes` is not the number of a record", code="registry.bad-data", field="undoes")
+        raise reject("undoes", "`undoes` is not the number of a record")
     if not _has_value(case, "restore"):
         raise RefusalError(
             "the earlier state of the entry is missing", code="registry.missing-data", field="restore",
@@ -478,11 +473,9 @@ def _undo_record(case: EventContext, rule: Rule, note: Note) -> Decision:
         )  # fmt: skip
     base, row = _parse_entry(case, "restore"), case.entry
     if Status.PENDING_REVIEW in (base.status, row.status if row else None):
-        raise RefusalError(
-            "an entry that only showed a request cannot be restored",
-            code="registry.bad-data", field="undoes",
-            hint="Open the request again.",
-        )  # fmt: skip
+        raise reject(
+            "undoes", "an entry that only showed a request cannot be restored", hint="Open the request again."
+        )
     if row is None:
         # whether the requests about it still go on, this entry doesn't know
         after = replace(base, pending=(), notes=(*base.notes, note))

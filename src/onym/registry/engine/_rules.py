@@ -39,6 +39,13 @@ STATUS_CHANGES: Final = frozenset(
 )
 
 
+def reject(
+    field: str | None, message: str, *, hint: str | None = None, clause: str | None = None
+) -> RefusalError:
+    """Return the error for invalid data of an event."""
+    return RefusalError(message, code="registry.bad-data", field=field, hint=hint, clause=clause)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventContext:
     """An event, its actor and its time, beside the request and the entry that it is about."""
@@ -214,11 +221,7 @@ def get_text(case: EventContext, member: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or len(value) > MAX_TEXT:
-        raise RefusalError(
-            f"`{member}` is not a text of at most {MAX_TEXT:,} characters",
-            code="registry.bad-data",
-            field=member,
-        )
+        raise reject(member, f"`{member}` is not a text of at most {MAX_TEXT:,} characters")
     return value
 
 
@@ -463,26 +466,17 @@ def parse_fields(case: EventContext, old: Mapping[str, str]) -> dict[str, str]:
     """The fields that the event brings over `old`, each a text under an id of its template or registry."""
     given = case.event.data.get("fields", {})
     if not isinstance(given, Mapping) or len(given) > _MAX_FIELDS:
-        raise RefusalError(
-            f"`fields` must be an object of at most {_MAX_FIELDS} texts",
-            code="registry.bad-data",
-            field="fields",
-        )
+        raise reject("fields", f"`fields` must be an object of at most {_MAX_FIELDS} texts")
     known = _list_known_fields(case)
     for name, value in given.items():
         if name not in known:
-            raise RefusalError(
+            raise reject(
+                str(name)[:64],
                 "a request does not have this field",
-                code="registry.bad-data",
-                field=str(name)[:64],
                 hint=f"Choose one of {', '.join(sorted(known))}.",
             )
         if not isinstance(value, str) or len(value) > MAX_TEXT:
-            raise RefusalError(
-                f"the field is not a text of at most {MAX_TEXT:,} characters",
-                code="registry.bad-data",
-                field=name,
-            )
+            raise reject(name, f"the field is not a text of at most {MAX_TEXT:,} characters")
     merged = {**old, **given}
     if sum(map(len, merged.values())) > MAX_TEXT:
         raise RefusalError(
@@ -504,20 +498,15 @@ def _validate_namespace(case: EventContext, given: Mapping[str, str]) -> None:
     try:
         check_namespace_fields(given)
     except SnapshotError as error:
-        raise RefusalError(
-            error.message,
-            code="registry.bad-data",
-            field=error.field,
-            clause=_NAMESPACE_CLAUSE,
-            hint=error.hint,
-        ) from None
+        raise reject(error.field, error.message, clause=_NAMESPACE_CLAUSE, hint=error.hint) from None
     expires = parse_date(given.get("expires"))
     if expires is not None and expires < case.at.date():
-        raise RefusalError(
-            f"the expiry day {expires} is past", code="registry.bad-data", field="expires",
+        raise reject(
+            "expires",
+            f"the expiry day {expires} is past",
             clause=_NAMESPACE_CLAUSE,
             hint="Give the last day of the registration.",
-        )  # fmt: skip
+        )
 
 
 def _list_known_fields(case: EventContext) -> frozenset[str]:
@@ -533,10 +522,9 @@ def parse_draft(case: EventContext, old: DraftReference | None) -> DraftReferenc
         return old
     expires = parse_date(given.get("expires")) if isinstance(given, Mapping) else None
     if expires is None or not is_valid_id(given.get("name")):
-        raise RefusalError(
-            f"`draft` needs a name of at most {_MAX_NAME} characters without spaces, and an expiry day",
-            code="registry.bad-data",
-            field="draft",
+        raise reject(
+            "draft",
+            f"`draft` needs an expiry day, and a name without spaces of at most {_MAX_NAME} characters",
         )
     return DraftReference(name=given["name"], expires=expires)
 
@@ -548,12 +536,7 @@ def parse_date(value: object) -> date | None:
     try:
         return date.fromisoformat(value.strip())
     except ValueError:
-        raise RefusalError(
-            f"{value[:40]!r} is not a date",
-            code="registry.bad-data",
-            field="expires",
-            hint="Write it as 2027-01-31.",
-        ) from None
+        raise reject("expires", f"{value[:40]!r} is not a date", hint="Write it as 2027-01-31.") from None
 
 
 def add_duration(at: datetime, by: timedelta | None) -> datetime | None:

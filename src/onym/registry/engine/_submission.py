@@ -22,6 +22,7 @@ from onym.registry.engine._rules import (
     needs_iesg_approval,
     parse_draft,
     parse_fields,
+    reject,
     remove_pending,
     update_entry,
 )
@@ -47,11 +48,8 @@ def _parse_kind(case: EventContext) -> RequestKind:
     try:
         return RequestKind(given)
     except ValueError:
-        raise RefusalError(
-            "there is no such kind of request",
-            code="registry.bad-data",
-            field="kind",
-            hint=f"Choose one of {', '.join(RequestKind)}.",
+        raise reject(
+            "kind", "there is no such kind of request", hint=f"Choose one of {', '.join(RequestKind)}."
         ) from None
 
 
@@ -134,7 +132,7 @@ def _is_unreassignable(case: EventContext) -> bool:
 def _open_request(case: EventContext, rule: Rule) -> Decision:
     number = case.event.request
     if number is None:
-        raise RefusalError("the request has no ID", code="registry.bad-data", field="request")
+        raise reject("request", "the request has no ID")
     if len(case.name) > case.registry.name_limit:
         raise RefusalError(
             f"a name has at most {case.registry.name_limit} characters", code="registry.bad-name",
@@ -430,7 +428,7 @@ def _reject_incomplete(case: EventContext, rule: Rule) -> Decision:
     named = case.event.data.get("missing", ())
     good = isinstance(named, (list, tuple)) and len(named) <= _MISSING_LIMIT
     if not good or not all(isinstance(name, str) for name in named):
-        raise RefusalError("`missing` must be a list of field IDs", code="registry.bad-data", field="missing")
+        raise reject("missing", "`missing` must be a list of field IDs")
     said = "; ".join(
         part
         for part in (

@@ -29,14 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from onym.accounts.store import account_roles, accounts, audit, subjects, tokens
 from onym.common.files import replace_file
 from onym.errors import RefusalError, RegistryError, StoreError
-from onym.registry.codec import (
-    canonicalize_json,
-    decode_time,
-    encode_time,
-    from_data,
-    to_data,
-    verify_link,
-)
+from onym.registry.codec import canonicalize_json, decode_time, encode_time, from_data, to_data, verify_link
 from onym.registry.engine import Decide, RegistryState
 from onym.registry.records import Actor, Decision, Entry, Event, EventKind, LogRecord
 from onym.registry.registries import get_registry as registry_of

@@ -16,12 +16,7 @@ from onym.registry.checks.reference_data import NameIndex, load_builtin
 from onym.registry.codec import from_data
 from onym.registry.records import Entry
 from onym.registry.registries import get_registry
-from onym.registry.service import (
-    SubmissionInput,
-    build_report,
-    list_requested_names,
-    parse_submission,
-)
+from onym.registry.service import SubmissionInput, build_report, list_requested_names, parse_submission
 
 if TYPE_CHECKING:
     from onym.registry.service import ParsedSubmission

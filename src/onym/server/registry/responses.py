@@ -309,10 +309,7 @@ def make_page_response(
     return Response(render_page(template, page, **members), http_status, _HEADERS, media_type="text/html")
 
 
-_HEADERS: Final = {
-    "vary": "Accept, Cookie, Authorization, HX-Request",
-    "cache-control": "private, no-cache",
-}
+_HEADERS: Final = {"vary": "Accept, Cookie, Authorization, HX-Request", "cache-control": "private, no-cache"}
 
 
 def redirect_to(address: str, done: str = "") -> Response:
