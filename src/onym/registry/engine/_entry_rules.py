@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -16,12 +17,17 @@ from onym.registry import codec
 from onym.registry.engine._rules import (
     EventContext,
     Rule,
+    add_note,
     build_clauses,
+    can_update,
     change_status,
     clear_entry,
+    decide_entry,
     entry_status_in,
     format_draft_expiry,
     get_text,
+    has_entry,
+    is_entry_owner,
     is_valid_id,
     make_decision,
     make_note,
@@ -40,10 +46,6 @@ _DECISION: Final = "docs/decisions/0026"
 _MAX_DESIGNEES: Final = 64
 
 
-def _has_entry(case: EventContext) -> bool:
-    return case.entry is not None
-
-
 def _is_under_review(case: EventContext) -> bool:
     return (
         case.entry is not None
@@ -52,24 +54,8 @@ def _is_under_review(case: EventContext) -> bool:
     )
 
 
-def _can_update_entry(case: EventContext) -> bool:
-    return case.can_update
-
-
-def _is_entry_owner(case: EventContext) -> bool:
-    return case.is_entry_owner
-
-
-def _upgrade_entry(case: EventContext, rule: Rule) -> Decision:
-    return change_status(case, rule, Status.PERMANENT)
-
-
-def _retire_entry(case: EventContext, rule: Rule) -> Decision:
-    return change_status(case, rule, Status.HISTORICAL)
-
-
-def _deprecate_entry(case: EventContext, rule: Rule) -> Decision:
-    return change_status(case, rule, Status.DEPRECATED)
+def _make_status_change(status: Status) -> Callable[[EventContext, Rule], Decision]:
+    return lambda case, rule: change_status(case, rule, status)
 
 
 def _reassign_entry(case: EventContext, rule: Rule) -> Decision:
@@ -78,41 +64,26 @@ def _reassign_entry(case: EventContext, rule: Rule) -> Decision:
         raise reject("to", "this is not a valid account ID")
     controller = get_text(case, "change_controller")
     fields = {**case.current_entry.fields, **({"change_controller": controller} if controller else {})}
-    row = update_entry(
-        case, case.current_entry, registrant=to, designees=frozenset(), fields=fields,
-        notes=(*case.current_entry.notes, make_note(case, "reassigned", reason)),
-    )  # fmt: skip
-    told = [make_notice(to, f"{case.name}: the entry is yours now", reason)]
-    if case.current_entry.registrant and case.current_entry.registrant != to:
-        told.append(
-            make_notice(case.current_entry.registrant, f"{case.name}: the entry was reassigned", reason)
-        )
-    return make_decision(case, rule, entry=row, notices=tuple(told))
+    entry = add_note(case, "reassigned", reason, registrant=to, designees=frozenset(), fields=fields)
+    notices = [make_notice(to, f"{case.name}: the entry is yours now", reason)]
+    former = case.current_entry.registrant
+    if former and former != to:
+        notices.append(make_notice(former, f"{case.name}: the entry was reassigned", reason))
+    return make_decision(case, rule, entry=entry, notices=tuple(notices))
 
 
 def _demand_changes(case: EventContext, rule: Rule) -> Decision:
     reason = require_text(case, "reason", clause=rule.get_clause(case))
-    row = update_entry(
-        case,
-        case.current_entry,
-        notes=(*case.current_entry.notes, make_note(case, "changes-demanded", reason)),
-    )
-    told = (
-        (make_notice(row.registrant, f"{case.name}: the IESG asks for changes", reason),)
-        if row.registrant
-        else ()
-    )
-    return make_decision(case, rule, entry=row, notices=told)
+    entry = add_note(case, "changes-demanded", reason)
+    return decide_entry(case, rule, entry, "the IESG asks for changes", reason)
 
 
 def _attach_security_note(case: EventContext, rule: Rule) -> Decision:
-    said = require_text(case, "text", clause=rule.get_clause(case))
+    text = require_text(case, "text", clause=rule.get_clause(case))
     reference = get_text(case, "reference")
     require_room_for_note(case)
-    note = make_note(case, "security", f"{said} [{reference}]" if reference else said)
-    row = update_entry(case, case.current_entry, notes=(*case.current_entry.notes, note))
-    told = (make_notice(row.registrant, f"{case.name}: a security note", said),) if row.registrant else ()
-    return make_decision(case, rule, entry=row, notices=told)
+    entry = add_note(case, "security", f"{text} [{reference}]" if reference else text)
+    return decide_entry(case, rule, entry, "a security note", text)
 
 
 def _change_designees(case: EventContext, rule: Rule) -> Decision:
@@ -127,25 +98,15 @@ def _change_designees(case: EventContext, rule: Rule) -> Decision:
 
 
 def _is_draft_expired(case: EventContext) -> bool:
-    return (
-        case.entry is not None
-        and case.current_entry.draft is not None
-        and case.current_entry.draft.expires < case.at.date()
-    )
+    draft = None if case.entry is None else case.entry.draft
+    return draft is not None and draft.expires < case.at.date()
 
 
 def _remove_expired_draft(case: EventContext, rule: Rule) -> Decision:
     draft = case.current_entry.draft
     assert draft is not None  # noqa: S101
-    said = format_draft_expiry(draft)
-    row = update_entry(
-        case,
-        case.current_entry,
-        draft=None,
-        notes=(*case.current_entry.notes, make_note(case, "draft-expired", said)),
-    )
-    told = (make_notice(row.registrant, f"{case.name}: {said}", said),) if row.registrant else ()
-    return make_decision(case, rule, entry=row, notices=told)
+    text = format_draft_expiry(draft)
+    return decide_entry(case, rule, add_note(case, "draft-expired", text, draft=None), text, text)
 
 
 def _cite_published_draft(case: EventContext, rule: Rule) -> Decision:
@@ -159,9 +120,8 @@ def _cite_published_draft(case: EventContext, rule: Rule) -> Decision:
             hint="Upgrade the entry first.",
         )  # fmt: skip
     approved = case.current_entry.iesg_approved or case.event.data.get("iesg_approved") is True
-    row = update_entry(case, case.current_entry, draft=None, fields=fields, iesg_approved=approved)
-    told = (make_notice(row.registrant, f"{case.name}: now refers to {reference}"),) if row.registrant else ()
-    return make_decision(case, rule, entry=row, notices=told)
+    entry = update_entry(case, case.current_entry, draft=None, fields=fields, iesg_approved=approved)
+    return decide_entry(case, rule, entry, f"now refers to {reference}")
 
 
 _SCHEME_CLAUSES: Final = build_clauses("5.3", "7.3")
@@ -170,52 +130,45 @@ _PARAMETER_CLAUSES: Final = {"specification-required": "RFC 8126 4.6"}
 ENTRY_RULES: Final = (
     Rule(
         id="S1", event=EventKind.ASK_UPGRADE, clauses=build_clauses("5.2", "7.2"),
-        roles=(Role.EXPERT, Role.IESG),
-        when=_is_under_review, said="a request about the entry is under review", hint="Decide that request.",
+        roles=(Role.EXPERT, Role.IESG), when=_is_under_review,
+        said="a request about the entry is under review", hint="Decide that request.",
     ),
     Rule(
         id="S1", event=EventKind.ASK_UPGRADE, clauses=build_clauses("5.2", "7.2"),
-        roles=(Role.EXPERT, Role.IESG),
-        when=entry_status_in(Status.PROVISIONAL), effect=_upgrade_entry,
-        said="provisional to permanent, unprompted",
+        roles=(Role.EXPERT, Role.IESG), when=entry_status_in(Status.PROVISIONAL),
+        effect=_make_status_change(Status.PERMANENT), said="provisional to permanent, unprompted",
     ),
     Rule(
-        id="S3", event=EventKind.RETIRE, clauses=_SCHEME_CLAUSES, who=_can_update_entry,
-        when=entry_status_in(Status.PROVISIONAL),
-        effect=_retire_entry, said="provisional to historical, by who may update it",
+        id="S3", event=EventKind.RETIRE, clauses=_SCHEME_CLAUSES, who=can_update,
+        when=entry_status_in(Status.PROVISIONAL), effect=_make_status_change(Status.HISTORICAL),
+        said="provisional to historical, by who may update it",
     ),
     Rule(
         id="X", event=EventKind.RETIRE, clauses=_SCHEME_CLAUSES, roles=tuple(Role),
-        when=entry_status_in(Status.PERMANENT),
-        said="permanent to historical needs the IESG's approval", hint="Open a status-change to historical.",
+        when=entry_status_in(Status.PERMANENT), said="permanent to historical needs the IESG's approval",
+        hint="Open a status-change to historical.",
     ),
     Rule(
-        id="D1", event=EventKind.RETIRE, clauses=_PARAMETER_CLAUSES, roles=(Role.EXPERT,),
-        who=_can_update_entry,
-        when=entry_status_in(Status.REGISTERED), effect=_deprecate_entry,
+        id="D1", event=EventKind.RETIRE, clauses=_PARAMETER_CLAUSES, roles=(Role.EXPERT,), who=can_update,
+        when=entry_status_in(Status.REGISTERED), effect=_make_status_change(Status.DEPRECATED),
         said="deprecated; the name stays taken",
     ),
     Rule(
         id="U3", event=EventKind.REASSIGN, clauses=_SCHEME_CLAUSES, roles=_IESG,
-        when=entry_status_in(Status.PROVISIONAL),
-        effect=_reassign_entry, said="reassigned by the IESG",
+        when=entry_status_in(Status.PROVISIONAL), effect=_reassign_entry, said="reassigned by the IESG",
     ),
     Rule(
-        id="U3", event=EventKind.DEMAND_CHANGES, clauses=_SCHEME_CLAUSES, roles=_IESG, when=_has_entry,
-        effect=_demand_changes,
-        said="the IESG asks for changes",
+        id="U3", event=EventKind.DEMAND_CHANGES, clauses=_SCHEME_CLAUSES, roles=_IESG, when=has_entry,
+        effect=_demand_changes, said="the IESG asks for changes",
     ),
     Rule(
         id="U1", event=EventKind.DESIGNATE, clauses=build_clauses("5.3", "7.3", _DECISION),
-        who=_is_entry_owner,
-        when=entry_status_in(Status.PENDING_REVIEW),
-        said="the entry only shows a request and has no registrant yet",
-        hint="Wait until it is registered.",
+        who=is_entry_owner, when=entry_status_in(Status.PENDING_REVIEW),
+        said="the entry only shows a request and has no registrant yet", hint="Wait until it is registered.",
     ),
     Rule(
-        id="U1", event=EventKind.DESIGNATE, clauses=build_clauses("5.3", "7.3", _DECISION), when=_has_entry,
-        who=_is_entry_owner,
-        effect=_change_designees, said="who else may update it",
+        id="U1", event=EventKind.DESIGNATE, clauses=build_clauses("5.3", "7.3", _DECISION),
+        who=is_entry_owner, when=has_entry, effect=_change_designees, said="who else may update it",
     ),
     Rule(
         id="U4", event=EventKind.DRAFT_EXPIRED, clauses=build_clauses("5.4", "7.4", _DECISION), roles=_IANA,
@@ -224,14 +177,13 @@ ENTRY_RULES: Final = (
     ),
     Rule(
         id="U4", event=EventKind.DRAFT_PUBLISHED, clauses=build_clauses("5.4", "7.4", _DECISION), roles=_IANA,
-        when=_has_entry, effect=_cite_published_draft,
+        when=has_entry, effect=_cite_published_draft,
         said="the draft has become an RFC; the row refers to it",
     ),
     Rule(
         id="U5", event=EventKind.ATTACH_SECURITY_NOTE, clauses=build_clauses("7", "10", _DECISION),
-        roles=(Role.IANA, Role.EXPERT, Role.IESG), who=_can_update_entry, when=_has_entry,
-        effect=_attach_security_note,
-        said="security information attached",
+        roles=(Role.IANA, Role.EXPERT, Role.IESG), who=can_update, when=has_entry,
+        effect=_attach_security_note, said="security information attached",
     ),
 )  # fmt: skip
 
@@ -290,38 +242,32 @@ def _renew_namespace(case: EventContext, rule: Rule) -> Decision:
     return make_decision(case, rule, entry=update_entry(case, row, expires=expires, status=status))
 
 
+_NamespaceRule: Final = partial(Rule, clauses=_NAMESPACE_CLAUSES, roles=_IANA)
+
 NAMESPACE_RULES: Final = (
-    Rule(
-        id="N1", event=EventKind.ENTER_SAFE_MODE, clauses=_NAMESPACE_CLAUSES, roles=_IANA,
-        who=_can_update_entry,
-        when=entry_status_in(Status.ACTIVE), effect=_make_status_effect(Status.SAFE_MODE, note="safe-mode"),
-        said="safe mode until reinstated",
+    _NamespaceRule(
+        id="N1", event=EventKind.ENTER_SAFE_MODE, who=can_update, when=entry_status_in(Status.ACTIVE),
+        effect=_make_status_effect(Status.SAFE_MODE, note="safe-mode"), said="safe mode until reinstated",
     ),
-    Rule(
-        id="N2", event=EventKind.SUSPEND, clauses=_NAMESPACE_CLAUSES, roles=_IANA,
-        when=entry_status_in(Status.ACTIVE, Status.SAFE_MODE),
-        effect=_make_status_effect(Status.SUSPENDED, note="suspended"),
-        said="suspended until reinstated",
+    _NamespaceRule(
+        id="N2", event=EventKind.SUSPEND, when=entry_status_in(Status.ACTIVE, Status.SAFE_MODE),
+        effect=_make_status_effect(Status.SUSPENDED, note="suspended"), said="suspended until reinstated",
     ),
-    Rule(
-        id="N3", event=EventKind.REINSTATE, clauses=_NAMESPACE_CLAUSES, roles=_IANA,
-        when=entry_status_in(*_HELD),
+    _NamespaceRule(
+        id="N3", event=EventKind.REINSTATE, when=entry_status_in(*_HELD),
         effect=_make_status_effect(Status.ACTIVE, note="reinstated"), said="active again",
     ),
-    Rule(
-        id="N4", event=EventKind.REVOKE, clauses=_NAMESPACE_CLAUSES, roles=_IANA,
-        when=entry_status_in(*_RUNNING, Status.EXPIRED),
-        effect=_make_status_effect(Status.REVOKED, note="revoked"),
-        said="revoked; the name stays taken",
+    _NamespaceRule(
+        id="N4", event=EventKind.REVOKE, when=entry_status_in(*_RUNNING, Status.EXPIRED),
+        effect=_make_status_effect(Status.REVOKED, note="revoked"), said="revoked; the name stays taken",
     ),
-    Rule(
-        id="N5", event=EventKind.RENEW, clauses=_NAMESPACE_CLAUSES, roles=_IANA,
-        when=entry_status_in(*_RUNNING, Status.EXPIRED), effect=_renew_namespace, said="holds longer",
+    _NamespaceRule(
+        id="N5", event=EventKind.RENEW, when=entry_status_in(*_RUNNING, Status.EXPIRED),
+        effect=_renew_namespace, said="holds longer",
     ),
-    Rule(
-        id="N6", event=EventKind.NAMESPACE_EXPIRED, clauses=_NAMESPACE_CLAUSES, roles=_IANA,
-        when=_is_past_expiry,
-        effect=_expire_namespace, said="its last day is past",
+    _NamespaceRule(
+        id="N6", event=EventKind.NAMESPACE_EXPIRED, when=_is_past_expiry, effect=_expire_namespace,
+        said="its last day is past",
     ),
 )  # fmt: skip
 
@@ -414,14 +360,8 @@ def _make_notices(case: EventContext, subject: str, note: Note, *others: str | N
 
 
 def _override_status(case: EventContext, rule: Rule, note: Note) -> Decision:
-    status = next(
-        (
-            known_status
-            for known_status in case.registry.statuses
-            if known_status == case.event.data["status"]
-        ),
-        None,
-    )
+    wanted = case.event.data["status"]
+    status = next((known for known in case.registry.statuses if known == wanted), None)
     if status is None or status is Status.PENDING_REVIEW:
         raise RefusalError(
             "an override cannot set that status", code="registry.bad-status", field="status",
@@ -521,8 +461,7 @@ _CONTROL_SAID: Final = "who controls the entry, set by an override with a name a
 OVERRIDE_RULES: Final = (
     Rule(
         id="IMPORT", event=EventKind.IMPORT, clauses=_OVERRIDE_CLAUSES, roles=(Role.IANA,),
-        effect=_import_entry,
-        said="a row of a published registry",
+        effect=_import_entry, said="a row of a published registry",
     ),
     Rule(
         id="X", event=EventKind.OVERRIDE, clauses=_OVERRIDE_CLAUSES, roles=(Role.IANA, Role.IESG),
@@ -531,8 +470,7 @@ OVERRIDE_RULES: Final = (
     ),
     Rule(
         id="X", event=EventKind.OVERRIDE, clauses=_IESG_CLAUSES, roles=(Role.IESG,),
-        when=_is_control_override,
-        effect=_override_entry, said=_CONTROL_SAID,
+        when=_is_control_override, effect=_override_entry, said=_CONTROL_SAID,
     ),
     Rule(
         id="X", event=EventKind.OVERRIDE, clauses=_OPERATOR_CLAUSES, roles=(Role.IANA, Role.IESG),
@@ -540,7 +478,6 @@ OVERRIDE_RULES: Final = (
     ),
     Rule(
         id="X", event=EventKind.OVERRIDE, clauses=_OVERRIDE_CLAUSES, roles=(Role.IANA, Role.IESG),
-        effect=_override_entry,
-        said="an override, with a name and a reason",
+        effect=_override_entry, said="an override, with a name and a reason",
     ),
 )  # fmt: skip

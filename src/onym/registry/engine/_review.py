@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from onym.registry.engine._rules import (
     EventContext,
     Rule,
+    add_note,
     approve_request,
     build_clauses,
     build_entry,
-    describe_conflict,
     get_text,
+    has_conflict,
+    is_request_owner,
+    list_other_pending,
     make_decision,
-    make_note,
     make_notice,
     mark_unreviewed,
     move_request,
@@ -26,13 +29,19 @@ from onym.registry.engine._rules import (
 )
 from onym.registry.records import Decision, Entry, EventKind, RequestKind, RequestState, Role, Status
 
-_EXPERT: Final = (Role.EXPERT,)
-_IESG: Final = (Role.IESG,)
 _REVIEWED: Final = (RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW)
-_IETF: Final = (RequestState.IETF_REVIEW,)
 _POLICY: Final = "RFC 8126 4.5"
 #: characters of a separate use that the row's note has
 _MAX_USE: Final = 4_000
+
+
+def _request_is(kind: RequestKind, status: Status | None = None) -> Callable[[EventContext], bool]:
+    return lambda case: case.current_request.kind is kind and status in (None, case.current_request.status)
+
+
+_is_upgrade: Final = _request_is(RequestKind.STATUS_CHANGE, Status.PERMANENT)
+_is_new_historical: Final = _request_is(RequestKind.NEW, Status.HISTORICAL)
+_is_change_to_historical: Final = _request_is(RequestKind.STATUS_CHANGE, Status.HISTORICAL)
 
 
 def _is_separate_use(case: EventContext) -> bool:
@@ -55,10 +64,6 @@ def _is_name_under_review(case: EventContext) -> bool:
     return separate and case.entry is not None and case.current_entry.status is Status.PENDING_REVIEW
 
 
-def _has_conflict(case: EventContext) -> bool:
-    return describe_conflict(case) is not None
-
-
 def _is_expiry_past(case: EventContext) -> bool:
     """Is the last day that was asked for past?"""
     expires = parse_date(case.current_request.fields.get("expires"))
@@ -77,7 +82,7 @@ def _is_new_permanent(case: EventContext) -> bool:
 
 
 def _can_go_to_ietf(case: EventContext) -> bool:
-    return _is_permanent_requested(case) and not _is_separate_use(case) and not _has_conflict(case)
+    return _is_permanent_requested(case) and not _is_separate_use(case) and not has_conflict(case)
 
 
 def _get_reason(case: EventContext) -> str | None:
@@ -101,12 +106,9 @@ def _note_separate_use(case: EventContext, rule: Rule) -> Decision:
     asked = case.current_request
     use = asked.fields.get("description") or asked.fields.get("applications") or "another use of the name"
     # what the request asks for can be long, and is kept with it
-    note = make_note(
-        case, "separate-use", f"{use if len(use) <= _MAX_USE else use[:_MAX_USE] + ' ...'} ({asked.id})"
-    )
-    pending = tuple(identifier for identifier in case.current_entry.pending if identifier != asked.id)
-    row = update_entry(case, case.current_entry, notes=(*case.current_entry.notes, note), pending=pending)
-    return approve_request(case, rule, row, outcome="noted", reason=_get_reason(case))
+    text = f"{use if len(use) <= _MAX_USE else use[:_MAX_USE] + ' ...'} ({asked.id})"
+    entry = add_note(case, "separate-use", text, pending=list_other_pending(case))
+    return approve_request(case, rule, entry, outcome="noted", reason=_get_reason(case))
 
 
 def _request_iesg_approval(case: EventContext, rule: Rule) -> Decision:
@@ -176,28 +178,6 @@ def _reassign_entry(case: EventContext, rule: Rule) -> Decision:
     return approve_request(case, rule, row, outcome="reassigned", reason=_get_reason(case))
 
 
-def _is_upgrade(case: EventContext) -> bool:
-    return (
-        case.current_request.kind is RequestKind.STATUS_CHANGE
-        and case.current_request.status is Status.PERMANENT
-    )
-
-
-def _is_new_historical(case: EventContext) -> bool:
-    return case.current_request.kind is RequestKind.NEW and case.current_request.status is Status.HISTORICAL
-
-
-def _is_change_to_historical(case: EventContext) -> bool:
-    return (
-        case.current_request.kind is RequestKind.STATUS_CHANGE
-        and case.current_request.status is Status.HISTORICAL
-    )
-
-
-def _request_kind_is(kind: RequestKind) -> Callable[[EventContext], bool]:
-    return lambda case: case.current_request.kind is kind
-
-
 # ---------- the timer of RFC 4395 5.2 step 6
 
 
@@ -220,7 +200,7 @@ def _can_register_by_timeout(case: EventContext) -> bool:
     quietly = (
         update and case.current_entry.status is Status.PROVISIONAL and not case.current_entry.iesg_approved
     )
-    return _is_timer_due(case) and provisional and (new or (quietly and not _has_conflict(case)))
+    return _is_timer_due(case) and provisional and (new or (quietly and not has_conflict(case)))
 
 
 def _can_register_meanwhile(case: EventContext) -> bool:
@@ -260,133 +240,118 @@ def _escalate_timeout(case: EventContext, rule: Rule) -> Decision:
     )
 
 
-def _is_request_owner(case: EventContext) -> bool:
-    return case.is_request_owner
-
-
 _TIMEOUT_CLAUSES: Final = build_clauses("5.2 step 6", None)
+
+_ExpertRule: Final = partial(Rule, states=_REVIEWED, roles=(Role.EXPERT,))
+_IESGRule: Final = partial(Rule, states=(RequestState.IETF_REVIEW,), roles=(Role.IESG,))
 
 REVIEW_RULES: Final = (
     Rule(
-        id="E1", event=EventKind.ASK_MORE_REVIEW, states=(RequestState.EXPERT_REVIEW,), roles=_EXPERT,
-        clauses=build_clauses("5.2 step 4", "7.2 step 6", _POLICY), effect=_request_more_review,
-        said="more review or discussion is asked for",
+        id="E1", event=EventKind.ASK_MORE_REVIEW, states=(RequestState.EXPERT_REVIEW,),
+        clauses=build_clauses("5.2 step 4", "7.2 step 6", _POLICY), roles=(Role.EXPERT,),
+        effect=_request_more_review, said="more review or discussion is asked for",
     ),
     Rule(
-        id="E1", event=EventKind.RESUME_REVIEW, states=(RequestState.MORE_REVIEW,), roles=_EXPERT,
-        who=_is_request_owner, clauses=build_clauses("5.2 step 4", "7.2 step 6", _POLICY),
-        effect=_resume_review,
-        said="back to the expert",
+        id="E1", event=EventKind.RESUME_REVIEW, states=(RequestState.MORE_REVIEW,),
+        clauses=build_clauses("5.2 step 4", "7.2 step 6", _POLICY), roles=(Role.EXPERT,),
+        who=is_request_owner, effect=_resume_review, said="back to the expert",
     ),
-    Rule(
-        id="E2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_has_conflict,
-        clauses=build_clauses("5.3", "7.3", _POLICY), said="the entry has changed since the request",
-        hint="Reject it.",
+    _ExpertRule(
+        id="E2", event=EventKind.APPROVE, clauses=build_clauses("5.3", "7.3", _POLICY), when=has_conflict,
+        said="the entry has changed since the request", hint="Reject it.",
     ),
-    Rule(
-        id="E2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_expiry_past,
-        clauses={"expert-review": "docs/decisions/0027"}, said="the expiry day of the request is past",
+    _ExpertRule(
+        id="E2", event=EventKind.APPROVE, clauses={"expert-review": "docs/decisions/0027"},
+        when=_is_expiry_past, said="the expiry day of the request is past",
         hint="Ask for more review, so that the registrant can choose a later day.",
     ),
-    Rule(
-        id="E6", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_name_under_review,
-        clauses=build_clauses(None, "7.2 step 7"), said="the name is itself under review",
+    _ExpertRule(
+        id="E6", event=EventKind.APPROVE, clauses=build_clauses(None, "7.2 step 7"),
+        when=_is_name_under_review, said="the name is itself under review",
         hint="Decide the other request first.",
     ),
-    Rule(
-        id="E6", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_separate_use,
-        clauses=build_clauses(None, "7.2 step 7"), effect=_note_separate_use,
-        said="the entry notes the separate use",
+    _ExpertRule(
+        id="E6", event=EventKind.APPROVE, clauses=build_clauses(None, "7.2 step 7"), when=_is_separate_use,
+        effect=_note_separate_use, said="the entry notes the separate use",
     ),
-    Rule(
-        id="E6", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_separate_use,
-        clauses=build_clauses("5.2 step 2", None, _POLICY), said="the name has been registered meanwhile",
+    _ExpertRule(
+        id="E6", event=EventKind.APPROVE, clauses=build_clauses("5.2 step 2", None, _POLICY),
+        when=_is_separate_use, said="the name has been registered meanwhile",
         hint="Reject it. The IESG notes a separate use (kind note-separate-use).",
     ),
-    Rule(
-        id="U2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=needs_iesg_approval,
-        clauses=build_clauses("5.3", "7.3"), effect=_request_iesg_approval,
-        said="an IESG-approved document defines it: the IESG must approve too",
+    _ExpertRule(
+        id="U2", event=EventKind.APPROVE, clauses=build_clauses("5.3", "7.3"), when=needs_iesg_approval,
+        effect=_request_iesg_approval, said="an IESG-approved document defines it: the IESG must approve too",
     ),
-    Rule(
-        id="S1", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_upgrade,
-        clauses=build_clauses("5.3", "7.3"), effect=_approve_as_requested, said="provisional to permanent",
+    _ExpertRule(
+        id="S1", event=EventKind.APPROVE, clauses=build_clauses("5.3", "7.3"), when=_is_upgrade,
+        effect=_approve_as_requested, said="provisional to permanent",
     ),
-    Rule(
-        id="S4", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_new_historical,
-        clauses=build_clauses("4, 5.1", "5, 7.1"), effect=_approve_as_requested,
-        said="registered as historical",
+    _ExpertRule(
+        id="S4", event=EventKind.APPROVE, clauses=build_clauses("4, 5.1", "5, 7.1"), when=_is_new_historical,
+        effect=_approve_as_requested, said="registered as historical",
     ),
-    Rule(
-        id="E2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT,
-        clauses=build_clauses("5.2 step 5", "7.2 steps 5 and 8", _POLICY), effect=_approve_as_requested,
-        said="recommended by the expert, registered by IANA",
+    _ExpertRule(
+        id="E2", event=EventKind.APPROVE, clauses=build_clauses("5.2 step 5", "7.2 steps 5 and 8", _POLICY),
+        effect=_approve_as_requested, said="recommended by the expert, registered by IANA",
     ),
-    Rule(
-        id="E3", event=EventKind.APPROVE_AS_PROVISIONAL, states=_REVIEWED, roles=_EXPERT,
-        when=_is_new_permanent, clauses=build_clauses("5.1", "7.2 step 6"), effect=_approve_as_provisional,
-        said="provisional instead of permanent",
+    _ExpertRule(
+        id="E3", event=EventKind.APPROVE_AS_PROVISIONAL, clauses=build_clauses("5.1", "7.2 step 6"),
+        when=_is_new_permanent, effect=_approve_as_provisional, said="provisional instead of permanent",
     ),
-    Rule(
-        id="E4", event=EventKind.ASK_IETF_REVIEW, states=_REVIEWED, roles=_EXPERT,
-        when=_can_go_to_ietf, clauses=build_clauses("5.1", "7.2 step 6"),
-        effect=_request_ietf_review, said="IETF review and IESG approval asked for; provisional meanwhile",
+    _ExpertRule(
+        id="E4", event=EventKind.ASK_IETF_REVIEW, clauses=build_clauses("5.1", "7.2 step 6"),
+        when=_can_go_to_ietf, effect=_request_ietf_review,
+        said="IETF review and IESG approval asked for; provisional meanwhile",
     ),
-    Rule(
-        id="E5", event=EventKind.REJECT, states=_REVIEWED, roles=_EXPERT,
-        clauses=build_clauses("5.2 step 6", "7.2 step 8", _POLICY), effect=_reject_request,
-        said="rejected by the expert",
+    _ExpertRule(
+        id="E5", event=EventKind.REJECT, clauses=build_clauses("5.2 step 6", "7.2 step 8", _POLICY),
+        effect=_reject_request, said="rejected by the expert",
     ),
-    Rule(
-        id="E4", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_has_conflict,
-        clauses=build_clauses("5.3", "7.3"), said="the entry has changed since the request",
-        hint="Decline it.",
+    _IESGRule(
+        id="E4", event=EventKind.IESG_APPROVE, clauses=build_clauses("5.3", "7.3"), when=has_conflict,
+        said="the entry has changed since the request", hint="Decline it.",
     ),
-    Rule(
-        id="E6", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG,
-        when=_request_kind_is(RequestKind.SEPARATE_USE), clauses=build_clauses("3", None),
-        effect=_note_separate_use,
+    _IESGRule(
+        id="E6", event=EventKind.IESG_APPROVE, clauses=build_clauses("3", None),
+        when=_request_is(RequestKind.SEPARATE_USE), effect=_note_separate_use,
         said="the entry notes the separate use",
     ),
-    Rule(
-        id="U3", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG,
-        when=_request_kind_is(RequestKind.REASSIGN),
-        clauses=build_clauses("5.3", "7.3"), effect=_reassign_entry, said="reassigned to the one who asked",
+    _IESGRule(
+        id="U3", event=EventKind.IESG_APPROVE, clauses=build_clauses("5.3", "7.3"),
+        when=_request_is(RequestKind.REASSIGN), effect=_reassign_entry,
+        said="reassigned to the one who asked",
     ),
-    Rule(
-        id="U2", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG,
-        when=_request_kind_is(RequestKind.UPDATE),
-        clauses=build_clauses("5.3", "7.3"), effect=_approve_as_requested,
+    _IESGRule(
+        id="U2", event=EventKind.IESG_APPROVE, clauses=build_clauses("5.3", "7.3"),
+        when=_request_is(RequestKind.UPDATE), effect=_approve_as_requested,
         said="updated, with the IESG's approval",
     ),
-    Rule(
-        id="S2", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_is_change_to_historical,
-        clauses=build_clauses("5.3", "7.3"), effect=_approve_as_requested, said="permanent to historical",
+    _IESGRule(
+        id="S2", event=EventKind.IESG_APPROVE, clauses=build_clauses("5.3", "7.3"),
+        when=_is_change_to_historical, effect=_approve_as_requested, said="permanent to historical",
+    ),
+    _IESGRule(
+        id="E4", event=EventKind.IESG_APPROVE, clauses=build_clauses("5.1", "7.2 step 6"),
+        when=_is_permanent_requested, effect=_approve_as_requested, said="permanent, approved by the IESG",
+    ),
+    _IESGRule(
+        id="E4", event=EventKind.IESG_DECLINE, clauses=build_clauses("5.1, 5.3", "7.2 step 6, 7.3"),
+        effect=_reject_request, said="declined by the IESG",
     ),
     Rule(
-        id="E4", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_is_permanent_requested,
-        clauses=build_clauses("5.1", "7.2 step 6"), effect=_approve_as_requested,
-        said="permanent, approved by the IESG",
-    ),
-    Rule(
-        id="E4", event=EventKind.IESG_DECLINE, states=_IETF, roles=_IESG,
-        clauses=build_clauses("5.1, 5.3", "7.2 step 6, 7.3"), effect=_reject_request,
-        said="declined by the IESG",
-    ),
-    Rule(
-        id="T1", event=EventKind.REVIEW_TIMEOUT, states=_REVIEWED, roles=(Role.IANA,),
-        when=_can_register_by_timeout,
-        clauses=_TIMEOUT_CLAUSES, effect=_register_by_timeout,
+        id="T1", event=EventKind.REVIEW_TIMEOUT, states=_REVIEWED, clauses=_TIMEOUT_CLAUSES,
+        roles=(Role.IANA,), when=_can_register_by_timeout, effect=_register_by_timeout,
         said="two weeks without rejection: provisional",
     ),
     Rule(
-        id="T1", event=EventKind.REVIEW_TIMEOUT, states=_REVIEWED, roles=(Role.IANA,),
-        when=_can_register_meanwhile, clauses=_TIMEOUT_CLAUSES, effect=_register_meanwhile,
+        id="T1", event=EventKind.REVIEW_TIMEOUT, states=_REVIEWED, clauses=_TIMEOUT_CLAUSES,
+        roles=(Role.IANA,), when=_can_register_meanwhile, effect=_register_meanwhile,
         said="two weeks without rejection: provisional, and the request for permanent stays open",
     ),
     Rule(
-        id="T1", event=EventKind.REVIEW_TIMEOUT, states=_REVIEWED, roles=(Role.IANA,), when=_is_timer_due,
-        clauses=_TIMEOUT_CLAUSES, effect=_escalate_timeout,
+        id="T1", event=EventKind.REVIEW_TIMEOUT, states=_REVIEWED, clauses=_TIMEOUT_CLAUSES,
+        roles=(Role.IANA,), when=_is_timer_due, effect=_escalate_timeout,
         said="two weeks of silence: the expert and the IESG are told",
     ),
 )  # fmt: skip

@@ -71,33 +71,43 @@ class EventContext:
         assert self.entry is not None  # noqa: S101
         return self.entry
 
-    @property
-    def is_request_owner(self) -> bool:
-        """Report whether the actor opened the request."""
-        return self.request is not None and self.request.registrant == self.actor.id
-
-    @property
-    def is_entry_owner(self) -> bool:
-        """Report whether the actor is the registrant of the entry."""
-        return self.entry is not None and self.entry.registrant == self.actor.id
-
-    @property
-    def can_update(self) -> bool:
-        """Report whether the actor is the registrant or designated by it (RFC 4395 5.3, RFC 7595 7.3)."""
-        return self.entry is not None and (self.is_entry_owner or self.actor.id in self.entry.designees)
-
 
 _Condition: TypeAlias = Callable[[EventContext], bool]
 
 
 def is_always_met(case: EventContext) -> bool:
-    """No further condition."""
+    """The condition of a rule that has none."""
     del case
     return True
 
 
+def is_request_owner(case: EventContext) -> bool:
+    """Report whether the actor opened the request."""
+    return case.request is not None and case.request.registrant == case.actor.id
+
+
+def is_entry_owner(case: EventContext) -> bool:
+    """Report whether the actor is the registrant of the entry."""
+    return case.entry is not None and case.entry.registrant == case.actor.id
+
+
+def can_update(case: EventContext) -> bool:
+    """Report whether the actor is the registrant or designated by it (RFC 4395 5.3, RFC 7595 7.3)."""
+    return is_entry_owner(case) or (case.entry is not None and case.actor.id in case.entry.designees)
+
+
+def has_entry(case: EventContext) -> bool:
+    """Report whether there is an entry of the name."""
+    return case.entry is not None
+
+
+def has_conflict(case: EventContext) -> bool:
+    """Report whether the request cannot be granted any more."""
+    return describe_conflict(case) is not None
+
+
 def entry_status_in(*statuses: Status) -> _Condition:
-    """A test: is there a row, with one of these statuses?"""
+    """Return the condition that there is an entry with one of these statuses."""
     return lambda case: case.entry is not None and case.current_entry.status in statuses
 
 
@@ -302,7 +312,7 @@ def build_entry(case: EventContext, status: Status, *, under_review: bool = Fals
         draft=_select_draft(case, base),
         expires=parse_date(asked.fields.get("expires")) or base.expires,
         notes=list_kept_notes(case, base),
-        pending=(*_list_other_pending(case), asked.id) if under_review else _list_other_pending(case),
+        pending=(*list_other_pending(case), asked.id) if under_review else list_other_pending(case),
     )
 
 
@@ -372,13 +382,10 @@ def list_kept_notes(case: EventContext, entry: Entry) -> tuple[Note, ...]:
     return tuple(note for note in entry.notes if note.kind != UNREVIEWED)
 
 
-def _list_other_pending(case: EventContext) -> tuple[str, ...]:
+def list_other_pending(case: EventContext) -> tuple[str, ...]:
     """The other requests under review about the row."""
-    return (
-        ()
-        if case.entry is None
-        else tuple(identifier for identifier in case.entry.pending if identifier != case.current_request.id)
-    )
+    pending = () if case.entry is None else case.entry.pending
+    return tuple(identifier for identifier in pending if identifier != case.current_request.id)
 
 
 def mark_unreviewed(case: EventContext, entry: Entry) -> Entry:
@@ -392,7 +399,7 @@ def remove_pending(case: EventContext) -> tuple[Entry | None, bool]:
     row = case.entry
     if row is None or case.current_request.id not in row.pending:
         return None, False
-    left = _list_other_pending(case)
+    left = list_other_pending(case)
     if row.status is Status.PENDING_REVIEW and not left:
         return None, True
     # what the request that has gone said does not stand for those that wait
@@ -422,14 +429,27 @@ def change_status(case: EventContext, rule: Rule, status: Status, *, note: str |
     notes = list_kept_notes(case, case.current_entry) + (
         (make_note(case, note, reason),) if note and reason else ()
     )
-    row = update_entry(case, case.current_entry, status=status, notes=notes)
-    told = (make_notice(row.registrant, f"{case.name}: now {status}", reason),) if row.registrant else ()
-    return make_decision(case, rule, entry=row, notices=told)
+    entry = update_entry(case, case.current_entry, status=status, notes=notes)
+    return decide_entry(case, rule, entry, f"now {status}", reason)
 
 
 def make_notice(to: str | Role, subject: str, body: str | None = None) -> Notice:
     """A notice; its text is the reason where one was given."""
     return Notice(to=to, subject=subject, text=body or subject)
+
+
+def decide_entry(
+    case: EventContext, rule: Rule, entry: Entry, subject: str, text: str | None = None
+) -> Decision:
+    """Return the decision about an entry, with a notice to its registrant if it has one."""
+    notices = (make_notice(entry.registrant, f"{case.name}: {subject}", text),) if entry.registrant else ()
+    return make_decision(case, rule, entry=entry, notices=notices)
+
+
+def add_note(case: EventContext, kind: str, text: str, **changes: Any) -> Entry:
+    """Return the entry with another note by the actor. Raises RefusalError if the note is too long."""
+    entry = case.current_entry
+    return update_entry(case, entry, notes=(*entry.notes, make_note(case, kind, text)), **changes)
 
 
 def make_note(case: EventContext, kind: str, said: str) -> Note:

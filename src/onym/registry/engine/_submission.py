@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from onym.errors import RefusalError
@@ -14,8 +15,11 @@ from onym.registry.engine._rules import (
     approve_request,
     build_clauses,
     build_entry,
+    can_update,
     describe_conflict,
     get_text,
+    has_conflict,
+    is_request_owner,
     make_decision,
     make_notice,
     move_request,
@@ -40,6 +44,7 @@ _REVIEWERS: Final = {
     RequestState.MORE_REVIEW: Role.EXPERT,
     RequestState.IETF_REVIEW: Role.IESG,
 }
+_BEFORE_SUBMISSION: Final = (RequestState.DRAFT, RequestState.LIST_REVIEW)
 _EXISTING: Final = frozenset(RequestKind) - {RequestKind.NEW}
 
 
@@ -104,7 +109,7 @@ def _is_foreign_provisional_update(case: EventContext) -> bool:
     upgrade = kind is RequestKind.STATUS_CHANGE and _parse_status(case) is Status.PERMANENT
     return (
         case.current_entry.status is Status.PROVISIONAL
-        and not case.can_update
+        and not can_update(case)
         and not (upgrade and case.actor.has_role(Role.EXPERT, Role.IESG))
     )
 
@@ -114,7 +119,7 @@ def _is_revoked(case: EventContext) -> bool:
 
 
 def _is_foreign_namespace_update(case: EventContext) -> bool:
-    return _parse_kind(case) is RequestKind.UPDATE and not case.can_update
+    return _parse_kind(case) is RequestKind.UPDATE and not can_update(case)
 
 
 def _is_undefined_status_change(case: EventContext) -> bool:
@@ -152,7 +157,7 @@ def _open_request(case: EventContext, rule: Rule) -> Decision:
         status=_parse_status(case), state=RequestState.DRAFT, registrant=case.actor.id,
         fields=parse_fields(case, {}), template=get_text(case, "template") or "",
         on_behalf_of=get_text(case, "on_behalf_of"), draft=parse_draft(case, None),
-        as_registrant=kind is not RequestKind.NEW and case.can_update,
+        as_registrant=kind is not RequestKind.NEW and can_update(case),
         opened=case.at, since=case.at, holder=Role.REGISTRANT, version=1,
     )  # fmt: skip
     return make_decision(case, rule, request=opened)
@@ -255,100 +260,82 @@ def _withdraw_request(case: EventContext, rule: Rule) -> Decision:
     return make_decision(case, rule, request=request, entry=entry, removed=removed, notices=told)
 
 
-def _is_request_owner(case: EventContext) -> bool:
-    return case.is_request_owner
-
-
 def _is_rejected_incomplete(case: EventContext) -> bool:
     return case.current_request.outcome == "incomplete"
 
 
+_OpeningRule: Final = partial(Rule, event=EventKind.OPEN, roles=_ANYONE)
+
 REQUEST_RULES: Final = (
-    Rule(
-        id="R1", event=EventKind.OPEN, clauses=_OPEN_CLAUSES, roles=_ANYONE, when=_is_name_taken,
-        said="the name is registered or under review",
+    _OpeningRule(
+        id="R1", clauses=_OPEN_CLAUSES, when=_is_name_taken, said="the name is registered or under review",
         hint="Choose another name, or open an update or a note-separate-use.",
     ),
-    Rule(
-        id="R1", event=EventKind.OPEN, clauses=_OPEN_CLAUSES, roles=_ANYONE, when=_is_entry_missing,
+    _OpeningRule(
+        id="R1", clauses=_OPEN_CLAUSES, when=_is_entry_missing,
         said="there is no entry with this name to change", hint="Open a request of kind new.",
     ),
-    Rule(
-        id="X", event=EventKind.OPEN, clauses=build_clauses("5.3", "7.3", "docs/decisions/0026"),
-        roles=_ANYONE,
-        when=_is_undefined_status_change, said="no clause defines that change of status",
+    _OpeningRule(
+        id="X", clauses=build_clauses("5.3", "7.3", "docs/decisions/0026"), when=_is_undefined_status_change,
+        said="no clause defines that change of status",
         hint="IANA or the IESG can record an override with a reason.",
     ),
-    Rule(
-        id="U1", event=EventKind.OPEN, clauses=build_clauses("5.3", "7.3"), roles=_ANYONE,
-        when=_is_foreign_provisional_update,
+    _OpeningRule(
+        id="U1", clauses=build_clauses("5.3", "7.3"), when=_is_foreign_provisional_update,
         said="a provisional entry is updated by its registrant, or whom the registrant has designated",
         hint="If the registrant cannot be reached, ask the IESG to reassign it (kind reassign).",
     ),
-    Rule(
-        id="N4", event=EventKind.OPEN, clauses=_NAMESPACE_CLAUSES, roles=_ANYONE, when=_is_revoked,
-        said="it was revoked for good", hint="Choose another name.",
+    _OpeningRule(
+        id="N4", clauses=_NAMESPACE_CLAUSES, when=_is_revoked, said="it was revoked for good",
+        hint="Choose another name.",
     ),
-    Rule(
-        id="U1", event=EventKind.OPEN, clauses=_NAMESPACE_CLAUSES, roles=_ANYONE,
-        when=_is_foreign_namespace_update,
+    _OpeningRule(
+        id="U1", clauses=_NAMESPACE_CLAUSES, when=_is_foreign_namespace_update,
         said="a namespace is updated by its registrant, or whom the registrant has designated",
         hint="If it has no registrant, IANA can record one (override with registrant).",
     ),
-    Rule(
-        id="U3", event=EventKind.OPEN, clauses=build_clauses("5.3", "7.3"), roles=_ANYONE,
-        when=_is_unreassignable,
+    _OpeningRule(
+        id="U3", clauses=build_clauses("5.3", "7.3"), when=_is_unreassignable,
         said="only a provisional entry can be reassigned",
     ),
-    Rule(
-        id="R1", event=EventKind.OPEN, clauses=_OPEN_CLAUSES, roles=_ANYONE, effect=_open_request,
-        said="a draft request",
+    _OpeningRule(
+        id="R1", clauses=_OPEN_CLAUSES, effect=_open_request, said="a draft request",
     ),
     Rule(
         id="R2", event=EventKind.ANNOUNCE, states=(RequestState.DRAFT,),
-        clauses=build_clauses("5.2 item 3", "7.2 item 3"), who=_is_request_owner, effect=_announce_request,
+        clauses=build_clauses("5.2 item 3", "7.2 item 3"), who=is_request_owner, effect=_announce_request,
         said="posted to uri-review for list review",
     ),
     Rule(
         id="R3", event=EventKind.REVISE,
         states=(RequestState.DRAFT, RequestState.LIST_REVIEW, RequestState.MORE_REVIEW),
-        clauses=build_clauses("5.2 item 4", "7.2 item 3.3", "RFC 8126 4.5"), who=_is_request_owner,
-        effect=_revise_request,
-        said="comments answered, text revised",
+        clauses=build_clauses("5.2 item 4", "7.2 item 3.3", "RFC 8126 4.5"), who=is_request_owner,
+        effect=_revise_request, said="comments answered, text revised",
     ),
     Rule(
-        id="R4", event=EventKind.SUBMIT, states=(RequestState.DRAFT, RequestState.LIST_REVIEW),
-        clauses=build_clauses(None, "7.2 item 3"), who=_is_request_owner, when=_is_list_review_missing,
+        id="R4", event=EventKind.SUBMIT, states=_BEFORE_SUBMISSION,
+        clauses=build_clauses(None, "7.2 item 3"), who=is_request_owner, when=_is_list_review_missing,
         said="a permanent registration needs list review first",
         hint="Announce it on uri-review@ietf.org; four weeks are reasonable.",
     ),
     Rule(
-        id="R4", event=EventKind.SUBMIT, states=(RequestState.DRAFT, RequestState.LIST_REVIEW),
-        clauses=build_clauses("5.2 item 5", "7.2 item 4", "RFC 8126 4.5"), who=_is_request_owner,
-        effect=_submit_request,
-        said="handed to IANA",
+        id="R4", event=EventKind.SUBMIT, states=_BEFORE_SUBMISSION,
+        clauses=build_clauses("5.2 item 5", "7.2 item 4", "RFC 8126 4.5"), who=is_request_owner,
+        effect=_submit_request, said="handed to IANA",
     ),
     Rule(
-        id="I1", event=EventKind.RESUBMIT, states=(RequestState.REJECTED,), when=_is_rejected_incomplete,
-        clauses=build_clauses(None, "7.2 step 1", "RFC 8126 4.5"), who=_is_request_owner,
-        effect=_resubmit_request,
-        said="corrected and handed in again",
+        id="I1", event=EventKind.RESUBMIT, states=(RequestState.REJECTED,),
+        clauses=build_clauses(None, "7.2 step 1", "RFC 8126 4.5"), who=is_request_owner,
+        when=_is_rejected_incomplete, effect=_resubmit_request, said="corrected and handed in again",
     ),
     Rule(
-        id="W1", event=EventKind.WITHDRAW,
-        states=(
-            RequestState.DRAFT, RequestState.LIST_REVIEW, RequestState.SUBMITTED,
-            RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW, RequestState.IETF_REVIEW,
-        ),
+        id="W1", event=EventKind.WITHDRAW, states=(*_BEFORE_SUBMISSION, *_REVIEWERS),
         clauses=build_clauses("docs/decisions/0026", "docs/decisions/0026", "docs/decisions/0026"),
-        who=_is_request_owner,
-        effect=_withdraw_request, said="withdrawn by its registrant",
+        who=is_request_owner, effect=_withdraw_request, said="withdrawn by its registrant",
     ),
 )  # fmt: skip
 
 
-_IANA: Final = (Role.IANA,)
-_SUBMITTED: Final = (RequestState.SUBMITTED,)
 _MISSING_LIMIT: Final = 64
 
 
@@ -378,10 +365,6 @@ def _has_missing_fields(case: EventContext) -> bool:
 def _is_duplicate_name(case: EventContext) -> bool:
     """Has another entry the name already?"""
     return case.current_request.kind is RequestKind.NEW and case.entry is not None
-
-
-def _has_conflict(case: EventContext) -> bool:
-    return describe_conflict(case) is not None
 
 
 def _can_register_at_once(case: EventContext) -> bool:
@@ -512,42 +495,40 @@ def _send_to_iesg(case: EventContext, rule: Rule) -> Decision:
 _CHECK = EventKind.CHECK_COMPLETE
 _POLICY = "RFC 8126 4.5"
 
+_IntakeRule: Final = partial(Rule, states=(RequestState.SUBMITTED,), roles=(Role.IANA,))
+
 INTAKE_RULES: Final = (
-    Rule(
-        id="I2", event=_CHECK, states=_SUBMITTED, clauses=build_clauses("5.3", "7.3", _POLICY),
-        roles=_IANA, when=_has_conflict, effect=_reject_conflicting,
-        said="rejected: the entry has changed since",
+    _IntakeRule(
+        id="I2", event=_CHECK, clauses=build_clauses("5.3", "7.3", _POLICY), when=has_conflict,
+        effect=_reject_conflicting, said="rejected: the entry has changed since",
     ),
-    Rule(
-        id="I1", event=_CHECK, states=_SUBMITTED, clauses=build_clauses("5.2 step 1", "7.2 step 1", _POLICY),
-        roles=_IANA, when=_has_missing_fields, effect=_reject_missing_fields,
-        said="rejected: a required field is missing",
+    _IntakeRule(
+        id="I1", event=_CHECK, clauses=build_clauses("5.2 step 1", "7.2 step 1", _POLICY),
+        when=_has_missing_fields, effect=_reject_missing_fields, said="rejected: a required field is missing",
     ),
-    Rule(
-        id="I1", event=EventKind.REJECT_INCOMPLETE, states=_SUBMITTED,
-        clauses=build_clauses("5.2 step 1", "7.2 step 1", _POLICY), roles=_IANA, effect=_reject_incomplete,
+    _IntakeRule(
+        id="I1", event=EventKind.REJECT_INCOMPLETE,
+        clauses=build_clauses("5.2 step 1", "7.2 step 1", _POLICY), effect=_reject_incomplete,
         said="rejected: incomplete, or a citation is not correct",
     ),
-    Rule(
-        id="I2", event=_CHECK, states=_SUBMITTED, clauses=build_clauses("5.2 step 2", None, _POLICY),
-        roles=_IANA, when=_is_duplicate_name, effect=_reject_duplicate, said="rejected: the name is in use",
+    _IntakeRule(
+        id="I2", event=_CHECK, clauses=build_clauses("5.2 step 2", None, _POLICY), when=_is_duplicate_name,
+        effect=_reject_duplicate, said="rejected: the name is in use",
     ),
-    Rule(
-        id="I3", event=_CHECK, states=_SUBMITTED, clauses=build_clauses(None, "7.2 step 2"), roles=_IANA,
-        when=_can_register_at_once, effect=_register_entry,
-        said="registered at once, first come first served",
+    _IntakeRule(
+        id="I3", event=_CHECK, clauses=build_clauses(None, "7.2 step 2"), when=_can_register_at_once,
+        effect=_register_entry, said="registered at once, first come first served",
     ),
-    Rule(
-        id="S3", event=_CHECK, states=_SUBMITTED, clauses=build_clauses("5.3", "7.3"), roles=_IANA,
-        when=_is_retirement, effect=_retire_entry, said="provisional to historical, as its registrant asked",
+    _IntakeRule(
+        id="S3", event=_CHECK, clauses=build_clauses("5.3", "7.3"), when=_is_retirement, effect=_retire_entry,
+        said="provisional to historical, as its registrant asked",
     ),
-    Rule(
-        id="S2", event=_CHECK, states=_SUBMITTED, clauses=build_clauses("5.3", "7.3"), roles=_IANA,
-        when=_needs_iesg_decision, effect=_send_to_iesg, said="handed to the IESG, who alone may approve it",
+    _IntakeRule(
+        id="S2", event=_CHECK, clauses=build_clauses("5.3", "7.3"), when=_needs_iesg_decision,
+        effect=_send_to_iesg, said="handed to the IESG, who alone may approve it",
     ),
-    Rule(
-        id="I4", event=_CHECK, states=_SUBMITTED, roles=_IANA,
-        clauses=build_clauses("5.2 step 3", "7.2 steps 3 and 4", _POLICY), effect=_send_to_expert,
-        said="handed to the Designated Expert",
+    _IntakeRule(
+        id="I4", event=_CHECK, clauses=build_clauses("5.2 step 3", "7.2 steps 3 and 4", _POLICY),
+        effect=_send_to_expert, said="handed to the Designated Expert",
     ),
 )  # fmt: skip
