@@ -26,10 +26,8 @@ from onym.server.registry.api.models import (
     MAX_NAME,
     ActionList,
     CheckBody,
-    CheckReport,
     EntryList,
     EventBody,
-    FindingData,
     Health,
     History,
     OpenBody,
@@ -38,6 +36,7 @@ from onym.server.registry.api.models import (
     SearchHits,
     VersionData,
     VersionList,
+    to_check_report,
     to_entry_data,
     to_history_record,
     to_registry_data,
@@ -301,7 +300,7 @@ async def list_entry_versions(request: HTTPRequest) -> Response:
             version=number_,
             number=change.number,
             at=change.at,
-            event=str(change.event),
+            event=change.event,
             entry=to_entry_data(version),
         )
         for number_, (version, change) in sorted(found.items())
@@ -317,7 +316,7 @@ async def list_entry_actions(request: HTTPRequest) -> Response:
 
 
 def _make_actions_response(request: HTTPRequest, version: int, kinds: tuple[EventKind, ...]) -> Response:
-    body = ActionList(version=version, events=tuple(map(str, kinds)))
+    body = ActionList(version=version, events=kinds)
     return make_api_response(request, body, headers={"cache-control": "private, no-store"})
 
 
@@ -531,15 +530,4 @@ async def check_template(request: HTTPRequest) -> Response:
         all_templates=not body.fields and not body.status,
     )
     report = await check_submission(request, given)
-    findings = tuple(
-        FindingData(
-            check=finding.check, code=finding.code, level=str(finding.level), message=finding.message,
-            clause=finding.clause, field=finding.field, line=finding.line, column=finding.column,
-            witness=finding.witness, fix=finding.fix,
-        )
-        for finding in report.findings
-    )  # fmt: skip
-    found = CheckReport(
-        ok=report.ok, profile=report.profile, scheme=report.scheme, findings=findings, ran=report.ran
-    )
-    return make_api_response(request, found, headers={"cache-control": "no-store"})
+    return make_api_response(request, to_check_report(report), headers={"cache-control": "no-store"})

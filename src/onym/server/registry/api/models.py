@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from onym.accounts.records import MAX_LABEL
 from onym.registry.accounts import Scope
-from onym.registry.records import Entry, EventKind, LogRecord, Note, Request, RequestKind
+from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestKind
 from onym.registry.registries import Registry
 from onym.server.registry import urls
 
-#: no control characters but tab, line feed, form feed and carriage return
+if TYPE_CHECKING:
+    from onym.registry.checks import Report
+
+#: no control characters except tab, line feed, form feed and carriage return
 _CLEAN: Final = r"^[^\u0000-\u0008\u000b\u000e-\u001f\u007f-\u009f]*$"
 
 #: one line with at least one visible character
@@ -336,102 +340,62 @@ class TokenBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
     days: Annotated[int, Meta(ge=1)] | None = None
 
 
+_Data = TypeVar("_Data")
+
+
+def _copy_fields(cls: type[_Data], value: Any, **others: Any) -> _Data:
+    """Return `cls` with the attributes of `value` that have the same names, and the other members."""
+    names: Iterable[str] = cls.__dataclass_fields__  # type: ignore[attr-defined]
+    return cls(**{name: getattr(value, name) for name in names if name not in others}, **others)
+
+
 def to_registry_data(row: Registry) -> RegistryData:
     """Return a registry as API data."""
-    return RegistryData(
-        id=row.id,
-        title=row.title,
-        noun=row.noun,
-        reference=row.reference,
-        profiles=row.profiles,
-        statuses=tuple(map(str, row.statuses)),
-        columns=tuple(ColumnData(id=column.id, heading=column.heading) for column in row.columns),
-        entries=urls.api_url("registries", row.id, "entries"),
-        page=urls.entries_url(row.id),
-        feed=urls.feed_url(row.id),
+    entries = urls.api_url("registries", row.id, "entries")
+    return _copy_fields(
+        RegistryData, row, entries=entries, page=urls.entries_url(row.id), feed=urls.feed_url(row.id)
     )
-
-
-def _to_note_data(note: Note) -> NoteData:
-    return NoteData(kind=note.kind, text=note.text, at=note.at, by=note.by)
-
-
-def _to_draft_data(about: Entry | Request) -> DraftData | None:
-    return None if about.draft is None else DraftData(name=about.draft.name, expires=about.draft.expires)
 
 
 def to_entry_data(entry: Entry) -> EntryData:
     """Return an entry as API data."""
-    return EntryData(
-        registry=entry.registry,
-        name=entry.name,
-        spelling=entry.spelling,
-        status=str(entry.status),
+    return _copy_fields(
+        EntryData,
+        entry,
         fields=dict(entry.fields),
-        notes=tuple(map(_to_note_data, entry.notes)),
-        registrant=entry.registrant,
         designees=tuple(sorted(entry.designees)),
-        iesg_approved=entry.iesg_approved,
-        draft=_to_draft_data(entry),
-        pending=entry.pending,
-        expires=entry.expires,
-        registered=entry.registered,
-        updated=entry.updated,
-        version=entry.version,
         page=urls.entry_url(entry.registry, entry.name),
     )
 
 
 def to_request_data(about: Request) -> RequestData:
     """Return a request as API data."""
-    return RequestData(
-        id=about.id,
-        registry=about.registry,
-        profile=about.profile,
-        kind=str(about.kind),
-        name=about.name,
-        status=str(about.status),
-        state=str(about.state),
-        registrant=about.registrant,
-        on_behalf_of=about.on_behalf_of,
-        fields=dict(about.fields),
-        template=about.template,
-        opened=about.opened,
-        since=about.since,
-        holder=None if about.holder is None else str(about.holder),
-        due=about.due,
-        announced=about.announced,
-        archive=about.archive,
-        timed_out=about.timed_out,
-        draft=_to_draft_data(about),
-        outcome=about.outcome,
-        reason=about.reason,
-        version=about.version,
-        page=urls.request_url(about.id),
-    )
+    return _copy_fields(RequestData, about, fields=dict(about.fields), page=urls.request_url(about.id))
 
 
 def to_history_record(record: LogRecord) -> HistoryRecord:
     """Return a log record as API data."""
     event = record.event
-    return HistoryRecord(
-        number=record.number,
-        at=record.at,
+    return _copy_fields(
+        HistoryRecord,
+        record,
         actor=record.actor.id,
         roles=tuple(sorted(map(str, record.actor.roles))),
-        event=str(event.kind),
+        event=event.kind,
         registry=event.registry,
         request=event.request,
         name=event.name,
         data=_to_jsonable(event.data),
-        rule=record.rule,
-        clause=record.clause,
-        previous=record.previous,
-        digest=record.digest,
     )
 
 
+def to_check_report(report: Report) -> CheckReport:
+    """Return the checker's report as API data."""
+    findings = tuple(_copy_fields(FindingData, finding) for finding in report.findings)
+    return _copy_fields(CheckReport, report, findings=findings)
+
+
 def _to_jsonable(value: Any) -> Any:
-    if hasattr(value, "items"):
+    if isinstance(value, Mapping):
         return {str(key): _to_jsonable(item) for key, item in value.items()}
     return [_to_jsonable(item) for item in value] if isinstance(value, list | tuple) else value
