@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from onym.accounts.records import ALL_REALMS, Account
@@ -31,15 +30,13 @@ class Scope(StrEnum):
 
 
 #: which role each scope lets a token use
-_SCOPE_ROLES: Final[Mapping[Scope, Role]] = MappingProxyType(
-    {
-        Scope.READ: Role.READER,
-        Scope.SUBMIT: Role.REGISTRANT,
-        Scope.REVIEW: Role.EXPERT,
-        Scope.IANA: Role.IANA,
-        Scope.IESG: Role.IESG,
-    }
-)
+_SCOPE_ROLES: Final[Mapping[Scope, Role]] = {
+    Scope.READ: Role.READER,
+    Scope.SUBMIT: Role.REGISTRANT,
+    Scope.REVIEW: Role.EXPERT,
+    Scope.IANA: Role.IANA,
+    Scope.IESG: Role.IESG,
+}
 
 
 def get_registry_roles(account: Account, registry: str) -> frozenset[Role]:
@@ -73,9 +70,11 @@ def limit_roles(roles: frozenset[Role], scopes: Iterable[str]) -> frozenset[Role
 
 
 #: members of `Event.data` that name accounts with a new say in an entry
-_ACCOUNT_MEMBERS: Final = MappingProxyType(
-    {EventKind.REASSIGN: ("to",), EventKind.OVERRIDE: ("registrant",), EventKind.DESIGNATE: ("add",)}
-)
+_ACCOUNT_MEMBERS: Final = {
+    EventKind.REASSIGN: ("to",),
+    EventKind.OVERRIDE: ("registrant",),
+    EventKind.DESIGNATE: ("add",),
+}
 #: people in one event
 _MAX_PEOPLE: Final = 64
 

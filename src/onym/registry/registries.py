@@ -14,7 +14,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from onym.errors import UnknownEntryError
@@ -246,85 +245,75 @@ _EXPERT = "Expert Review"
 
 
 def _build_list_review(required: bool, clause: str) -> Mapping[Status, ListReview]:
-    return MappingProxyType(
-        {Status.PERMANENT: ListReview(reasonable=_FOUR_WEEKS, required=required, clause=clause)}
-    )
+    return {Status.PERMANENT: ListReview(reasonable=_FOUR_WEEKS, required=required, clause=clause)}
 
 
 #: every profile, by id
-PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
-    {
-        item.id: item
-        for item in (
-            Profile(
-                id="rfc4395",
-                title="RFC 4395 (BCP 115, 2006)",
-                document="RFC 4395",
-                template_clause="RFC 4395 5.4",
-                fields=_RFC4395_FIELDS,
-                policies=MappingProxyType(
-                    {
-                        Status.PERMANENT: Policy(name=_EXPERT, clause="RFC 4395 5.1"),
-                        Status.PROVISIONAL: Policy(name=_EXPERT, clause="RFC 4395 5.1"),
-                        Status.HISTORICAL: Policy(name=_EXPERT, clause="RFC 4395 5.1"),
-                    }
+PROFILES: Final[Mapping[str, Profile]] = {
+    item.id: item
+    for item in (
+        Profile(
+            id="rfc4395",
+            title="RFC 4395 (BCP 115, 2006)",
+            document="RFC 4395",
+            template_clause="RFC 4395 5.4",
+            fields=_RFC4395_FIELDS,
+            policies={
+                Status.PERMANENT: Policy(name=_EXPERT, clause="RFC 4395 5.1"),
+                Status.PROVISIONAL: Policy(name=_EXPERT, clause="RFC 4395 5.1"),
+                Status.HISTORICAL: Policy(name=_EXPERT, clause="RFC 4395 5.1"),
+            },
+            list_review=_build_list_review(required=False, clause="RFC 4395 5.2 item 3"),
+            expert_timeout=timedelta(days=14),
+            expert_time=timedelta(days=14),
+            status_words=("permanent", "provisional", "historical"),
+            status_clause="RFC 4395 5.4",
+        ),
+        Profile(
+            id="rfc7595",
+            title="RFC 7595 (BCP 35, 2015)",
+            document="RFC 7595",
+            template_clause="RFC 7595 7.4",
+            fields=_RFC7595_FIELDS,
+            elsewhere=_RFC7595_ELSEWHERE,
+            policies={
+                Status.PERMANENT: Policy(name=_EXPERT, clause="RFC 7595 7.1"),
+                Status.PROVISIONAL: Policy(
+                    name="First Come First Served", clause="RFC 7595 7.1", at_once=True
                 ),
-                list_review=_build_list_review(required=False, clause="RFC 4395 5.2 item 3"),
-                expert_timeout=timedelta(days=14),
-                expert_time=timedelta(days=14),
-                status_words=("permanent", "provisional", "historical"),
-                status_clause="RFC 4395 5.4",
-            ),
-            Profile(
-                id="rfc7595",
-                title="RFC 7595 (BCP 35, 2015)",
-                document="RFC 7595",
-                template_clause="RFC 7595 7.4",
-                fields=_RFC7595_FIELDS,
-                elsewhere=_RFC7595_ELSEWHERE,
-                policies=MappingProxyType(
-                    {
-                        Status.PERMANENT: Policy(name=_EXPERT, clause="RFC 7595 7.1"),
-                        Status.PROVISIONAL: Policy(
-                            name="First Come First Served", clause="RFC 7595 7.1", at_once=True
-                        ),
-                        Status.HISTORICAL: Policy(name=_EXPERT, clause="RFC 7595 7.1"),
-                    }
-                ),
-                list_review=_build_list_review(required=True, clause="RFC 7595 7.2 item 3"),
-                expert_time=timedelta(days=21),
-                status_words=("Permanent", "Provisional", "Historical"),
-                status_clause="RFC 7595 7.4",
-            ),
-            Profile(
-                id="specification-required",
-                title="Specification Required (RFC 8126 4.6)",
-                document="RFC 8126",
-                template_clause="draft-levy-llm-uri-scheme-00 12.2",
-                fields=_PARAMETER_FIELDS,
-                policies=MappingProxyType(
-                    {Status.REGISTERED: Policy(name="Specification Required", clause="RFC 8126 4.6")}
-                ),
-                list_review=MappingProxyType({}),
-                expert_time=timedelta(days=21),
-                status_words=("Registered",),
-                status_clause="RFC 8126 4.6",
-            ),
-            Profile(
-                id="expert-review",
-                title="Expert Review (RFC 8126 4.5)",
-                document="RFC 8126",
-                template_clause="docs/decisions/0027",
-                fields=_NAMESPACE_FIELDS,
-                policies=MappingProxyType({Status.ACTIVE: Policy(name=_EXPERT, clause="RFC 8126 4.5")}),
-                list_review=MappingProxyType({}),
-                expert_time=timedelta(days=21),
-                status_words=("Active",),
-                status_clause="RFC 8126 4.5",
-            ),
-        )
-    }
-)
+                Status.HISTORICAL: Policy(name=_EXPERT, clause="RFC 7595 7.1"),
+            },
+            list_review=_build_list_review(required=True, clause="RFC 7595 7.2 item 3"),
+            expert_time=timedelta(days=21),
+            status_words=("Permanent", "Provisional", "Historical"),
+            status_clause="RFC 7595 7.4",
+        ),
+        Profile(
+            id="specification-required",
+            title="Specification Required (RFC 8126 4.6)",
+            document="RFC 8126",
+            template_clause="draft-levy-llm-uri-scheme-00 12.2",
+            fields=_PARAMETER_FIELDS,
+            policies={Status.REGISTERED: Policy(name="Specification Required", clause="RFC 8126 4.6")},
+            list_review={},
+            expert_time=timedelta(days=21),
+            status_words=("Registered",),
+            status_clause="RFC 8126 4.6",
+        ),
+        Profile(
+            id="expert-review",
+            title="Expert Review (RFC 8126 4.5)",
+            document="RFC 8126",
+            template_clause="docs/decisions/0027",
+            fields=_NAMESPACE_FIELDS,
+            policies={Status.ACTIVE: Policy(name=_EXPERT, clause="RFC 8126 4.5")},
+            list_review={},
+            expert_time=timedelta(days=21),
+            status_words=("Active",),
+            status_clause="RFC 8126 4.5",
+        ),
+    )
+}
 
 
 def get_profile(identifier: str) -> Profile:
@@ -389,95 +378,93 @@ def _build_columns(*pairs: tuple[str, str]) -> tuple[Column, ...]:
 
 
 #: every registry, by id
-REGISTRIES: Final[Mapping[str, Registry]] = MappingProxyType(
-    {
-        item.id: item
-        for item in (
-            Registry(
-                id="uri-schemes",
-                title="Uniform Resource Identifier (URI) Schemes",
-                noun="scheme",
-                name_pattern=re.compile(r"[a-z][a-z0-9+.-]*"),
-                name_clause="RFC 3986 3.1",
-                name_rule="a lower-case letter, then lower-case letters, digits, '+', '-' and '.'",
-                name_limit=63,
-                limit_clause="docs/decisions/0026",
-                fold_case=True,
-                profiles=("rfc7595", "rfc4395"),
-                default_profile="rfc7595",
-                statuses=(Status.PERMANENT, Status.PROVISIONAL, Status.HISTORICAL, Status.PENDING_REVIEW),
-                default_status=Status.PROVISIONAL,
-                columns=_build_columns(
-                    ("name", "URI Scheme"),
-                    ("template", "Template"),
-                    ("description", "Description"),
-                    ("status", "Status"),
-                    ("well_known", "Well-Known URI Support"),
-                    ("reference", "Reference"),
-                    ("notes", "Notes"),
-                    ("cri_number", "CRI Scheme Number"),
-                ),
-                reference="RFC 7595",
+REGISTRIES: Final[Mapping[str, Registry]] = {
+    item.id: item
+    for item in (
+        Registry(
+            id="uri-schemes",
+            title="Uniform Resource Identifier (URI) Schemes",
+            noun="scheme",
+            name_pattern=re.compile(r"[a-z][a-z0-9+.-]*"),
+            name_clause="RFC 3986 3.1",
+            name_rule="a lower-case letter, then lower-case letters, digits, '+', '-' and '.'",
+            name_limit=63,
+            limit_clause="docs/decisions/0026",
+            fold_case=True,
+            profiles=("rfc7595", "rfc4395"),
+            default_profile="rfc7595",
+            statuses=(Status.PERMANENT, Status.PROVISIONAL, Status.HISTORICAL, Status.PENDING_REVIEW),
+            default_status=Status.PROVISIONAL,
+            columns=_build_columns(
+                ("name", "URI Scheme"),
+                ("template", "Template"),
+                ("description", "Description"),
+                ("status", "Status"),
+                ("well_known", "Well-Known URI Support"),
+                ("reference", "Reference"),
+                ("notes", "Notes"),
+                ("cri_number", "CRI Scheme Number"),
             ),
-            Registry(
-                id="llm-parameters",
-                title="LLM URI Scheme Well-Known Query Parameters",
-                noun="parameter",
-                name_pattern=re.compile(r"[A-Za-z][A-Za-z0-9_]*"),
-                name_clause="draft-levy-llm-uri-scheme-00 4.4",
-                name_rule="a letter, then letters, digits and '_'; case counts",
-                name_limit=63,
-                limit_clause="docs/decisions/0026",
-                fold_case=False,
-                profiles=("specification-required",),
-                default_profile="specification-required",
-                statuses=(Status.REGISTERED, Status.DEPRECATED, Status.PENDING_REVIEW),
-                default_status=Status.REGISTERED,
-                columns=_build_columns(
-                    ("name", "Parameter"),
-                    ("type", "Type"),
-                    ("description", "Description"),
-                    ("status", "Status"),
-                    ("change_controller", "Change Controller"),
-                    ("reference", "Reference"),
-                ),
-                reference="draft-levy-llm-uri-scheme-00",
+            reference="RFC 7595",
+        ),
+        Registry(
+            id="llm-parameters",
+            title="LLM URI Scheme Well-Known Query Parameters",
+            noun="parameter",
+            name_pattern=re.compile(r"[A-Za-z][A-Za-z0-9_]*"),
+            name_clause="draft-levy-llm-uri-scheme-00 4.4",
+            name_rule="a letter, then letters, digits and '_'; case counts",
+            name_limit=63,
+            limit_clause="docs/decisions/0026",
+            fold_case=False,
+            profiles=("specification-required",),
+            default_profile="specification-required",
+            statuses=(Status.REGISTERED, Status.DEPRECATED, Status.PENDING_REVIEW),
+            default_status=Status.REGISTERED,
+            columns=_build_columns(
+                ("name", "Parameter"),
+                ("type", "Type"),
+                ("description", "Description"),
+                ("status", "Status"),
+                ("change_controller", "Change Controller"),
+                ("reference", "Reference"),
             ),
-            Registry(
-                id="ai-namespaces",
-                title="AI Root Registry: Namespaces",
-                noun="namespace",
-                name_pattern=re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"),
-                name_clause="draft-sogomonian-ai-uri-scheme-01",
-                name_rule="one label without a dot: letters, digits and inner '-'",
-                name_limit=63,
-                limit_clause="RFC 1035 2.3.4",
-                fold_case=True,
-                profiles=("expert-review",),
-                default_profile="expert-review",
-                statuses=(
-                    Status.ACTIVE,
-                    Status.SAFE_MODE,
-                    Status.SUSPENDED,
-                    Status.REVOKED,
-                    Status.EXPIRED,
-                    Status.PENDING_REVIEW,
-                ),
-                default_status=Status.ACTIVE,
-                columns=_build_columns(
-                    ("name", "Namespace"),
-                    ("anchor", "Anchor"),
-                    ("keys", "Keys"),
-                    ("status", "Status"),
-                    ("expires", "Expires"),
-                    ("description", "Description"),
-                    ("change_controller", "Change Controller"),
-                ),
-                reference="draft-sogomonian-ai-uri-scheme-01",
+            reference="draft-levy-llm-uri-scheme-00",
+        ),
+        Registry(
+            id="ai-namespaces",
+            title="AI Root Registry: Namespaces",
+            noun="namespace",
+            name_pattern=re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"),
+            name_clause="draft-sogomonian-ai-uri-scheme-01",
+            name_rule="one label without a dot: letters, digits and inner '-'",
+            name_limit=63,
+            limit_clause="RFC 1035 2.3.4",
+            fold_case=True,
+            profiles=("expert-review",),
+            default_profile="expert-review",
+            statuses=(
+                Status.ACTIVE,
+                Status.SAFE_MODE,
+                Status.SUSPENDED,
+                Status.REVOKED,
+                Status.EXPIRED,
+                Status.PENDING_REVIEW,
             ),
-        )
-    }
-)
+            default_status=Status.ACTIVE,
+            columns=_build_columns(
+                ("name", "Namespace"),
+                ("anchor", "Anchor"),
+                ("keys", "Keys"),
+                ("status", "Status"),
+                ("expires", "Expires"),
+                ("description", "Description"),
+                ("change_controller", "Change Controller"),
+            ),
+            reference="draft-sogomonian-ai-uri-scheme-01",
+        ),
+    )
+}
 
 
 def get_registry(identifier: str) -> Registry:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final
 
 from onym.errors import RefusalError, StoreError
@@ -187,7 +186,6 @@ ENTRY_RULES: Final = (
     ),
 )  # fmt: skip
 
-
 _NAMESPACE_CLAUSES: Final = {"expert-review": "docs/decisions/0027"}
 _RUNNING: Final = (Status.ACTIVE, Status.SAFE_MODE, Status.SUSPENDED)
 #: what only a reinstatement ends, and the notes that tell of a namespace's state
@@ -270,7 +268,6 @@ NAMESPACE_RULES: Final = (
         said="its last day is past",
     ),
 )  # fmt: skip
-
 
 _OVERRIDE_CLAUSES: Final = build_clauses(_DECISION, _DECISION, _DECISION)
 #: how yes and no are said
@@ -426,9 +423,12 @@ def _undo_record(case: EventContext, rule: Rule, note: Note) -> Decision:
 
 
 _Override = Callable[[EventContext, Rule, Note], Decision]
-_OVERRIDES: Final[Mapping[str, _Override]] = MappingProxyType(
-    {"status": _override_status, "remove": _remove_entry, "undoes": _undo_record, "set": _override_control}
-)
+_OVERRIDES: Final[Mapping[str, _Override]] = {
+    "status": _override_status,
+    "remove": _remove_entry,
+    "undoes": _undo_record,
+    "set": _override_control,
+}
 
 
 def _has_nothing_to_override(case: EventContext) -> bool:

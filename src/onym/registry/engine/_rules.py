@@ -155,7 +155,6 @@ _CONFLICT_CHECKS: Final[dict[RequestKind, Callable[[Request, Entry], bool]]] = {
     RequestKind.REASSIGN: lambda asked, row: row.status is not Status.PROVISIONAL,
 }
 
-
 #: a reference to an RFC, or to what the IESG has approved as one
 _RFC: Final = re.compile(r"\bRFC[ -]?(?:\d|ietf-)", re.IGNORECASE)
 _ENTRY_MEMBERS: Final = frozenset({"name", "status"})

@@ -335,7 +335,6 @@ REQUEST_RULES: Final = (
     ),
 )  # fmt: skip
 
-
 _MISSING_LIMIT: Final = 64
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from starlette.requests import Request
@@ -15,28 +14,13 @@ from onym.registry.records import Role
 from onym.registry.registries import REGISTRIES
 from onym.server.registry import urls
 from onym.server.registry.dependencies import get_store, load_account_names
-from onym.server.registry.labels import format_roles, format_time
+from onym.server.registry.labels import format_roles
 from onym.server.registry.page_parts import Cell, Choice, Link
 from onym.server.registry.responses import build_page_frame, make_page_response, render_page
 from onym.server.registry.urls import make_route
 from onym.server.security.conditional_requests import parse_cursor, parse_page_size
 from onym.server.security.sessions import get_visitor, require_access
 from onym.server.services import AccountView, ProblemView, SignInView, get_services
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRow:
-    """One API token; the token itself is shown only once."""
-
-    id: str
-    label: str
-    scopes: str
-    created: str
-    expires: str
-    last_used: str
-    state: str
-    revoke: str
-
 
 _SCOPES: Final = {
     Scope.READ: "read",
@@ -46,18 +30,6 @@ _SCOPES: Final = {
     Scope.IESG: "act for the IESG",
     Scope.ADMIN: "manage accounts",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditLine:
-    """One line of the audit log."""
-
-    at: str
-    account: str
-    action: str
-    subject: str
-    outcome: str
-    address: str
 
 
 async def audit_page(request: Request) -> Response:
@@ -82,17 +54,8 @@ async def audit_page(request: Request) -> Response:
         request,
         "audit.html",
         build_page_frame(request, "Audit log", (urls.HOME_URL, "Home")),
-        lines=tuple(
-            AuditLine(
-                at=format_time(record.at),
-                account="anonymous" if record.account is None else names.get(record.account, record.account),
-                action=record.action,
-                subject=record.subject or "",
-                outcome=record.outcome,
-                address=record.address or "",
-            )
-            for record in page.items
-        ),
+        records=page.items,
+        names=names,
         next="" if page.next is None else urls.build_path("audit", after=page.next),
     )
 
@@ -121,7 +84,6 @@ class RegistryPages:
         return render_page(
             "login.html",
             build_page_frame(request, "Sign in", (urls.HOME_URL, "Home")),
-            action=urls.LOGIN_URL,
             local=get_services(request).settings.local_accounts,
             providers=tuple(Link(href=href, text=title) for title, href in view.providers),
             login_name=view.login,
@@ -146,33 +108,22 @@ class RegistryPages:
                 )
                 for row in REGISTRIES.values()
             ),
-            tokens=tuple(_build_token_row(token, request) for token in view.tokens),
+            tokens=[(token, _get_token_state(token, request)) for token in view.tokens],
             scopes=tuple(
                 Choice(value=str(scope), label=label, chosen=scope is Scope.READ)
                 for scope, label in _SCOPES.items()
             ),
-            create=urls.TOKENS_URL,
             new_token="" if view.new_token is None else view.new_token.reveal(),
-            sign_out=urls.SIGN_OUT_EVERYWHERE_URL,
-            password="" if account.password_hash is None else urls.PASSWORD_URL,
+            has_password=account.password_hash is not None,
             fault="" if view.error is None else str(view.error),
-            requests=urls.requests_url(mine=1),
         )
 
 
-def _build_token_row(token: ApiToken, request: Request) -> TokenRow:
-    over = token.expires is not None and token.expires <= get_services(request).clock()
-    state = "revoked" if token.revoked is not None else "expired" if over else "in use"
-    return TokenRow(
-        id=token.id,
-        label=token.label,
-        scopes=", ".join(sorted(token.scopes)),
-        created=format_time(token.created),
-        expires=format_time(token.expires),
-        last_used=format_time(token.last_used),
-        state=state,
-        revoke=urls.token_revoke_url(token.id) if state == "in use" else "",
-    )
+def _get_token_state(token: ApiToken, request: Request) -> str:
+    if token.revoked is not None:
+        return "revoked"
+    is_over = token.expires is not None and token.expires <= get_services(request).clock()
+    return "expired" if is_over else "in use"
 
 
 ROUTES: Final = (make_route(urls.AUDIT_URL, {"GET": audit_page}),)

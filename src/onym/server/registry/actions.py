@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, Final
 
 from onym.errors import UsageError
@@ -47,144 +46,132 @@ def _make_reason_input(
 
 _REASON_REQUIRED: Final = (_make_reason_input(),)
 
-
 #: event -> its button; other events have no button
-ACTIONS: Final[Mapping[EventKind, Action]] = MappingProxyType(
-    {
-        EventKind.ANNOUNCE: Action(
-            label="Announce for list review",
-            help="Post the template to uri-review@ietf.org, then enter the URL of the message.",
-            asks=(ActionInput(id="archive", label="URL of the message in the list's archive"),),
+ACTIONS: Final[Mapping[EventKind, Action]] = {
+    EventKind.ANNOUNCE: Action(
+        label="Announce for list review",
+        help="Post the template to uri-review@ietf.org, then enter the URL of the message.",
+        asks=(ActionInput(id="archive", label="URL of the message in the list's archive"),),
+    ),
+    EventKind.SUBMIT: Action(
+        label="Submit to IANA", help="Submits the current version of the request.", tone="good"
+    ),
+    EventKind.WITHDRAW: Action(label="Withdraw", help="Ends the request.", tone="bad", asks=_REASON_REQUIRED),
+    EventKind.CHECK_COMPLETE: Action(
+        label="Complete: continue",
+        help="Registers it at once or sends it to review, depending on the procedure.",
+        tone="good",
+    ),
+    EventKind.REJECT_INCOMPLETE: Action(
+        label="Reject as incomplete",
+        help="A required field is missing or a citation is wrong. The registrant can correct it.",
+        tone="bad",
+        asks=(ActionInput(id="missing", label="What is missing", kind="list"), _make_reason_input()),
+    ),
+    EventKind.ASK_MORE_REVIEW: Action(
+        label="Ask for more review",
+        help="Asks the registrant; the request stays open.",
+        asks=_REASON_REQUIRED,
+    ),
+    EventKind.RESUME_REVIEW: Action(label="Resume the review", help="The questions have been answered."),
+    EventKind.APPROVE: Action(
+        label="Approve", help="Recommends the registration to IANA.", tone="good", asks=_REASON_REQUIRED
+    ),
+    EventKind.APPROVE_AS_PROVISIONAL: Action(
+        label="Approve as provisional",
+        help="The request is for permanent; registers it as provisional.",
+        asks=_REASON_REQUIRED,
+    ),
+    EventKind.ASK_IETF_REVIEW: Action(
+        label="Ask for IETF review",
+        help="The IESG decides; the entry is provisional until then.",
+        asks=_REASON_REQUIRED,
+    ),
+    EventKind.REJECT: Action(label="Reject", help="Ends the request.", tone="bad", asks=_REASON_REQUIRED),
+    EventKind.ASK_UPGRADE: Action(
+        label="Make it permanent",
+        help="Changes provisional to permanent without a request.",
+        tone="good",
+        asks=_REASON_REQUIRED,
+    ),
+    EventKind.IESG_APPROVE: Action(
+        label="Approve for the IESG", help="The IESG has approved it.", tone="good", asks=_REASON_REQUIRED
+    ),
+    EventKind.IESG_DECLINE: Action(
+        label="Decline for the IESG", help="The IESG has declined it.", tone="bad", asks=_REASON_REQUIRED
+    ),
+    EventKind.REASSIGN: Action(
+        label="Reassign",
+        help="Assigns a provisional entry to another registrant.",
+        asks=(
+            ActionInput(id="to", label="Account ID of the new registrant", required=True),
+            ActionInput(id="change_controller", label="New change controller"),
+            _make_reason_input(),
         ),
-        EventKind.SUBMIT: Action(
-            label="Submit to IANA", help="Submits the current version of the request.", tone="good"
+    ),
+    EventKind.DEMAND_CHANGES: Action(
+        label="Demand changes", help="The IESG asks the registrant for changes.", asks=_REASON_REQUIRED
+    ),
+    EventKind.ATTACH_SECURITY_NOTE: Action(
+        label="Attach a security note",
+        help="Adds security information that became known after the registration.",
+        asks=(
+            ActionInput(id="text", label="Security information", kind="long", required=True),
+            ActionInput(id="reference", label="Reference"),
         ),
-        EventKind.WITHDRAW: Action(
-            label="Withdraw", help="Ends the request.", tone="bad", asks=_REASON_REQUIRED
-        ),
-        EventKind.CHECK_COMPLETE: Action(
-            label="Complete: continue",
-            help="Registers it at once or sends it to review, depending on the procedure.",
-            tone="good",
-        ),
-        EventKind.REJECT_INCOMPLETE: Action(
-            label="Reject as incomplete",
-            help="A required field is missing or a citation is wrong. The registrant can correct it.",
-            tone="bad",
-            asks=(ActionInput(id="missing", label="What is missing", kind="list"), _make_reason_input()),
-        ),
-        EventKind.ASK_MORE_REVIEW: Action(
-            label="Ask for more review",
-            help="Asks the registrant; the request stays open.",
-            asks=_REASON_REQUIRED,
-        ),
-        EventKind.RESUME_REVIEW: Action(label="Resume the review", help="The questions have been answered."),
-        EventKind.APPROVE: Action(
-            label="Approve", help="Recommends the registration to IANA.", tone="good", asks=_REASON_REQUIRED
-        ),
-        EventKind.APPROVE_AS_PROVISIONAL: Action(
-            label="Approve as provisional",
-            help="The request is for permanent; registers it as provisional.",
-            asks=_REASON_REQUIRED,
-        ),
-        EventKind.ASK_IETF_REVIEW: Action(
-            label="Ask for IETF review",
-            help="The IESG decides; the entry is provisional until then.",
-            asks=_REASON_REQUIRED,
-        ),
-        EventKind.REJECT: Action(label="Reject", help="Ends the request.", tone="bad", asks=_REASON_REQUIRED),
-        EventKind.ASK_UPGRADE: Action(
-            label="Make it permanent",
-            help="Changes provisional to permanent without a request.",
-            tone="good",
-            asks=_REASON_REQUIRED,
-        ),
-        EventKind.IESG_APPROVE: Action(
-            label="Approve for the IESG", help="The IESG has approved it.", tone="good", asks=_REASON_REQUIRED
-        ),
-        EventKind.IESG_DECLINE: Action(
-            label="Decline for the IESG", help="The IESG has declined it.", tone="bad", asks=_REASON_REQUIRED
-        ),
-        EventKind.REASSIGN: Action(
-            label="Reassign",
-            help="Assigns a provisional entry to another registrant.",
-            asks=(
-                ActionInput(id="to", label="Account ID of the new registrant", required=True),
-                ActionInput(id="change_controller", label="New change controller"),
-                _make_reason_input(),
-            ),
-        ),
-        EventKind.DEMAND_CHANGES: Action(
-            label="Demand changes", help="The IESG asks the registrant for changes.", asks=_REASON_REQUIRED
-        ),
-        EventKind.ATTACH_SECURITY_NOTE: Action(
-            label="Attach a security note",
-            help="Adds security information that became known after the registration.",
-            asks=(
-                ActionInput(id="text", label="Security information", kind="long", required=True),
-                ActionInput(id="reference", label="Reference"),
-            ),
-        ),
-        EventKind.DESIGNATE: Action(
-            label="Change the designees",
-            help="Accounts that may also change the entry: IDs, separated by commas.",
-            asks=(ActionInput(id="add", label="Add"), ActionInput(id="remove", label="Remove")),
-        ),
-        EventKind.RETIRE: Action(
-            label="Retire",
-            help="The name is no longer used; it stays registered.",
-            tone="bad",
-            asks=_REASON_REQUIRED,
-        ),
-        EventKind.DRAFT_PUBLISHED: Action(
-            label="The draft is published",
-            help="The Internet-Draft has become an RFC.",
-            asks=(
-                ActionInput(id="reference", label="Reference", required=True, help="For example [RFC7595]."),
-            ),
-        ),
-        EventKind.ENTER_SAFE_MODE: Action(
-            label="Put into safe mode",
-            help="The name can be looked up and must not act.",
-            asks=_REASON_REQUIRED,
-        ),
-        EventKind.SUSPEND: Action(
-            label="Suspend",
-            help="The name is not resolved until it is reinstated.",
-            tone="bad",
-            asks=_REASON_REQUIRED,
-        ),
-        EventKind.REINSTATE: Action(
-            label="Reinstate", help="The name becomes active again.", tone="good", asks=_REASON_REQUIRED
-        ),
-        EventKind.REVOKE: Action(
-            label="Revoke", help="Withdraws the name permanently.", tone="bad", asks=_REASON_REQUIRED
-        ),
-        EventKind.RENEW: Action(
-            label="Renew",
-            help="Sets a new expiry date.",
-            asks=(ActionInput(id="expires", label="Last day", kind="date", required=True),),
-        ),
-        EventKind.OVERRIDE: Action(
-            label="Override",
-            help="Bypasses the procedure. Your name and the reason are recorded; an override can be undone.",
-            tone="bad",
-            asks=(ActionInput(id="status", label="New status", kind="choice"), _make_reason_input()),
-        ),
-    }
-)
-
+    ),
+    EventKind.DESIGNATE: Action(
+        label="Change the designees",
+        help="Accounts that may also change the entry: IDs, separated by commas.",
+        asks=(ActionInput(id="add", label="Add"), ActionInput(id="remove", label="Remove")),
+    ),
+    EventKind.RETIRE: Action(
+        label="Retire",
+        help="The name is no longer used; it stays registered.",
+        tone="bad",
+        asks=_REASON_REQUIRED,
+    ),
+    EventKind.DRAFT_PUBLISHED: Action(
+        label="The draft is published",
+        help="The Internet-Draft has become an RFC.",
+        asks=(ActionInput(id="reference", label="Reference", required=True, help="For example [RFC7595]."),),
+    ),
+    EventKind.ENTER_SAFE_MODE: Action(
+        label="Put into safe mode", help="The name can be looked up and must not act.", asks=_REASON_REQUIRED
+    ),
+    EventKind.SUSPEND: Action(
+        label="Suspend",
+        help="The name is not resolved until it is reinstated.",
+        tone="bad",
+        asks=_REASON_REQUIRED,
+    ),
+    EventKind.REINSTATE: Action(
+        label="Reinstate", help="The name becomes active again.", tone="good", asks=_REASON_REQUIRED
+    ),
+    EventKind.REVOKE: Action(
+        label="Revoke", help="Withdraws the name permanently.", tone="bad", asks=_REASON_REQUIRED
+    ),
+    EventKind.RENEW: Action(
+        label="Renew",
+        help="Sets a new expiry date.",
+        asks=(ActionInput(id="expires", label="Last day", kind="date", required=True),),
+    ),
+    EventKind.OVERRIDE: Action(
+        label="Override",
+        help="Bypasses the procedure. Your name and the reason are recorded; an override can be undone.",
+        tone="bad",
+        asks=(ActionInput(id="status", label="New status", kind="choice"), _make_reason_input()),
+    ),
+}
 
 #: the choice of an override that removes the entry
 _REMOVE: Final = "remove"
-
 
 _UNDO: Final = Action(
     label="Undo the last override",
     help="Restores the entry. Your name and the reason are recorded.",
     asks=(ActionInput(id="undoes", label="Override to undo", kind="choice"), _make_reason_input()),
 )
-
 
 _CONTROL: Final = Action(
     label="Override the controllers",
@@ -198,27 +185,21 @@ _CONTROL: Final = Action(
     ),
 )
 
-
 #: members of an override that change the controllers or the IESG approval
 _SETTINGS: Final = tuple(field.id for field in _CONTROL.asks if field.id != "reason")
 
-
 _FOR_CONTROLLERS: Final = frozenset({"registrant", "change_controller"})
 
-
 #: roles that may change the controllers: the IESG; for a namespace also the operator of the root
-_CONTROLLERS: Final = MappingProxyType({"ai-namespaces": frozenset({Role.IANA, Role.IESG})})
-
+_CONTROLLERS: Final = {"ai-namespaces": frozenset({Role.IANA, Role.IESG})}
 
 _IESG: Final = frozenset({Role.IESG})
-
 
 _YES_OR_NO: Final = (
     Choice(value="", label="Unchanged"),
     Choice(value="yes", label="Yes"),
     Choice(value="no", label="No"),
 )
-
 
 _REGISTRANT: Final = frozenset(
     {
@@ -243,35 +224,32 @@ def _list_event_scopes(kind: EventKind) -> frozenset[Scope]:
 
 
 #: event -> scopes, one of which a token needs; the engine checks the roles
-EVENT_SCOPES: Final[Mapping[EventKind, frozenset[Scope]]] = MappingProxyType(
-    {kind: _list_event_scopes(kind) for kind in EventKind}
-)
-
+EVENT_SCOPES: Final[Mapping[EventKind, frozenset[Scope]]] = {
+    kind: _list_event_scopes(kind) for kind in EventKind
+}
 
 #: kinds of request about an entry
-_REQUESTS: Final[Mapping[str, Action]] = MappingProxyType(
-    {
-        "update": Action(
-            label="Update its registration",
-            help="New contact, controller, references or text. Empty fields are not changed.",
-        ),
-        "status-change": Action(
-            label="Change its status",
-            help="The expert reviews provisional to permanent; the IESG decides permanent to historical.",
-            asks=(ActionInput(id="status", label="New status", kind="choice"),),
-        ),
-        "note-separate-use": Action(
-            label="Note a separate use",
-            help="The name has a second use, which the entry should mention.",
-            asks=(ActionInput(id="use", label="Second use", kind="long", required=True),),
-        ),
-        "reassign": Action(
-            label="Request a reassignment",
-            help="The registrant cannot be reached. The IESG decides.",
-            asks=(ActionInput(id="grounds", label="Grounds", kind="long", required=True),),
-        ),
-    }
-)
+_REQUESTS: Final[Mapping[str, Action]] = {
+    "update": Action(
+        label="Update its registration",
+        help="New contact, controller, references or text. Empty fields are not changed.",
+    ),
+    "status-change": Action(
+        label="Change its status",
+        help="The expert reviews provisional to permanent; the IESG decides permanent to historical.",
+        asks=(ActionInput(id="status", label="New status", kind="choice"),),
+    ),
+    "note-separate-use": Action(
+        label="Note a separate use",
+        help="The name has a second use, which the entry should mention.",
+        asks=(ActionInput(id="use", label="Second use", kind="long", required=True),),
+    ),
+    "reassign": Action(
+        label="Request a reassignment",
+        help="The registrant cannot be reached. The IESG decides.",
+        asks=(ActionInput(id="grounds", label="Grounds", kind="long", required=True),),
+    ),
+}
 
 
 def build_actions(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
-from onym.errors import RegistryError, UnknownEntryError, UsageError
+from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.records import Entry, Event, EventKind, Request, Role, Status
 from onym.registry.registries import REGISTRIES, Registry
 from onym.registry.service import get_applied_request
@@ -37,23 +36,14 @@ from onym.server.registry.dependencies import (
     load_entry_history,
     make_unknown_entry_error,
 )
-from onym.server.registry.labels import (
-    REGISTRY_SUMMARIES,
-    STATUS_HELP,
-    STATUS_LABELS,
-    format_date,
-    format_time,
-)
+from onym.server.registry.labels import REGISTRY_SUMMARIES, STATUS_HELP, STATUS_LABELS, format_date
 from onym.server.registry.page_parts import (
     ActionField,
-    Choice,
-    EntryRow,
     Link,
     build_choices,
     build_entry_cells,
     build_entry_row,
     build_history_lines,
-    build_note_view,
     build_request_row,
     build_status_view,
     build_version_options,
@@ -73,6 +63,7 @@ from onym.server.registry.responses import (
     list_formats,
     make_file_response,
     make_page_response,
+    parse_form_version,
     parse_number,
     read_form,
     redirect_to,
@@ -93,22 +84,6 @@ _MAX_HITS: Final = 10
 _MAX_REQUESTS: Final = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryCard:
-    """One registry on the home page."""
-
-    id: str
-    title: str
-    noun: str
-    href: str
-    feed: str
-    submit: str
-    reference: str
-    summary: str
-    total: int
-    counts: tuple[Choice, ...]
-
-
 async def home_page(request: HTTPRequest) -> Response:
     """The three registries, what is new, how to register."""
     head = await get_store(request).head()
@@ -120,22 +95,18 @@ async def home_page(request: HTTPRequest) -> Response:
     open_ones: list[Request] = []
     for role in (Role.IANA, Role.EXPERT, Role.IESG):
         open_ones += (await get_store(request).requests(holder=role, limit=_MAX_NEWS)).items
-    cards = [
-        _build_registry_card(row, await get_entry_counts(request, row.id)) for row in REGISTRIES.values()
-    ]
     return make_page_response(
         request,
         "home.html",
         build_page_frame(request, "Home"),
-        registries=tuple(cards),
+        registries=[(row, await get_entry_counts(request, row.id)) for row in REGISTRIES.values()],
+        summaries=REGISTRY_SUMMARIES,
         news=build_history_lines(news),
         news_names=tuple(named),
         open_requests=tuple(
             build_request_row(about, get_current_time(request))
             for about in sorted(open_ones, key=lambda r: r.since)
         ),
-        submit=urls.SUBMIT_URL,
-        requests=urls.requests_url(),
     )
 
 
@@ -148,25 +119,6 @@ async def _find_event_link(request: HTTPRequest, event: Event) -> Link:
     entry = await get_store(request).entry(event.registry, event.name or "")
     href = urls.entries_url(event.registry) if entry is None else urls.entry_url(entry.registry, entry.name)
     return Link(href=href, text=event.name or "")
-
-
-def _build_registry_card(row: Registry, counts: dict[Status, int]) -> RegistryCard:
-    return RegistryCard(
-        id=row.id,
-        title=row.title,
-        noun=row.noun,
-        href=urls.entries_url(row.id),
-        feed=urls.feed_url(row.id),
-        submit=urls.build_path("submit", registry=row.id),
-        reference=row.reference,
-        summary=REGISTRY_SUMMARIES.get(row.id, ""),
-        total=sum(counts.values()),
-        counts=tuple(
-            Choice(value=str(counts[status]), label=STATUS_LABELS[status][0].lower())
-            for status in row.statuses
-            if counts.get(status)
-        ),
-    )
 
 
 def _parse_query(request: HTTPRequest) -> str:
@@ -199,36 +151,18 @@ async def list_page(request: HTTPRequest) -> Response:
         request,
         "list.html",
         build_page_frame(request, row.title, (urls.HOME_URL, "Home")),
-        registry=row.id,
-        title=row.title,
-        noun=row.noun,
-        reference=row.reference,
-        headings=tuple(Link(href=column.id, text=column.heading) for column in row.columns),
+        registry=row,
+        headings=[column.heading for column in row.columns],
         rows=tuple(build_entry_row(entry) for entry in page.items),
         query=query,
         statuses=build_choices(
             [("", "Any status"), *((str(choice), STATUS_LABELS[choice][0]) for choice in row.statuses)],
             chosen,
         ),
-        action=urls.entries_url(row.id),
         next="" if page.next is None else urls.entries_url(row.id, q=query, status=chosen, after=page.next),
         first=urls.entries_url(row.id, q=query, status=chosen) if after else "",
-        feed=urls.feed_url(row.id),
-        submit=urls.build_path("submit", registry=row.id),
-        exports=tuple(
-            Link(href=urls.export_url(row.id, form), text=title) for form, title in list_formats(row.id)
-        ),
+        formats=list_formats(row.id),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryHits:
-    """The hits in one registry; `more` is the URL of the filtered list."""
-
-    registry: str
-    title: str
-    rows: tuple[EntryRow, ...]
-    more: str
 
 
 async def search_page(request: HTTPRequest) -> Response:
@@ -237,22 +171,14 @@ async def search_page(request: HTTPRequest) -> Response:
     for row in REGISTRIES.values() if query else ():
         found = await get_store(request).search(row.id, query, _MAX_HITS)
         if found:
-            groups.append(
-                RegistryHits(
-                    registry=row.id,
-                    title=row.title,
-                    rows=tuple(build_entry_row(entry) for entry in found),
-                    more=urls.entries_url(row.id, q=query),
-                )
-            )
+            groups.append((row, [build_entry_row(entry) for entry in found]))
     return make_page_response(
         request,
         "search.html",
         build_page_frame(request, "Search", (urls.HOME_URL, "Home")),
         query=query,
-        action=urls.search_url(),
-        hits=tuple(groups),
-        total=sum(len(group.rows) for group in groups),
+        hits=groups,
+        total=sum(len(rows) for _, rows in groups),
     )
 
 
@@ -274,33 +200,19 @@ async def entry_page(request: HTTPRequest) -> Response:
         request,
         "entry.html",
         build_page_frame(request, f"{entry.name} ({row.noun})", *build_crumbs(row)),
-        registry=row.id,
-        registry_title=row.title,
-        noun=row.noun,
-        name=entry.name,
-        spelling=entry.spelling or "",
+        registry=row,
+        entry=entry,
         status=build_status_view(entry.status),
         status_help=STATUS_HELP[entry.status],
         cells=build_entry_cells(entry),
-        notes=tuple(build_note_view(entry_note, names) for entry_note in entry.notes),
-        registered=format_time(entry.registered),
-        updated=format_time(entry.updated),
+        names=names,
         expires=format_date(entry.expires),
         draft=_format_draft(entry),
-        version=entry.version,
         nobody=describe_missing_registrant(entry),
-        pending=tuple(
-            Link(href=urls.request_url(identifier), text=identifier) for identifier in entry.pending
-        ),
         history=build_history_lines(reversed(part), names),
         earlier="" if earlier is None else urls.entry_history_url(row.id, entry.name, earlier),
         versions=build_version_options(index_versions(await load_entry_changes(request, row.id, entry.name))),
-        downloads=tuple(
-            Link(href=urls.download_url(row.id, entry.name, form), text=title)
-            for form, title in list_formats(row.id)
-        ),
-        compare=urls.compare_url(row.id, entry.name),
-        change=urls.change_url(row.id, entry.name),
+        formats=list_formats(row.id),
         requests=tuple(
             build_request_row(asked, get_current_time(request))
             for asked in filter_visible_requests(request, about.items)
@@ -458,22 +370,13 @@ async def post_entry_event(request: HTTPRequest) -> Response:
     kind = parse_event_kind(form.get_text("kind"))
     if entry is None and kind is not EventKind.OVERRIDE:
         raise make_unknown_entry_error(row)
-    expected = _parse_version(form)
+    expected = parse_form_version(form)
     applied = await apply_event(
         request, kind, row.id, name=name, data=parse_event_data(kind, form), expected=expected
     )
     if applied.decision.entry is None:  # the entry and its page are gone
         return redirect_to(urls.entries_url(row.id, q=name), str(kind))
     return redirect_to(urls.entry_url(row.id, name), str(kind))
-
-
-def _parse_version(form: PageForm) -> int:
-    found = parse_number(form.get_text("version"), "version")
-    if found is None:
-        raise UsageError(
-            "the form has no version", code="http.precondition-required", hint="Reload the page."
-        )
-    return found
 
 
 async def open_change(request: HTTPRequest) -> Response:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Final
 
 from starlette.requests import Request as HTTPRequest
@@ -156,73 +155,53 @@ class Diagram:
 
 _AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
-
 #: longer than every timer
 _WAIT: Final = timedelta(days=60)
 
-
 _NAME: Final = "sample"
 
-
 _ASKER: Final = Actor(id="asker", roles=frozenset({Role.REGISTRANT}))
-
 
 _ACTORS: Final = (
     _ASKER,
     *(Actor(id=f"a-{role}", roles=frozenset({role})) for role in (Role.IANA, Role.EXPERT, Role.IESG)),
 )
 
-
-_DATA: Final[Mapping[str, Any]] = MappingProxyType(
-    {"reason": "r", "archive": "https://list.example/1", "missing": ["contact"]}
-)
-
+_DATA: Final[Mapping[str, Any]] = {"reason": "r", "archive": "https://list.example/1", "missing": ["contact"]}
 
 #: state -> column, row of its box; arrows between these pass over no other box, with the bends below
-_PLACES: Final[Mapping[RequestState, tuple[int, int]]] = MappingProxyType(
-    {
-        RequestState.DRAFT: (0, 1),
-        RequestState.LIST_REVIEW: (1, 0),
-        RequestState.SUBMITTED: (2, 1),
-        RequestState.EXPERT_REVIEW: (3, 1),
-        RequestState.MORE_REVIEW: (3, 0),
-        RequestState.IETF_REVIEW: (4, 2),
-        RequestState.APPROVED: (5, 1),
-        RequestState.TIMED_OUT: (5, 2),
-        RequestState.REJECTED: (3, 3),
-    }
-)
-
+_PLACES: Final[Mapping[RequestState, tuple[int, int]]] = {
+    RequestState.DRAFT: (0, 1),
+    RequestState.LIST_REVIEW: (1, 0),
+    RequestState.SUBMITTED: (2, 1),
+    RequestState.EXPERT_REVIEW: (3, 1),
+    RequestState.MORE_REVIEW: (3, 0),
+    RequestState.IETF_REVIEW: (4, 2),
+    RequestState.APPROVED: (5, 1),
+    RequestState.TIMED_OUT: (5, 2),
+    RequestState.REJECTED: (3, 3),
+}
 
 #: distance of an arrow from the straight line, to its left
-_BENDS: Final[Mapping[tuple[RequestState, RequestState], int]] = MappingProxyType(
-    {
-        (RequestState.SUBMITTED, RequestState.APPROVED): 62,
-        (RequestState.MORE_REVIEW, RequestState.REJECTED): -92,
-        (RequestState.MORE_REVIEW, RequestState.TIMED_OUT): 26,
-    }
-)
+_BENDS: Final[Mapping[tuple[RequestState, RequestState], int]] = {
+    (RequestState.SUBMITTED, RequestState.APPROVED): 62,
+    (RequestState.MORE_REVIEW, RequestState.REJECTED): -92,
+    (RequestState.MORE_REVIEW, RequestState.TIMED_OUT): 26,
+}
 
-
-_SHORT_STATE_LABELS: Final[Mapping[RequestState, str]] = MappingProxyType(
-    {
-        RequestState.LIST_REVIEW: "List review",
-        RequestState.SUBMITTED: "Submitted",
-        RequestState.MORE_REVIEW: "More review",
-        RequestState.IETF_REVIEW: "IETF review",
-        RequestState.TIMED_OUT: "Timed out",
-    }
-)
-
+_SHORT_STATE_LABELS: Final[Mapping[RequestState, str]] = {
+    RequestState.LIST_REVIEW: "List review",
+    RequestState.SUBMITTED: "Submitted",
+    RequestState.MORE_REVIEW: "More review",
+    RequestState.IETF_REVIEW: "IETF review",
+    RequestState.TIMED_OUT: "Timed out",
+}
 
 _BOX: Final = (128, 46)
 
-
 _GRID_STEP: Final = (192, 112)
 
-
 _EDGE: Final = 24
-
 
 _FINAL: Final = frozenset(
     {RequestState.APPROVED, RequestState.REJECTED, RequestState.WITHDRAWN, RequestState.TIMED_OUT}

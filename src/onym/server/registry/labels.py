@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from onym.registry.records import EventKind, RequestKind, RequestState, Role, Status
@@ -13,155 +12,135 @@ if TYPE_CHECKING:
     pass
 
 #: status -> label, sign
-STATUS_LABELS: Final[Mapping[Status, tuple[str, str]]] = MappingProxyType(
-    {
-        Status.PERMANENT: ("Permanent", "●"),
-        Status.PROVISIONAL: ("Provisional", "◐"),
-        Status.HISTORICAL: ("Historical", "○"),
-        Status.PENDING_REVIEW: ("Pending Review", "◔"),
-        Status.REGISTERED: ("Registered", "●"),
-        Status.DEPRECATED: ("Deprecated", "○"),
-        Status.ACTIVE: ("Active", "●"),
-        Status.SAFE_MODE: ("Safe mode", "◐"),
-        Status.SUSPENDED: ("Suspended", "‖"),
-        Status.REVOKED: ("Revoked", "✗"),
-        Status.EXPIRED: ("Expired", "○"),
-    }
-)
+STATUS_LABELS: Final[Mapping[Status, tuple[str, str]]] = {
+    Status.PERMANENT: ("Permanent", "●"),
+    Status.PROVISIONAL: ("Provisional", "◐"),
+    Status.HISTORICAL: ("Historical", "○"),
+    Status.PENDING_REVIEW: ("Pending Review", "◔"),
+    Status.REGISTERED: ("Registered", "●"),
+    Status.DEPRECATED: ("Deprecated", "○"),
+    Status.ACTIVE: ("Active", "●"),
+    Status.SAFE_MODE: ("Safe mode", "◐"),
+    Status.SUSPENDED: ("Suspended", "‖"),
+    Status.REVOKED: ("Revoked", "✗"),
+    Status.EXPIRED: ("Expired", "○"),
+}
 
-STATUS_HELP: Final[Mapping[Status, str]] = MappingProxyType(
-    {
-        Status.PERMANENT: "Reviewed by the Designated Expert and meant to last.",
-        Status.PROVISIONAL: "Registered so that names do not clash. Not reviewed for long-term use.",
-        Status.HISTORICAL: "No longer in common use. The name stays registered.",
-        Status.PENDING_REVIEW: "Requested and not yet decided. Others should not use the name.",
-        Status.REGISTERED: "Reviewed and in use.",
-        Status.DEPRECATED: "No longer recommended. The name stays registered.",
-        Status.ACTIVE: "Allocated and active.",
-        Status.SAFE_MODE: "Allocated. Its resources can be looked up and must not act.",
-        Status.SUSPENDED: "Must not be resolved until it is reinstated.",
-        Status.REVOKED: "Withdrawn. It must not be resolved and is not allocated again.",
-        Status.EXPIRED: "Expired and not renewed.",
-    }
-)
+STATUS_HELP: Final[Mapping[Status, str]] = {
+    Status.PERMANENT: "Reviewed by the Designated Expert and meant to last.",
+    Status.PROVISIONAL: "Registered so that names do not clash. Not reviewed for long-term use.",
+    Status.HISTORICAL: "No longer in common use. The name stays registered.",
+    Status.PENDING_REVIEW: "Requested and not yet decided. Others should not use the name.",
+    Status.REGISTERED: "Reviewed and in use.",
+    Status.DEPRECATED: "No longer recommended. The name stays registered.",
+    Status.ACTIVE: "Allocated and active.",
+    Status.SAFE_MODE: "Allocated. Its resources can be looked up and must not act.",
+    Status.SUSPENDED: "Must not be resolved until it is reinstated.",
+    Status.REVOKED: "Withdrawn. It must not be resolved and is not allocated again.",
+    Status.EXPIRED: "Expired and not renewed.",
+}
 
-REQUEST_KIND_LABELS: Final[Mapping[RequestKind, str]] = MappingProxyType(
-    {
-        RequestKind.NEW: "New registration",
-        RequestKind.UPDATE: "Update",
-        RequestKind.STATUS_CHANGE: "Change of status",
-        RequestKind.SEPARATE_USE: "Note of a separate use",
-        RequestKind.REASSIGN: "Reassignment",
-    }
-)
+REQUEST_KIND_LABELS: Final[Mapping[RequestKind, str]] = {
+    RequestKind.NEW: "New registration",
+    RequestKind.UPDATE: "Update",
+    RequestKind.STATUS_CHANGE: "Change of status",
+    RequestKind.SEPARATE_USE: "Note of a separate use",
+    RequestKind.REASSIGN: "Reassignment",
+}
 
-STATE_LABELS: Final[Mapping[RequestState, str]] = MappingProxyType(
-    {
-        RequestState.DRAFT: "Draft",
-        RequestState.LIST_REVIEW: "Mailing list review",
-        RequestState.SUBMITTED: "Submitted to IANA",
-        RequestState.EXPERT_REVIEW: "Expert Review",
-        RequestState.MORE_REVIEW: "More review requested",
-        RequestState.IETF_REVIEW: "IETF review and IESG approval",
-        RequestState.APPROVED: "Approved",
-        RequestState.REJECTED: "Rejected",
-        RequestState.WITHDRAWN: "Withdrawn",
-        RequestState.TIMED_OUT: "Registered provisionally after the review timeout",
-    }
-)
+STATE_LABELS: Final[Mapping[RequestState, str]] = {
+    RequestState.DRAFT: "Draft",
+    RequestState.LIST_REVIEW: "Mailing list review",
+    RequestState.SUBMITTED: "Submitted to IANA",
+    RequestState.EXPERT_REVIEW: "Expert Review",
+    RequestState.MORE_REVIEW: "More review requested",
+    RequestState.IETF_REVIEW: "IETF review and IESG approval",
+    RequestState.APPROVED: "Approved",
+    RequestState.REJECTED: "Rejected",
+    RequestState.WITHDRAWN: "Withdrawn",
+    RequestState.TIMED_OUT: "Registered provisionally after the review timeout",
+}
 
-NEXT_STEPS: Final[Mapping[RequestState, str]] = MappingProxyType(
-    {
-        RequestState.DRAFT: "The registrant finishes the draft, then announces or submits it.",
-        RequestState.LIST_REVIEW: "The mailing list comments. The registrant then revises or submits it.",
-        RequestState.SUBMITTED: "IANA checks that it is complete, then registers it or sends it to review.",
-        RequestState.EXPERT_REVIEW: "The expert approves or rejects it, or asks for more review.",
-        RequestState.MORE_REVIEW: "The registrant answers the expert's questions. Then the review continues.",
-        RequestState.IETF_REVIEW: "The IESG approves or declines it.",
-        RequestState.APPROVED: "It is approved and registered.",
-        RequestState.REJECTED: "It was rejected. An incomplete request can be corrected and submitted again.",
-        RequestState.WITHDRAWN: "The registrant withdrew it.",
-        RequestState.TIMED_OUT: "It was not rejected in time, so the name is registered as provisional.",
-    }
-)
+NEXT_STEPS: Final[Mapping[RequestState, str]] = {
+    RequestState.DRAFT: "The registrant finishes the draft, then announces or submits it.",
+    RequestState.LIST_REVIEW: "The mailing list comments. The registrant then revises or submits it.",
+    RequestState.SUBMITTED: "IANA checks that it is complete, then registers it or sends it to review.",
+    RequestState.EXPERT_REVIEW: "The expert approves or rejects it, or asks for more review.",
+    RequestState.MORE_REVIEW: "The registrant answers the expert's questions. Then the review continues.",
+    RequestState.IETF_REVIEW: "The IESG approves or declines it.",
+    RequestState.APPROVED: "It is approved and registered.",
+    RequestState.REJECTED: "It was rejected. An incomplete request can be corrected and submitted again.",
+    RequestState.WITHDRAWN: "The registrant withdrew it.",
+    RequestState.TIMED_OUT: "It was not rejected in time, so the name is registered as provisional.",
+}
 
-ROLE_LABELS: Final[Mapping[Role, str]] = MappingProxyType(
-    {
-        Role.REGISTRANT: "the registrant",
-        Role.IANA: "IANA",
-        Role.EXPERT: "the Designated Expert",
-        Role.IESG: "the IESG",
-        Role.READER: "a reader",
-    }
-)
+ROLE_LABELS: Final[Mapping[Role, str]] = {
+    Role.REGISTRANT: "the registrant",
+    Role.IANA: "IANA",
+    Role.EXPERT: "the Designated Expert",
+    Role.IESG: "the IESG",
+    Role.READER: "a reader",
+}
 
 #: roles as they appear after a name
-ROLE_TITLES: Final[Mapping[Role, str]] = MappingProxyType(
-    {
-        Role.REGISTRANT: "registrant",
-        Role.IANA: "IANA",
-        Role.EXPERT: "Designated Expert",
-        Role.IESG: "IESG",
-        Role.READER: "reader",
-    }
-)
+ROLE_TITLES: Final[Mapping[Role, str]] = {
+    Role.REGISTRANT: "registrant",
+    Role.IANA: "IANA",
+    Role.EXPERT: "Designated Expert",
+    Role.IESG: "IESG",
+    Role.READER: "reader",
+}
 
 #: event -> its name in the history
-EVENT_LABELS: Final[Mapping[EventKind, str]] = MappingProxyType(
-    {
-        EventKind.OPEN: "Draft request opened",
-        EventKind.REVISE: "Revised",
-        EventKind.ANNOUNCE: "Announced for list review",
-        EventKind.SUBMIT: "Submitted to IANA",
-        EventKind.RESUBMIT: "Corrected and submitted again",
-        EventKind.WITHDRAW: "Withdrawn",
-        EventKind.CHECK_COMPLETE: "Checked by IANA",
-        EventKind.REJECT_INCOMPLETE: "Rejected as incomplete",
-        EventKind.ASK_MORE_REVIEW: "More review requested",
-        EventKind.RESUME_REVIEW: "Review resumed",
-        EventKind.APPROVE: "Approved",
-        EventKind.APPROVE_AS_PROVISIONAL: "Approved as provisional",
-        EventKind.ASK_IETF_REVIEW: "IETF review requested",
-        EventKind.REJECT: "Rejected",
-        EventKind.ASK_UPGRADE: "Made permanent",
-        EventKind.IESG_APPROVE: "Approved by the IESG",
-        EventKind.IESG_DECLINE: "Declined by the IESG",
-        EventKind.REASSIGN: "Reassigned",
-        EventKind.DEMAND_CHANGES: "Changes demanded",
-        EventKind.ATTACH_SECURITY_NOTE: "Security note attached",
-        EventKind.DESIGNATE: "Designees changed",
-        EventKind.RETIRE: "Retired",
-        EventKind.REVIEW_TIMEOUT: "Review timed out",
-        EventKind.DRAFT_EXPIRED: "Internet-Draft expired",
-        EventKind.DRAFT_PUBLISHED: "Internet-Draft published",
-        EventKind.NAMESPACE_EXPIRED: "Namespace expired",
-        EventKind.ENTER_SAFE_MODE: "Put into safe mode",
-        EventKind.SUSPEND: "Suspended",
-        EventKind.REINSTATE: "Reinstated",
-        EventKind.REVOKE: "Revoked",
-        EventKind.RENEW: "Renewed",
-        EventKind.IMPORT: "Imported",
-        EventKind.OVERRIDE: "Recorded override",
-    }
-)
+EVENT_LABELS: Final[Mapping[EventKind, str]] = {
+    EventKind.OPEN: "Draft request opened",
+    EventKind.REVISE: "Revised",
+    EventKind.ANNOUNCE: "Announced for list review",
+    EventKind.SUBMIT: "Submitted to IANA",
+    EventKind.RESUBMIT: "Corrected and submitted again",
+    EventKind.WITHDRAW: "Withdrawn",
+    EventKind.CHECK_COMPLETE: "Checked by IANA",
+    EventKind.REJECT_INCOMPLETE: "Rejected as incomplete",
+    EventKind.ASK_MORE_REVIEW: "More review requested",
+    EventKind.RESUME_REVIEW: "Review resumed",
+    EventKind.APPROVE: "Approved",
+    EventKind.APPROVE_AS_PROVISIONAL: "Approved as provisional",
+    EventKind.ASK_IETF_REVIEW: "IETF review requested",
+    EventKind.REJECT: "Rejected",
+    EventKind.ASK_UPGRADE: "Made permanent",
+    EventKind.IESG_APPROVE: "Approved by the IESG",
+    EventKind.IESG_DECLINE: "Declined by the IESG",
+    EventKind.REASSIGN: "Reassigned",
+    EventKind.DEMAND_CHANGES: "Changes demanded",
+    EventKind.ATTACH_SECURITY_NOTE: "Security note attached",
+    EventKind.DESIGNATE: "Designees changed",
+    EventKind.RETIRE: "Retired",
+    EventKind.REVIEW_TIMEOUT: "Review timed out",
+    EventKind.DRAFT_EXPIRED: "Internet-Draft expired",
+    EventKind.DRAFT_PUBLISHED: "Internet-Draft published",
+    EventKind.NAMESPACE_EXPIRED: "Namespace expired",
+    EventKind.ENTER_SAFE_MODE: "Put into safe mode",
+    EventKind.SUSPEND: "Suspended",
+    EventKind.REINSTATE: "Reinstated",
+    EventKind.REVOKE: "Revoked",
+    EventKind.RENEW: "Renewed",
+    EventKind.IMPORT: "Imported",
+    EventKind.OVERRIDE: "Recorded override",
+}
 
 #: value of `done` in the URL -> message after a form
-DONE_MESSAGES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        **{str(kind): f"{label}." for kind, label in EVENT_LABELS.items()},
-        "open": "Saved as a draft request. Announce it for review, or submit it, below.",
-        "signed-in": "You are signed in.",
-        "signed-out": "You are signed out.",
-    }
-)
+DONE_MESSAGES: Final[Mapping[str, str]] = {
+    **{str(kind): f"{label}." for kind, label in EVENT_LABELS.items()},
+    "open": "Saved as a draft request. Announce it for review, or submit it, below.",
+    "signed-in": "You are signed in.",
+    "signed-out": "You are signed out.",
+}
 
-REGISTRY_SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "uri-schemes": "The part before the first colon of a URI, such as http, mailto or llm.",
-        "llm-parameters": "Standard query parameters of llm: URIs, with their meaning.",
-        "ai-namespaces": "Names under ai: that are not domain names, with their keys and status.",
-    }
-)
+REGISTRY_SUMMARIES: Final[Mapping[str, str]] = {
+    "uri-schemes": "The part before the first colon of a URI, such as http, mailto or llm.",
+    "llm-parameters": "Standard query parameters of llm: URIs, with their meaning.",
+    "ai-namespaces": "Names under ai: that are not domain names, with their keys and status.",
+}
 
 
 def format_roles(roles: Iterable[Role]) -> str:

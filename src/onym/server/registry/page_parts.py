@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
 from itertools import groupby
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from onym.registry.checks.context import Level, Report
+from onym.registry.checks.context import Finding, Level, Report
 from onym.registry.records import (
     EMPTY,
     Entry,
     EventKind,
     LogRecord,
-    Note,
     Request,
     RequestKind,
     RequestState,
@@ -109,16 +107,6 @@ class EntryRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoteView:
-    """A note on an entry."""
-
-    kind: str
-    text: str
-    at: str
-    by: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryLine:
     """One accepted event: kind, actor, time, rule and clause."""
 
@@ -154,22 +142,6 @@ class RequestRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindingView:
-    """One finding of the checker; `anchor` is the form field it is about."""
-
-    check: str
-    code: str
-    level: str
-    message: str
-    clause: str
-    field: str
-    line: int | None
-    column: int | None
-    witness: str
-    fix: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportView:
     """The checker's report with counts. `fault` is the reason if there is no report, else ""."""
 
@@ -180,7 +152,7 @@ class ReportView:
     errors: int
     warnings: int
     hints: int
-    findings: tuple[FindingView, ...]
+    findings: tuple[Finding, ...]
     fault: str = ""
 
 
@@ -371,11 +343,6 @@ def describe_missing_registrant(entry: Entry) -> str:
     return "none. The IESG decides who controls the entry; changes of an RFC's definition need its approval."
 
 
-def build_note_view(note: Note, names: Mapping[str, str]) -> NoteView:
-    """A note."""
-    return NoteView(kind=note.kind, text=note.text, at=format_time(note.at), by=names.get(note.by, note.by))
-
-
 def build_request_row(request: Request, at: datetime) -> RequestRow:
     """Return a row of a request list; `at` is the current time."""
     return RequestRow(
@@ -447,21 +414,7 @@ def build_report_view(report: Report | None, *, fault: str = "", profile: str = 
         errors=counts[Level.ERROR],
         warnings=counts[Level.WARNING],
         hints=counts[Level.HINT],
-        findings=tuple(
-            FindingView(
-                check=finding.check,
-                code=finding.code,
-                level=str(finding.level),
-                message=finding.message,
-                clause=finding.clause,
-                field=finding.field or "",
-                line=finding.line,
-                column=finding.column,
-                witness=finding.witness or "",
-                fix=finding.fix or "",
-            )
-            for finding in findings
-        ),
+        findings=findings,
         fault=fault,
     )
 
@@ -471,51 +424,49 @@ def build_choices(pairs: Iterable[tuple[str, str]], chosen: str) -> tuple[Choice
     return tuple(Choice(value=value, label=label, chosen=value == chosen) for value, label in pairs)
 
 
-_MARKS: Final[Mapping[str, str]] = MappingProxyType(
-    {"done": "done", "current": "now", "left": "to come", "skipped": "not needed", "stopped": "ended here"}
-)
+_MARKS: Final[Mapping[str, str]] = {
+    "done": "done",
+    "current": "now",
+    "left": "to come",
+    "skipped": "not needed",
+    "stopped": "ended here",
+}
 #: state -> the step that it belongs to
-_STEP_OF_STATE: Final[Mapping[RequestState, str]] = MappingProxyType(
-    {
-        RequestState.DRAFT: "draft",
-        RequestState.LIST_REVIEW: "list",
-        RequestState.SUBMITTED: "iana",
-        RequestState.EXPERT_REVIEW: "expert",
-        RequestState.MORE_REVIEW: "expert",
-        RequestState.IETF_REVIEW: "iesg",
-        RequestState.APPROVED: "end",
-        RequestState.TIMED_OUT: "end",
-    }
-)
+_STEP_OF_STATE: Final[Mapping[RequestState, str]] = {
+    RequestState.DRAFT: "draft",
+    RequestState.LIST_REVIEW: "list",
+    RequestState.SUBMITTED: "iana",
+    RequestState.EXPERT_REVIEW: "expert",
+    RequestState.MORE_REVIEW: "expert",
+    RequestState.IETF_REVIEW: "iesg",
+    RequestState.APPROVED: "end",
+    RequestState.TIMED_OUT: "end",
+}
 #: event -> the step that it leaves behind
-_STEP_OF_EVENT: Final[Mapping[EventKind, str]] = MappingProxyType(
-    {
-        EventKind.OPEN: "draft",
-        EventKind.ANNOUNCE: "list",
-        EventKind.SUBMIT: "iana",
-        EventKind.RESUBMIT: "iana",
-        EventKind.CHECK_COMPLETE: "iana",
-        EventKind.REJECT_INCOMPLETE: "iana",
-        EventKind.APPROVE: "expert",
-        EventKind.APPROVE_AS_PROVISIONAL: "expert",
-        EventKind.ASK_MORE_REVIEW: "expert",
-        EventKind.ASK_IETF_REVIEW: "expert",
-        EventKind.REJECT: "expert",
-        EventKind.REVIEW_TIMEOUT: "expert",
-        EventKind.IESG_APPROVE: "iesg",
-        EventKind.IESG_DECLINE: "iesg",
-    }
-)
-_STEP_LABELS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "draft": "Draft",
-        "list": "List review",
-        "iana": "IANA check",
-        "expert": "Expert Review",
-        "iesg": "IESG",
-        "end": "Registered",
-    }
-)
+_STEP_OF_EVENT: Final[Mapping[EventKind, str]] = {
+    EventKind.OPEN: "draft",
+    EventKind.ANNOUNCE: "list",
+    EventKind.SUBMIT: "iana",
+    EventKind.RESUBMIT: "iana",
+    EventKind.CHECK_COMPLETE: "iana",
+    EventKind.REJECT_INCOMPLETE: "iana",
+    EventKind.APPROVE: "expert",
+    EventKind.APPROVE_AS_PROVISIONAL: "expert",
+    EventKind.ASK_MORE_REVIEW: "expert",
+    EventKind.ASK_IETF_REVIEW: "expert",
+    EventKind.REJECT: "expert",
+    EventKind.REVIEW_TIMEOUT: "expert",
+    EventKind.IESG_APPROVE: "iesg",
+    EventKind.IESG_DECLINE: "iesg",
+}
+_STEP_LABELS: Final[Mapping[str, str]] = {
+    "draft": "Draft",
+    "list": "List review",
+    "iana": "IANA check",
+    "expert": "Expert Review",
+    "iesg": "IESG",
+    "end": "Registered",
+}
 _ENDED: Final = (RequestState.REJECTED, RequestState.WITHDRAWN)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -25,7 +24,7 @@ from onym.registry.registries import REGISTRIES
 from onym.registry.service import render_entries, render_feed
 from onym.server.registry import urls
 from onym.server.registry.dependencies import find_registry, get_current_time, get_store
-from onym.server.registry.labels import DONE_MESSAGES
+from onym.server.registry.labels import DONE_MESSAGES, STATUS_LABELS, format_time
 from onym.server.registry.page_parts import Link, PageFrame
 from onym.server.security.conditional_requests import make_cached_response
 from onym.server.security.sessions import get_visitor
@@ -121,6 +120,16 @@ def parse_number(text: str | None, field: str) -> int | None:
     return int(text)
 
 
+def parse_form_version(form: PageForm) -> int:
+    """Return the version that a form shows. Raises UsageError (http.precondition-required)."""
+    version = parse_number(form.get_text("version"), "version")
+    if version is None:
+        raise UsageError(
+            "the form has no version", code="http.precondition-required", hint="Reload the page."
+        )
+    return version
+
+
 async def get_entry_counts(request: Request, registry: str) -> dict[Status, int]:
     """Return the number of entries by status. Raises UnknownEntryError."""
     state = request.app.state
@@ -158,9 +167,16 @@ def get_template_environment() -> Environment:
     """Return the Jinja environment of these pages."""
     found = make_template_environment("onym.server.registry")
     found.filters["machine"] = _format_machine_time
+    found.filters["minute"] = format_time
+    found.filters["label"] = _get_status_label
+    found.globals["urls"] = urls
     found.filters["sentence"] = _format_sentence
     found.filters["coded"] = _split_code
     return found
+
+
+def _get_status_label(status: Status) -> str:
+    return STATUS_LABELS[status][0]
 
 
 def _format_machine_time(text: str) -> str:
@@ -319,27 +335,22 @@ def redirect_to(address: str, done: str = "") -> Response:
 
 
 #: format -> label of its link
-FORMAT_TITLES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "xml": "XML (IANA's form)",
-        "csv": "CSV",
-        "csv-2022": "CSV (columns of 2022)",
-        "text": "Plain text",
-        "json": "JSON",
-    }
-)
+FORMAT_TITLES: Final[Mapping[str, str]] = {
+    "xml": "XML (IANA's form)",
+    "csv": "CSV",
+    "csv-2022": "CSV (columns of 2022)",
+    "text": "Plain text",
+    "json": "JSON",
+}
 #: format -> media type, file name extension
-MEDIA_TYPES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
-    {
-        "xml": ("application/xml", "xml"),
-        "csv": ("text/csv", "csv"),
-        "csv-2022": ("text/csv", "csv"),
-        "csv-2015": ("text/csv", "csv"),
-        "text": ("text/plain", "txt"),
-        "json": ("application/json", "json"),
-    }
-)
-
+MEDIA_TYPES: Final[Mapping[str, tuple[str, str]]] = {
+    "xml": ("application/xml", "xml"),
+    "csv": ("text/csv", "csv"),
+    "csv-2022": ("text/csv", "csv"),
+    "csv-2015": ("text/csv", "csv"),
+    "text": ("text/plain", "txt"),
+    "json": ("application/json", "json"),
+}
 
 #: the date of a file without dated entries
 _NEVER: Final = date(1970, 1, 1)

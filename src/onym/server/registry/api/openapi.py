@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -72,21 +71,19 @@ def _build_text(longest: int, **more: Any) -> dict[str, Any]:
 
 
 #: key -> an example that works with the built-in data and the first request
-EXAMPLES: Final[Mapping[str, str | int]] = MappingProxyType(
-    {
-        "registry": "uri-schemes",
-        "name": "http",
-        "id": "uri-schemes-1",
-        "token": "token-0123456789abcdef",
-        "format": "csv",
-        "q": "http",
-        "status": "permanent",
-        "in": "uri-schemes",
-        "about": "llm",
-        "since": 0,
-        "limit": 20,
-    }
-)
+EXAMPLES: Final[Mapping[str, str | int]] = {
+    "registry": "uri-schemes",
+    "name": "http",
+    "id": "uri-schemes-1",
+    "token": "token-0123456789abcdef",
+    "format": "csv",
+    "q": "http",
+    "status": "permanent",
+    "in": "uri-schemes",
+    "about": "llm",
+    "since": 0,
+    "limit": 20,
+}
 _FIELDS: Final = {
     "applications": "Programs that speak to language models",
     "contact": "Ann Example <ann@example.net>",
@@ -95,36 +92,34 @@ _FIELDS: Final = {
 }
 _REGISTRY: Final = {"type": "string", "enum": list(REGISTRIES)}
 #: key -> parameter; a key may be used by several operations
-PARAMETERS: Final[Mapping[str, Parameter]] = MappingProxyType(
-    {
-        key: Parameter(name=name, place=place, schema=schema, summary=summary, example=EXAMPLES.get(key))
-        for key, name, place, schema, summary in (
-            ("registry", "registry", "path", _REGISTRY, "A registry's id."),
-            ("name", "name", "path", _build_text(100, minLength=1, pattern="^[A-Za-z0-9][A-Za-z0-9+._-]*$"),
-             "An entry's name."),
-            ("id", "id", "path", _build_text(100, minLength=1, pattern="^[a-z0-9-]+$"), "A request's id."),
-            ("token", "id", "path", _build_text(100, minLength=1, pattern="^[a-z0-9-]+$"),
-             "An API token's ID."),
-            ("format", "format", "path", {"type": "string", "enum": list(MEDIA_TYPES)}, "A file format."),
-            ("q", "q", "query", _build_text(200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), "The search text."),
-            ("status", "status", "query", {"type": "string", "enum": [str(word) for word in Status]},
-             "Only entries of this status. Statuses depend on the registry."),
-            ("state", "state", "query", {"type": "string", "enum": [str(state) for state in RequestState]},
-             "Only requests in this state."),
-            ("holder", "holder", "query", {"type": "string", "enum": [str(role) for role in Role]},
-             "Only requests that wait for this role."),
-            ("in", "registry", "query", _REGISTRY, "Only this registry."),
-            ("about", "name", "query", _build_text(100, minLength=1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$"),
-             "Only requests about this name."),
-            ("after", "after", "query", _build_text(512, pattern="^[A-Za-z0-9_-]+$"),
-             "The cursor of a page, from `next`."),
-            ("since", "after", "query", {"type": "integer", "minimum": 0, "maximum": 999_999_999},
-             "Only records after this number."),
-            ("limit", "limit", "query", {"type": "integer", "minimum": 1, "maximum": 200},
-             "Items on one page."),
-        )
-    }
-)  # fmt: skip
+PARAMETERS: Final[Mapping[str, Parameter]] = {
+    key: Parameter(name=name, place=place, schema=schema, summary=summary, example=EXAMPLES.get(key))
+    for key, name, place, schema, summary in (
+        ("registry", "registry", "path", _REGISTRY, "A registry's id."),
+        ("name", "name", "path", _build_text(100, minLength=1, pattern="^[A-Za-z0-9][A-Za-z0-9+._-]*$"),
+         "An entry's name."),
+        ("id", "id", "path", _build_text(100, minLength=1, pattern="^[a-z0-9-]+$"), "A request's id."),
+        ("token", "id", "path", _build_text(100, minLength=1, pattern="^[a-z0-9-]+$"),
+         "An API token's ID."),
+        ("format", "format", "path", {"type": "string", "enum": list(MEDIA_TYPES)}, "A file format."),
+        ("q", "q", "query", _build_text(200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), "The search text."),
+        ("status", "status", "query", {"type": "string", "enum": [str(word) for word in Status]},
+         "Only entries of this status. Statuses depend on the registry."),
+        ("state", "state", "query", {"type": "string", "enum": [str(state) for state in RequestState]},
+         "Only requests in this state."),
+        ("holder", "holder", "query", {"type": "string", "enum": [str(role) for role in Role]},
+         "Only requests that wait for this role."),
+        ("in", "registry", "query", _REGISTRY, "Only this registry."),
+        ("about", "name", "query", _build_text(100, minLength=1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$"),
+         "Only requests about this name."),
+        ("after", "after", "query", _build_text(512, pattern="^[A-Za-z0-9_-]+$"),
+         "The cursor of a page, from `next`."),
+        ("since", "after", "query", {"type": "integer", "minimum": 0, "maximum": 999_999_999},
+         "Only records after this number."),
+        ("limit", "limit", "query", {"type": "integer", "minimum": 1, "maximum": 200},
+         "Items on one page."),
+    )
+}  # fmt: skip
 
 _ID: Final = {"id": "$response.body#/id"}
 _OPENED: Final = {
@@ -243,7 +238,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 COMMON: Final = (400, 401, 405, 406, 413, 414, 421, 429, 503)
 #: events, for the description of `EventBody`
 EVENTS: Final = tuple(str(event) for event in EventKind)
-
 
 _REF: Final = "#/components/schemas/{name}"
 _PROBLEM: Final = "application/problem+json"
