@@ -264,7 +264,7 @@ def build_actions(
     options = {
         "status": (
             *(
-                Choice(value=str(status), label=STATUS_LABELS[status][0])
+                Choice(value=str(status), label=STATUS_LABELS[status])
                 for status in REGISTRIES[about.registry].statuses
                 if status is not about.status and status != "pending-review"
             ),

@@ -43,9 +43,6 @@ from onym.server.registry.page_parts import (
     build_choices,
     build_entry_cells,
     build_entry_row,
-    build_history_lines,
-    build_request_row,
-    build_status_view,
     build_version_options,
     compare_versions,
     describe_missing_registrant,
@@ -99,14 +96,12 @@ async def home_page(request: HTTPRequest) -> Response:
         request,
         "home.html",
         build_page_frame(request, "Home"),
-        registries=[(row, await get_entry_counts(request, row.id)) for row in REGISTRIES.values()],
+        cards=[(row, await get_entry_counts(request, row.id)) for row in REGISTRIES.values()],
         summaries=REGISTRY_SUMMARIES,
-        news=build_history_lines(news),
+        news=news,
         news_names=tuple(named),
-        open_requests=tuple(
-            build_request_row(about, get_current_time(request))
-            for about in sorted(open_ones, key=lambda r: r.since)
-        ),
+        open_requests=sorted(open_ones, key=lambda about: about.since),
+        now=get_current_time(request),
     )
 
 
@@ -156,8 +151,7 @@ async def list_page(request: HTTPRequest) -> Response:
         rows=tuple(build_entry_row(entry) for entry in page.items),
         query=query,
         statuses=build_choices(
-            [("", "Any status"), *((str(choice), STATUS_LABELS[choice][0]) for choice in row.statuses)],
-            chosen,
+            [("", "Any status"), *((str(choice), STATUS_LABELS[choice]) for choice in row.statuses)], chosen
         ),
         next="" if page.next is None else urls.entries_url(row.id, q=query, status=chosen, after=page.next),
         first=urls.entries_url(row.id, q=query, status=chosen) if after else "",
@@ -202,21 +196,18 @@ async def entry_page(request: HTTPRequest) -> Response:
         build_page_frame(request, f"{entry.name} ({row.noun})", *build_crumbs(row)),
         registry=row,
         entry=entry,
-        status=build_status_view(entry.status),
         status_help=STATUS_HELP[entry.status],
         cells=build_entry_cells(entry),
         names=names,
         expires=format_date(entry.expires),
         draft=_format_draft(entry),
         nobody=describe_missing_registrant(entry),
-        history=build_history_lines(reversed(part), names),
+        history=part[::-1],
         earlier="" if earlier is None else urls.entry_history_url(row.id, entry.name, earlier),
         versions=build_version_options(index_versions(await load_entry_changes(request, row.id, entry.name))),
         formats=list_formats(row.id),
-        requests=tuple(
-            build_request_row(asked, get_current_time(request))
-            for asked in filter_visible_requests(request, about.items)
-        ),
+        requests=filter_visible_requests(request, about.items),
+        now=get_current_time(request),
     )
 
 
@@ -291,7 +282,7 @@ async def change_page(request: HTTPRequest) -> Response:
         registry=row.id,
         name=entry.name,
         entry=here[0],
-        status=build_status_view(entry.status),
+        status=entry.status,
         version=entry.version,
         direct=_list_direct_actions(request, entry, last),
         requested=()
@@ -332,7 +323,7 @@ def _show_removed_entry(request: HTTPRequest, row: Registry, last: tuple[EntryCh
         registry=row.id,
         name=change.name,
         entry=here[0],
-        status=build_status_view(change.before.status),
+        status=change.before.status,
         version=change.version,
         direct=build_undo_actions(change, href=urls.entry_events_url(row.id, change.name), version=0)
         if may

@@ -27,7 +27,7 @@ from onym.registry.records import (
 from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
 from onym.server.registry import urls
 from onym.server.registry.labels import EVENT_LABELS, ROLE_LABELS, STATE_LABELS, STATUS_HELP, STATUS_LABELS
-from onym.server.registry.page_parts import Cell, Link, StatusView, build_status_view
+from onym.server.registry.page_parts import Cell, Link
 from onym.server.registry.responses import build_page_frame, make_page_response
 from onym.server.registry.urls import make_route
 
@@ -36,7 +36,7 @@ from onym.server.registry.urls import make_route
 class PolicyRow:
     """How requests for one status are decided."""
 
-    status: StatusView
+    status: Status
     policy: str
     clause: str
     list_review: str
@@ -68,7 +68,7 @@ async def help_page(request: HTTPRequest) -> Response:
             *(Link(href=urls.help_url(profile.id), text=profile.title) for profile in profiles),
         ),
         statuses=tuple(
-            Cell(id=str(status), heading=STATUS_LABELS[status][0], value=text)
+            Cell(id=str(status), heading=STATUS_LABELS[status], value=text)
             for status, text in STATUS_HELP.items()
         ),
         submit=urls.SUBMIT_URL,
@@ -83,11 +83,7 @@ def _build_profile_help(profile: Profile) -> ProfileHelp:
         if review is not None:
             weeks = f"{review.reasonable.days // 7} weeks, {review.clause}"
             said = f"{'required' if review.required else 'optional'}: {weeks}"
-        rows.append(
-            PolicyRow(
-                status=build_status_view(status), policy=policy.name, clause=policy.clause, list_review=said
-            )
-        )
+        rows.append(PolicyRow(status=status, policy=policy.name, clause=policy.clause, list_review=said))
     timeout = (
         f"The expert should answer within {profile.expert_time.days} days."
         if profile.expert_timeout is None

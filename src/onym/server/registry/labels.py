@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from onym.registry.records import EventKind, RequestKind, RequestState, Role, Status
 
-if TYPE_CHECKING:
-    pass
-
-#: status -> label, sign
-STATUS_LABELS: Final[Mapping[Status, tuple[str, str]]] = {
-    Status.PERMANENT: ("Permanent", "●"),
-    Status.PROVISIONAL: ("Provisional", "◐"),
-    Status.HISTORICAL: ("Historical", "○"),
-    Status.PENDING_REVIEW: ("Pending Review", "◔"),
-    Status.REGISTERED: ("Registered", "●"),
-    Status.DEPRECATED: ("Deprecated", "○"),
-    Status.ACTIVE: ("Active", "●"),
-    Status.SAFE_MODE: ("Safe mode", "◐"),
-    Status.SUSPENDED: ("Suspended", "‖"),
-    Status.REVOKED: ("Revoked", "✗"),
-    Status.EXPIRED: ("Expired", "○"),
+STATUS_LABELS: Final[Mapping[Status, str]] = {
+    Status.PERMANENT: "Permanent",
+    Status.PROVISIONAL: "Provisional",
+    Status.HISTORICAL: "Historical",
+    Status.PENDING_REVIEW: "Pending Review",
+    Status.REGISTERED: "Registered",
+    Status.DEPRECATED: "Deprecated",
+    Status.ACTIVE: "Active",
+    Status.SAFE_MODE: "Safe mode",
+    Status.SUSPENDED: "Suspended",
+    Status.REVOKED: "Revoked",
+    Status.EXPIRED: "Expired",
 }
+#: a sign for each status, so that the status does not depend on colour
+STATUS_SIGNS: Final = dict(zip(STATUS_LABELS, "●◐○◔●○●◐‖✗○", strict=True))
 
 STATUS_HELP: Final[Mapping[Status, str]] = {
     Status.PERMANENT: "Reviewed by the Designated Expert and meant to last.",
@@ -141,6 +139,20 @@ REGISTRY_SUMMARIES: Final[Mapping[str, str]] = {
     "llm-parameters": "Standard query parameters of llm: URIs, with their meaning.",
     "ai-namespaces": "Names under ai: that are not domain names, with their keys and status.",
 }
+
+
+_LABELS: Final[Mapping[type, Mapping[Any, str]]] = {
+    Status: STATUS_LABELS,
+    RequestKind: REQUEST_KIND_LABELS,
+    RequestState: STATE_LABELS,
+    Role: ROLE_LABELS,
+    EventKind: EVENT_LABELS,
+}
+
+
+def get_label(value: Status | RequestKind | RequestState | Role | EventKind) -> str:
+    """Return the label of a status, kind of request, state, role or event."""
+    return _LABELS[type(value)][value]
 
 
 def format_roles(roles: Iterable[Role]) -> str:

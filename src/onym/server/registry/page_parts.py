@@ -9,34 +9,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from difflib import SequenceMatcher
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from onym.registry.checks.context import Finding, Level, Report
-from onym.registry.records import (
-    EMPTY,
-    Entry,
-    EventKind,
-    LogRecord,
-    Request,
-    RequestKind,
-    RequestState,
-    Status,
-)
+from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestKind, RequestState, Status
 from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
 from onym.server.registry import urls
-from onym.server.registry.labels import (
-    EVENT_LABELS,
-    REQUEST_KIND_LABELS,
-    ROLE_LABELS,
-    STATE_LABELS,
-    STATUS_LABELS,
-    format_date,
-    format_roles,
-    format_time,
-)
+from onym.server.registry.labels import EVENT_LABELS, STATUS_LABELS, format_date, format_time
 
 if TYPE_CHECKING:
     from onym.registry.store import EntryChange
@@ -76,15 +57,6 @@ class PageFrame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatusView:
-    """A status: its ID, its label, and a sign, so that the status does not depend on colour."""
-
-    id: str
-    label: str
-    sign: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """The value of a column or field. `parts` is the value split at its links."""
 
@@ -102,43 +74,8 @@ class EntryRow:
     registry_title: str
     name: str
     href: str
-    status: StatusView
+    status: Status
     cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryLine:
-    """One accepted event: kind, actor, time, rule and clause."""
-
-    number: int
-    at: str
-    actor: str
-    roles: str
-    kind: str
-    label: str
-    rule: str
-    clause: str
-    reason: str
-    request: Link | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestRow:
-    """One request in a list."""
-
-    id: str
-    href: str
-    registry: str
-    registry_title: str
-    name: str
-    kind: str
-    status: StatusView
-    state: str
-    state_label: str
-    holder: str
-    since: str
-    due: str
-    overdue: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,12 +192,6 @@ _LINK: Final = re.compile(
 )
 
 
-def build_status_view(status: Status) -> StatusView:
-    """Return the view of a status."""
-    label, sign = STATUS_LABELS[status]
-    return StatusView(id=str(status), label=label, sign=sign)
-
-
 def split_links(text: str) -> tuple[Link, ...]:
     """Split a text at its RFC numbers and URLs; a part without `href` is plain text."""
     found, at = [], 0
@@ -280,7 +211,7 @@ def get_column_value(entry: Entry, column: str) -> str:
     """Return an entry's value in a column."""
     own = {
         "name": entry.spelling or entry.name,
-        "status": build_status_view(entry.status).label,
+        "status": STATUS_LABELS[entry.status],
         "expires": format_date(entry.expires),
     }
     return own[column] if column in own else entry.fields.get(column, "")
@@ -298,7 +229,7 @@ def build_entry_row(entry: Entry) -> EntryRow:
         registry_title=row.title,
         name=entry.name,
         href=urls.entry_url(entry.registry, entry.name),
-        status=build_status_view(entry.status),
+        status=entry.status,
         cells=tuple(
             _build_cell(column.id, column.heading, get_column_value(entry, column.id))
             for column in row.columns
@@ -343,30 +274,6 @@ def describe_missing_registrant(entry: Entry) -> str:
     return "none. The IESG decides who controls the entry; changes of an RFC's definition need its approval."
 
 
-def build_request_row(request: Request, at: datetime) -> RequestRow:
-    """Return a row of a request list; `at` is the current time."""
-    return RequestRow(
-        id=request.id,
-        href=urls.request_url(request.id),
-        registry=request.registry,
-        registry_title=REGISTRIES[request.registry].title,
-        name=request.name,
-        kind=REQUEST_KIND_LABELS[request.kind],
-        status=build_status_view(request.status),
-        state=str(request.state),
-        state_label=STATE_LABELS[request.state],
-        holder="" if request.holder is None else ROLE_LABELS[request.holder],
-        since=format_time(request.since),
-        due=format_time(request.due),
-        overdue=request.due is not None and request.due < at,
-    )
-
-
-def _get_reason(record: LogRecord) -> str:
-    found = record.event.data.get("reason") or record.event.data.get("text") or ""
-    return found if isinstance(found, str) else ""
-
-
 def paginate_records(
     records: Sequence[LogRecord], before: int | None
 ) -> tuple[Sequence[LogRecord], int | None]:
@@ -376,29 +283,6 @@ def paginate_records(
         end = sum(record.number < before for record in records)
     part = records[max(0, end - EVENTS_SHOWN) : end]
     return part, part[0].number if end > EVENTS_SHOWN else None
-
-
-def build_history_lines(
-    records: Iterable[LogRecord], names: Mapping[str, str] = EMPTY, *, links: bool = True
-) -> tuple[HistoryLine, ...]:
-    """Return events as lines, in the same order; `names` are account names by ID."""
-    return tuple(
-        HistoryLine(
-            number=record.number,
-            at=format_time(record.at),
-            actor=names.get(record.actor.id, record.actor.id),
-            roles=format_roles(record.actor.roles),
-            kind=str(record.event.kind),
-            label=EVENT_LABELS[record.event.kind],
-            rule=record.rule,
-            clause=record.clause,
-            reason=_get_reason(record),
-            request=Link(href=urls.request_url(record.event.request), text=record.event.request)
-            if links and record.event.request
-            else None,
-        )
-        for record in records
-    )
 
 
 def build_report_view(report: Report | None, *, fault: str = "", profile: str = "") -> ReportView:
@@ -558,7 +442,7 @@ def build_version_options(versions: Mapping[int, Version]) -> tuple[VersionOptio
 
 def _list_values(entry: Entry) -> dict[str, tuple[str, str]]:
     """Return the fields of a version: ID -> (heading, text)."""
-    found = {"status": ("Status", build_status_view(entry.status).label)}
+    found = {"status": ("Status", STATUS_LABELS[entry.status])}
     for cell in build_field_cells(entry.registry, entry.fields):
         found[cell.id] = (cell.heading, cell.value)
     found["registrant"] = ("Registrant", entry.registrant or "")

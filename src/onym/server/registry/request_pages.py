@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
@@ -36,14 +35,7 @@ from onym.server.registry.dependencies import (
     load_actor_names,
     load_request_history,
 )
-from onym.server.registry.labels import (
-    NEXT_STEPS,
-    REQUEST_KIND_LABELS,
-    ROLE_LABELS,
-    STATE_LABELS,
-    STATUS_LABELS,
-    format_time,
-)
+from onym.server.registry.labels import NEXT_STEPS, STATE_LABELS, STATUS_LABELS
 from onym.server.registry.page_parts import (
     ActionView,
     FormField,
@@ -51,10 +43,7 @@ from onym.server.registry.page_parts import (
     ReportView,
     build_choices,
     build_field_cells,
-    build_history_lines,
     build_report_view,
-    build_request_row,
-    build_status_view,
     build_steps,
     paginate_records,
 )
@@ -99,7 +88,8 @@ async def edit_page(request: HTTPRequest) -> Response:
     """GET: the form over a request that its registrant may revise."""
     about = await find_request(request)
     require_access(get_visitor(request))
-    step = await find_revision_step(request, about)
+    entry = await get_store(request).entry(about.registry, about.name)
+    step = _find_revision_step(request, about, entry)
     if not step:
         raise UsageError(
             f"you cannot revise {about.id} now",
@@ -109,9 +99,8 @@ async def edit_page(request: HTTPRequest) -> Response:
     return _make_form_response(request, _make_input_from_request(about), None, about=about, step=step)
 
 
-async def find_revision_step(request: HTTPRequest, about: Request) -> str:
+def _find_revision_step(request: HTTPRequest, about: Request, entry: Entry | None) -> str:
     """Return "revise" or "resubmit", as the engine allows, or ""."""
-    entry = await get_store(request).entry(about.registry, about.name)
     allowed = list_visitor_events(request, about, entry)
     return next((name for name, kind in _STEPS.items() if kind in allowed), "")
 
@@ -245,10 +234,12 @@ def _make_form_response(
         "submit.html",
         build_page_frame(request, title, (urls.HOME_URL, "Home"), crumb),
         http_status=status,
-        registries=build_choices([(registry.id, registry.title) for registry in REGISTRIES.values()], row.id),
+        registry_choices=build_choices(
+            [(registry.id, registry.title) for registry in REGISTRIES.values()], row.id
+        ),
         registry=row.id,
         noun=row.noun,
-        profiles=_build_profile_choices(offered, given, about),
+        profile_choices=_build_profile_choices(offered, given, about),
         statuses=_build_status_choices(profile, given, about),
         text=given.text,
         fields=tuple(_build_form_fields(profile, given.fields, report)),
@@ -276,8 +267,8 @@ def _build_profile_choices(offered: tuple[str, ...], given: SubmissionInput, abo
 def _build_status_choices(profile: Profile, given: SubmissionInput, about: Request | None) -> Any:
     if about is not None and about.kind not in _ASKS_STATUS:
         own = str(about.status) if about.status in profile.policies else ""
-        return build_choices([(own, f"Unchanged: {STATUS_LABELS[about.status][0]}")], own)
-    pairs = [(str(status), STATUS_LABELS[Status(status)][0]) for status in profile.policies]
+        return build_choices([(own, f"Unchanged: {STATUS_LABELS[about.status]}")], own)
+    pairs = [(str(status), STATUS_LABELS[Status(status)]) for status in profile.policies]
     return build_choices([("", "From the template"), *pairs], given.status)
 
 
@@ -342,11 +333,9 @@ async def requests_page(request: HTTPRequest) -> Response:
         request,
         "requests.html",
         build_page_frame(request, "Requests", (urls.HOME_URL, "Home")),
-        rows=tuple(
-            build_request_row(about, get_current_time(request))
-            for about in filter_visible_requests(request, page.items)
-        ),
-        registries=build_choices(
+        rows=filter_visible_requests(request, page.items),
+        now=get_current_time(request),
+        registry_choices=build_choices(
             [("", "Every registry"), *((row.id, row.title) for row in REGISTRIES.values())], registry
         ),
         states=build_choices(
@@ -402,46 +391,27 @@ async def request_page(request: HTTPRequest) -> Response:
     records = await load_request_history(request, about.id)
     part, earlier = paginate_records(records, parse_number(request.query_params.get("before"), "before"))
     names = await load_actor_names(request, part) | await load_account_names(request, (about.registrant,))
-    reviews = (
-        bool(get_visitor(request).list_roles(about.registry) & set(_REVIEWERS)) and about.state not in _FINAL
-    )
     final = about.state in _FINAL
+    may_review = not final and not get_visitor(request).list_roles(about.registry).isdisjoint(_REVIEWERS)
     return make_page_response(
         request,
         "request.html",
         build_page_frame(
             request, f"{about.id}: {about.name}", (urls.HOME_URL, "Home"), (urls.requests_url(), "Requests")
         ),
-        id=about.id,
-        registry=about.registry,
-        registry_title=REGISTRIES[about.registry].title,
-        name=about.name,
-        entry="" if entry is None else urls.entry_url(about.registry, about.name),
-        kind=REQUEST_KIND_LABELS[about.kind],
-        profile=PROFILES[about.profile].title,
-        status=build_status_view(about.status),
-        state=str(about.state),
-        state_label=STATE_LABELS[about.state],
+        about=about,
+        has_entry=entry is not None,
         final=final,
-        holder="" if about.holder is None else ROLE_LABELS[about.holder],
-        since=format_time(about.since),
-        due=format_time(about.due),
-        overdue=about.due is not None and about.due < get_current_time(request) and not final,
+        now=get_current_time(request),
         next=_describe_next_step(about),
-        reason=about.reason or "",
-        registrant=names.get(about.registrant, about.registrant),
-        on_behalf_of=about.on_behalf_of or "",
-        opened=format_time(about.opened),
-        archive=about.archive or "",
+        names=names,
         steps=build_steps(about, records),
         fields=build_field_cells(about.registry, about.fields),
-        text=about.template,
-        history=build_history_lines(part, names, links=False),
+        history=part,
         earlier="" if earlier is None else urls.request_history_url(about.id, earlier),
         actions=await _list_request_actions(request, about, entry),
-        edit=urls.request_edit_url(about.id) if await find_revision_step(request, about) else "",
-        review=urls.review_url(about.id) if reviews else "",
-        version=about.version,
+        may_edit=bool(_find_revision_step(request, about, entry)),
+        may_review=may_review,
     )
 
 
@@ -496,17 +466,9 @@ async def review_page(request: HTTPRequest) -> Response:
             queue,
             (urls.request_url(about.id), about.id),
         ),
-        id=about.id,
-        request=urls.request_url(about.id),
-        registry=about.registry,
-        name=about.name,
-        kind=REQUEST_KIND_LABELS[about.kind],
-        profile=PROFILES[about.profile].title,
-        status=build_status_view(about.status),
-        state_label=STATE_LABELS[about.state],
+        about=about,
         registrant=names.get(about.registrant, about.registrant),
-        due=format_time(about.due),
-        overdue=about.due is not None and about.due < get_current_time(request),
+        now=get_current_time(request),
         lines=lines,
         faults=tuple(
             sorted({finding.line for finding in view.findings if finding.line and finding.level != "hint"})
@@ -517,14 +479,8 @@ async def review_page(request: HTTPRequest) -> Response:
             for _, label in list_missing_fields(about, entry)
         ),
         report=view,
-        existing=None
-        if other is None
-        else Link(
-            href=urls.entry_url(other.registry, other.name),
-            text=f"{other.name}, {build_status_view(other.status).label}",
-        ),
+        existing=other,
         actions=await _list_request_actions(request, about, entry),
-        archive=about.archive or "",
     )
 
 
@@ -550,11 +506,8 @@ async def queue_page(request: HTTPRequest) -> Response:
     for registry in held:
         found += (await get_store(request).requests(registry=registry, holder=role, limit=_QUEUE)).items
     found.sort(key=lambda about: (about.due is None, about.due or about.since))
-    rows = tuple(
-        replace(build_request_row(about, get_current_time(request)), href=urls.review_url(about.id))
-        for about in found
-        if about.state not in _FINAL
-    )
+    now = get_current_time(request)
+    rows = [about for about in found if about.state not in _FINAL]
     title, intro = _QUEUES[role]
     mine = list_all_roles(request)
     return make_page_response(
@@ -565,7 +518,8 @@ async def queue_page(request: HTTPRequest) -> Response:
         title=title,
         intro=intro,
         rows=rows,
-        overdue=sum(row.overdue for row in rows),
+        overdue=sum(about.due is not None and about.due < now for about in rows),
+        now=now,
         queues=tuple(
             Link(href=urls.queue_url(str(queue_role)), text=text, current=queue_role is role)
             for queue_role, (text, _) in _QUEUES.items()

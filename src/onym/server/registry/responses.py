@@ -20,11 +20,11 @@ from starlette.staticfiles import StaticFiles
 from onym.errors import RegistryError, UnknownEntryError, UsageError
 from onym.registry.accounts import is_administrator
 from onym.registry.records import Role
-from onym.registry.registries import REGISTRIES
+from onym.registry.registries import PROFILES, REGISTRIES
 from onym.registry.service import render_entries, render_feed
 from onym.server.registry import urls
 from onym.server.registry.dependencies import find_registry, get_current_time, get_store
-from onym.server.registry.labels import DONE_MESSAGES, STATUS_LABELS, format_time
+from onym.server.registry.labels import DONE_MESSAGES, STATUS_SIGNS, format_roles, format_time, get_label
 from onym.server.registry.page_parts import Link, PageFrame
 from onym.server.security.conditional_requests import make_cached_response
 from onym.server.security.sessions import get_visitor
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Scope
 
-    from onym.registry.records import Entry, Status
+    from onym.registry.records import Entry, LogRecord, Status
 
 #: characters of a pasted template, draft or RFC
 MAX_TEMPLATE: Final = 1_000_000
@@ -168,15 +168,19 @@ def get_template_environment() -> Environment:
     found = make_template_environment("onym.server.registry")
     found.filters["machine"] = _format_machine_time
     found.filters["minute"] = format_time
-    found.filters["label"] = _get_status_label
-    found.globals["urls"] = urls
+    found.filters["label"] = get_label
+    found.filters["sign"] = STATUS_SIGNS.__getitem__
+    found.filters["roles"] = format_roles
+    found.filters["reason"] = _get_reason
+    found.globals |= {"urls": urls, "registries": REGISTRIES, "profiles": PROFILES}
     found.filters["sentence"] = _format_sentence
     found.filters["coded"] = _split_code
     return found
 
 
-def _get_status_label(status: Status) -> str:
-    return STATUS_LABELS[status][0]
+def _get_reason(record: LogRecord) -> str:
+    reason = record.event.data.get("reason") or record.event.data.get("text") or ""
+    return reason if isinstance(reason, str) else ""
 
 
 def _format_machine_time(text: str) -> str:
