@@ -61,7 +61,7 @@ async def help_page(request: HTTPRequest) -> Response:
         request,
         "help.html",
         build_page_frame(request, "How it works", (urls.HOME_URL, "Home")),
-        profiles=profiles,
+        procedures=profiles,
         contents=(
             Link(href=urls.help_url("short"), text="In short"),
             Link(href=urls.help_url("statuses"), text="Statuses"),
