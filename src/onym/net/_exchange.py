@@ -246,11 +246,7 @@ class DialledSocket(NamedTuple):
 class ExchangeCore:
     """What both transports share: decisions, idle connections, and how an exchange goes."""
 
-    def __init__(
-        self,
-        backend: Backend,
-        config: NetConfig,
-    ) -> None:
+    def __init__(self, backend: Backend, config: NetConfig) -> None:
         self.backend = backend
         self.limits = config.limits
         self.resolver = config.resolver or SystemResolver()

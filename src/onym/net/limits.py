@@ -100,10 +100,7 @@ class RetryPolicy:
 
 
 def compute_delay(
-    attempt: int,
-    retry_after: float | None,
-    random: Callable[[], float],
-    policy: RetryPolicy = RetryPolicy(),
+    attempt: int, retry_after: float | None, random: Callable[[], float], policy: RetryPolicy = RetryPolicy()
 ) -> float:
     """`policy.delay(...)`; by default with the bounds of a new `RetryPolicy`."""
     return policy.delay(attempt, retry_after, random)

@@ -27,14 +27,7 @@ if TYPE_CHECKING:
     from onym.net.messages import AsyncStreamBody, StreamBody
     from onym.net.policy import Policy
 
-__all__ = [
-    "AsyncTransport",
-    "ProbeReport",
-    "Transport",
-    "arun_flow",
-    "probe_origin",
-    "run_flow",
-]
+__all__ = ["AsyncTransport", "ProbeReport", "Transport", "arun_flow", "probe_origin", "run_flow"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,11 +36,7 @@ _PUBLIC_ERRORS: Final[tuple[tuple[tuple[type[OnymError], ...], str, str], ...]] 
     ((errors.RateLimitError,), "too-many-requests", "the model's rate limit is exceeded"),
     ((errors.OverloadedError, errors.ServerError), "unavailable", "the model is overloaded or failed"),
     ((errors.DeadlineExceeded,), "upstream-timeout", "the model timed out"),
-    (
-        (errors.NetError, errors.MalformedResponseError),
-        "upstream-unreachable",
-        "the model cannot be reached",
-    ),
+    ((errors.NetError, errors.MalformedResponseError), "upstream-unreachable", "the model cannot be reached"),
 )
 _OTHER: Final = ("internal", "the model cannot be used; the endpoint's log has the reason")
 

@@ -97,9 +97,7 @@ class _Failure:
 
 
 _TLS: Final = _Failure(
-    "valkey.tls",
-    "the TLS handshake failed",
-    "Check the host in the URL, and ca_files for its certificate.",
+    "valkey.tls", "the TLS handshake failed", "Check the host in the URL, and ca_files for its certificate."
 )
 _CREDENTIALS: Final = _Failure(
     "valkey.credentials", "the server rejected the user or the password", "Check both in the URL."
@@ -177,11 +175,7 @@ def _build_arguments(url: Secret, options: ValkeyOptions) -> dict[str, Any]:
             "ssl_check_hostname": True,  # the client's default is False
             "ssl_min_version": _TLS_VERSIONS[options.minimum],
         }
-    return {
-        **arguments,
-        "socket_connect_timeout": options.connect_timeout,
-        "socket_timeout": options.timeout,
-    }
+    return {**arguments, "socket_connect_timeout": options.connect_timeout, "socket_timeout": options.timeout}
 
 
 def _parse_url(url: Secret) -> dict[str, Any] | None:

@@ -328,10 +328,7 @@ def build_authority_view(resolution: Resolution) -> AuthorityView:
     """Return the view of a resource's authority and its discovery."""
     document = resolution.document
     asks = document.requirements
-    words = [
-        "signed results",
-        "no sign-in" if asks.auth == "none" else "an access token",
-    ]
+    words = ["signed results", "no sign-in" if asks.auth == "none" else "an access token"]
     words += ["client certificates"] if asks.mtls else []
     words += ["proofs of possession (DPoP)"] if asks.dpop != "none" else []
     return AuthorityView(
