@@ -121,13 +121,15 @@ def test_a_hostile_log_gives_few_faults() -> None:
 
 def test_a_log_that_begins_in_the_middle_is_told() -> None:
     lines = written(3)
-    assert "first line" in verify_lines(lines[1:]).faults[0].message
+    assert [fault.line for fault in verify_lines(lines[1:]).faults] == [1]
     assert verify_lines(lines[1:], previous=hash_line(lines[0])).is_valid
 
 
 def test_a_line_is_never_too_long() -> None:
-    with pytest.raises(ValueError, match="longer than"):
-        encode_line({"x": "a" * LONGEST_LINE})
+    room = LONGEST_LINE - len(encode_line({"x": ""}))
+    assert len(encode_line({"x": "a" * room})) == LONGEST_LINE
+    with pytest.raises(ValueError):  # noqa: PT011 - the line above is one byte shorter
+        encode_line({"x": "a" * (room + 1)})
 
 
 @pytest.mark.requirement("ai-privacy-c")
@@ -289,7 +291,7 @@ def test_rotation_does_not_overwrite(tmp_path: Path) -> None:
         rotate_log(path, at=AT)
     assert kept.read_bytes() == before
     assert verify_log(path, previous=verify_log(kept).ends).is_valid
-    assert not (tmp_path / "audit.jsonl.new").exists()
+    assert not list(tmp_path.glob("*.part"))
 
 
 def test_a_rotation_for_which_there_was_no_room_is_made_up_for(
@@ -300,11 +302,12 @@ def test_a_rotation_for_which_there_was_no_room_is_made_up_for(
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    for name in ("write", "fsync", "fdatasync"):
+    for name in ("fsync", "fdatasync", "replace"):
         monkeypatch.setattr(os, name, full)
-        with pytest.raises(ConfigError, match="No space"):
+        with pytest.raises(ConfigError) as refusal:
             rotate_log(path, at=AT)
         monkeypatch.undo()
+        assert refusal.value.code == "audit.unusable"
         assert [each.name for each in tmp_path.iterdir()] == ["audit.jsonl"]
     kept = rotate_log(path, at=AT)
     assert verify_log(path, previous=verify_log(kept).ends).is_valid
@@ -354,7 +357,7 @@ def test_a_rotation_that_is_killed_loses_nothing_wherever_it_was(tmp_path: Path)
             assert verdict.is_valid, (step, each.name, verdict)
             previous, lines = verdict.ends, lines + verdict.lines
         assert lines == 6 + len(files)  # what was written, and a line for each rotation
-        assert not (folder / "audit.jsonl.new").exists()
+        assert not list(folder.glob("*.part"))
         if ran.returncode == 0:
             break
     assert died == step - 1 >= 8
@@ -408,7 +411,7 @@ def test_a_filesystem_without_hard_links_is_told(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "link", none)
     with pytest.raises(ConfigError) as caught:
         rotate_log(path, at=AT)
-    assert (caught.value.code, "hard links" in str(caught.value.hint)) == ("audit.unusable", True)
+    assert (caught.value.code, caught.value.hint is not None) == ("audit.unusable", True)
     assert [each.name for each in tmp_path.iterdir()] == ["audit.jsonl"]
     assert verify_log(path).lines == 5
 
@@ -438,13 +441,13 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(errno.ENOSPC, "no space left")
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(OSError) as failure:  # noqa: PT011 - compared below
         log.append({"id": "x"}, at=AT)
+    assert failure.value.errno == errno.ENOSPC
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:3]))
-    with pytest.raises(OSError, match="in part"):
+    with pytest.raises(OSError) as failure:  # noqa: PT011 - compared below
         log.append({"id": "x"}, at=AT)
-    with pytest.raises(ConfigError):
-        rotate_log(path, at=AT)
+    assert failure.value.errno == errno.EIO
     monkeypatch.undo()
     assert path.read_bytes() == before
     log.append({"id": "x"}, at=AT)
@@ -460,9 +463,10 @@ def test_mending_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise OSError(errno.EIO, "broken disk")
 
     monkeypatch.setattr(os, "fdatasync", fail)
-    with pytest.raises(ConfigError, match="broken disk"):
+    with pytest.raises(ConfigError) as failure:
         repair_log(path, at=AT)
+    assert failure.value.code == "audit.unusable"
 
 
-def test_the_module_says_what_it_holds() -> None:
-    assert audit.split_tail(b"a\nb\nc") == audit.Tail(b"b\n", b"c")
+def test_the_end_of_a_log_is_its_last_line_and_the_part_after_it() -> None:
+    assert audit.split_tail(b"a\nb\nc") == (b"b\n", b"c")

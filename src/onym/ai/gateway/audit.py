@@ -11,16 +11,16 @@ import errno
 import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from glob import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from onym.common.files import unlock, wait_for_lock
+from onym.common.files import replace_file, unlock, wait_for_lock
 from onym.common.platform import (
     BINARY,
     CLOSE_ON_EXEC,
@@ -72,14 +72,6 @@ class AuditReport:
         return not self.faults and not self.torn
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """The end of a log: the last whole line (b"" in an empty log) and the incomplete line after it."""
-
-    line: bytes
-    torn: bytes
-
-
 class HashChain:
     """Creates linked lines: `previous` is the hash of the last line, `number` its number."""
 
@@ -101,7 +93,7 @@ class HashChain:
                 code="audit.malformed",
                 hint="Run: onym ai audit verify FILE",
             )
-        return cls(hash_line(line), members["n"])
+        return cls(hash_line(line), members.n)
 
     def encode_next(self, members: dict[str, Any]) -> bytes:
         """Return the next line; `advance` makes it the last one."""
@@ -126,12 +118,10 @@ def hash_line(line: bytes) -> str:
     return hashlib.sha256(line.removesuffix(b"\n")).hexdigest()
 
 
-def split_tail(octets: bytes) -> Tail:
-    """Return the last whole line of these bytes, and the incomplete line after it."""
+def split_tail(octets: bytes) -> tuple[bytes, bytes]:
+    """Return the last whole line of these bytes (b"" if there is none), and the incomplete line after it."""
     whole, end, torn = octets.rpartition(b"\n")
-    if not end:
-        return Tail(b"", octets)
-    return Tail(whole.rpartition(b"\n")[2] + b"\n", torn)
+    return whole.rpartition(b"\n")[2] + end, torn
 
 
 def verify_lines(
@@ -158,11 +148,11 @@ def verify_lines(
         if members is None:
             faults.append(Fault(count, "it is not a line of an audit log"))
         else:
-            begins = begins or members["prev"]
+            begins = begins or members.prev
             faults += [Fault(count, why) for why in _find_faults(members, expected, number)]
-            number = members["n"]
+            number = members.n
             _track_streams(streams, members)
-            times = [times[0] if times else members["at"], members["at"]]
+            times = [times[0] if times else members.at, members.at]
         expected = hash_line(line)
         if len(faults) >= most_faults:
             break
@@ -179,44 +169,42 @@ def verify_lines(
     )
 
 
-def _track_streams(streams: set[str], members: dict[str, Any]) -> None:
+def _track_streams(streams: set[str], line: _Line) -> None:
     """Update the set of unfinished streams, within a limit, because the log may be untrusted."""
-    event, name = members.get("event"), members.get("id")
-    if event == "begun" and isinstance(name, str) and len(streams) < _MOST_BEGUN:
-        streams.add(name)
-    elif event == "exchange" and isinstance(name, str):
-        streams.discard(name)
+    if line.event == "begun" and isinstance(line.id, str) and len(streams) < _MOST_BEGUN:
+        streams.add(line.id)
+    elif line.event == "exchange" and isinstance(line.id, str):
+        streams.discard(line.id)
 
 
-def _find_faults(members: dict[str, Any], expected: str | None, number: int | None) -> Iterator[str]:
-    if expected is not None and members["prev"] != expected:
+def _find_faults(line: _Line, expected: str | None, number: int | None) -> Iterator[str]:
+    if expected is not None and line.prev != expected:
         yield "its hash of the previous line does not match: that line was changed, or lines are missing"
-    first = (members["n"], members["prev"]) == (1, START) or members.get("event") == "rotated"
+    first = (line.n, line.prev) == (1, START) or line.event == "rotated"
     if expected is None and not first:
         yield "the log does not begin with the first line"
-    if number is not None and members["n"] != number + 1:
-        yield f"its number is {members['n']} instead of {number + 1}"
+    if number is not None and line.n != number + 1:
+        yield f"its number is {line.n} instead of {number + 1}"
 
 
-def _parse_line(line: bytes) -> dict[str, Any] | None:
+class _Line(msgspec.Struct):
+    """The members of a line that the chain needs. `event` and `id` may be anything in an untrusted log."""
+
+    n: int
+    prev: Annotated[str, msgspec.Meta(min_length=_HASH, max_length=_HASH)]
+    at: str
+    event: Any = None
+    id: Any = None
+
+
+_LINES: Final = msgspec.json.Decoder(_Line)
+
+
+def _parse_line(line: bytes) -> _Line | None:
     """Return the members of a line, or None if it does not have the form of a line."""
-    if len(line) > LONGEST_LINE:
-        return None
-    try:
-        members = msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    if not isinstance(members, dict):
-        return None
-    number, previous, at = members.get("n"), members.get("prev"), members.get("at")
-    is_valid = (
-        isinstance(number, int)
-        and not isinstance(number, bool)
-        and isinstance(previous, str)
-        and len(previous) == _HASH
-        and isinstance(at, str)
-    )
-    return members if is_valid else None
+    with suppress(msgspec.DecodeError, RecursionError):
+        return _LINES.decode(line) if len(line) <= LONGEST_LINE else None
+    return None
 
 
 #: only the owner may read the files
@@ -265,34 +253,38 @@ def is_current_file(file: int, path: Path) -> bool:
     return os.path.samestat(os.fstat(file), named)
 
 
-def read_tail(file: int, size: int) -> Tail:
-    """Read the end of the file, which contains at least one whole line. Raises ConfigError."""
+def read_tail(file: int, size: int) -> tuple[HashChain, bytes]:
+    """Return the chain after the last whole line, and the incomplete line after it. Raises ConfigError."""
     most = 2 * LONGEST_LINE
     os.lseek(file, max(0, size - most), os.SEEK_SET)  # writes append, wherever the position is
-    tail = split_tail(os.read(file, most))
-    if not tail.line and size > most:
+    line, torn = split_tail(os.read(file, most))
+    if not line and size > most:
         raise ConfigError("the last line of the audit log is too long", code="audit.malformed")
-    return tail
+    return HashChain.continue_from(line), torn
+
+
+def read_chain(file: int, size: int, path: Path) -> HashChain:
+    """Return the chain after the last line. Raises ConfigError, also if that line is incomplete."""
+    chain, torn = read_tail(file, size)
+    if torn:
+        raise ConfigError(
+            f"{path}: the last line is incomplete ({len(torn)} bytes), because a process was killed while "
+            "writing",
+            code="audit.torn",
+            hint=f"Look at the line, then run: onym ai audit repair {path}",
+        )
+    return chain
 
 
 def write_line(file: int, line: bytes) -> None:
     """Write the whole line. Raises OSError."""
     if os.write(file, line) != len(line):
-        raise OSError("the line was written only in part")
+        raise OSError(errno.EIO, "the line was written only in part")
 
 
 def format_timestamp(at: datetime) -> str:
     """Format the time of a line: UTC, with milliseconds."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def make_torn_error(path: Path, size: int) -> ConfigError:
-    """Return the error of a log with an incomplete last line."""
-    return ConfigError(
-        f"{path}: the last line is incomplete ({size} bytes), because a process was killed while writing",
-        code="audit.torn",
-        hint=f"Look at the line, then run: onym ai audit repair {path}",
-    )
 
 
 def make_unusable_error(path: Path, error: OSError) -> ConfigError:
@@ -357,10 +349,7 @@ class AuditLog:
         size = os.fstat(self._file).st_size
         if size == self._size:
             return
-        tail = read_tail(self._file, size)
-        if tail.torn:
-            raise make_torn_error(self.path, len(tail.torn))
-        self._chain = HashChain.continue_from(tail.line)
+        self._chain = read_chain(self._file, size, self.path)
         self._size = size
 
 
@@ -369,15 +358,14 @@ def repair_log(path: str | Path, *, at: datetime) -> int:
     here = Path(path)
     with lock_log(here) as file:
         size = os.fstat(file).st_size
-        tail = read_tail(file, size)
-        if tail.torn:
-            chain = HashChain.continue_from(tail.line)
-            note = {"event": "mended", "octets": len(tail.torn), "was": hash_line(tail.torn)}
+        chain, torn = read_tail(file, size)
+        if torn:
+            note = {"event": "mended", "octets": len(torn), "was": hash_line(torn)}
             line = chain.encode_next({"at": format_timestamp(at), **note})
-            os.ftruncate(file, size - len(tail.torn))
+            os.ftruncate(file, size - len(torn))
             write_line(file, line)
             sync_file(file)
-        return len(tail.torn)
+        return len(torn)
 
 
 def verify_log(path: str | Path, *, previous: str | None = None, begun: Collection[str] = ()) -> AuditReport:
@@ -405,18 +393,18 @@ def rotate_log(path: str | Path, *, at: datetime) -> Path:
     """
     here = Path(path)
     with lock_log(here) as file:
-        chain = _get_chain_end(file, here)
+        chain = read_chain(file, os.fstat(file).st_size, here)
         kept = here.with_name(f"{here.name}.{at.astimezone(UTC).strftime(_STAMP)}")
-        fresh = here.with_name(f"{here.name}.new")
-        _remove_leftovers(file, here, fresh)
+        note = {"at": format_timestamp(at), "event": "rotated", "from": kept.name}
+        _remove_leftovers(file, here)
         try:
-            _create_log(
-                fresh, chain.encode_next({"at": format_timestamp(at), "event": "rotated", "from": kept.name})
-            )
-            _link_log(here, kept)
-            _replace_log(fresh, here, kept)
+            with replace_file(here, mode=MODE) as stream:
+                stream.write(chain.encode_next(note))
+                _link_log(here, kept)
+                sync_folder(here.parent)  # the log's second name is on the disk before the first is replaced
         except BaseException:
-            fresh.unlink(missing_ok=True)
+            if is_current_file(file, here) and is_current_file(file, kept):
+                kept.unlink()
             raise
         return kept
 
@@ -426,38 +414,28 @@ def remove_old_logs(path: str | Path, *, days: float, at: datetime) -> tuple[Pat
     here = Path(path)
     oldest = at.astimezone(UTC) - timedelta(days=days)
     removed = []
-    for closed_log in sorted(here.parent.glob(f"{escape(here.name)}.*Z")):
-        closed = _parse_closing_time(here, closed_log)
-        if closed is not None and closed < oldest:
+    for closed, closed_log in _list_rotated_logs(here):
+        if closed < oldest:
             closed_log.unlink()
             removed.append(closed_log)
     return tuple(removed)
 
 
-def _get_chain_end(file: int, path: Path) -> HashChain:
-    """Return the chain after the file's last line. Raises ConfigError if the line is incomplete."""
-    tail = read_tail(file, os.fstat(file).st_size)
-    if tail.torn:
-        raise make_torn_error(path, len(tail.torn))
-    return HashChain.continue_from(tail.line)
+def _list_rotated_logs(here: Path) -> Iterator[tuple[datetime, Path]]:
+    """Yield the rotated files with the time when each was closed."""
+    for path in sorted(here.parent.glob(f"{escape(here.name)}.*Z")):
+        with suppress(ValueError):
+            stamp = path.name.removeprefix(f"{here.name}.")
+            yield datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC), path
 
 
-def _remove_leftovers(file: int, here: Path, fresh: Path) -> None:
+def _remove_leftovers(file: int, here: Path) -> None:
     """Remove the leftovers of a killed rotation: a new file, and a second name of the log."""
-    fresh.unlink(missing_ok=True)
-    for closed_log in here.parent.glob(f"{escape(here.name)}.*Z"):
-        if _parse_closing_time(here, closed_log) is not None and is_current_file(file, closed_log):
-            closed_log.unlink()
-
-
-def _create_log(fresh: Path, line: bytes) -> None:
-    """Create the new file with its first line, durably."""
-    file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CLOSE_ON_EXEC | BINARY, MODE)
-    try:
-        write_line(file, line)
-        sync_file(file)
-    finally:
-        os.close(file)
+    for part in here.parent.glob(f".{escape(here.name)}.*.part"):
+        part.unlink(missing_ok=True)
+    for _, path in _list_rotated_logs(here):
+        if is_current_file(file, path):
+            path.unlink()
 
 
 def _link_log(here: Path, kept: Path) -> None:
@@ -471,22 +449,3 @@ def _link_log(here: Path, kept: Path) -> None:
             code="audit.unusable",
             hint="Rotation needs a filesystem with hard links, and a file that is not append-only.",
         ) from None
-
-
-def _replace_log(fresh: Path, here: Path, kept: Path) -> None:
-    """Give the new file the name of the log, after the log's second name is on the disk."""
-    try:
-        sync_folder(here.parent)
-        fresh.replace(here)
-    except BaseException:
-        kept.unlink(missing_ok=True)
-        raise
-    sync_folder(here.parent)
-
-
-def _parse_closing_time(here: Path, kept: Path) -> datetime | None:
-    """Return when a file of this name was closed, or None if it is not a rotated log."""
-    try:
-        return datetime.strptime(kept.name.removeprefix(f"{here.name}."), _STAMP).replace(tzinfo=UTC)
-    except ValueError:
-        return None

@@ -44,19 +44,15 @@ class FormField:
 
 def build_form_fields(schema: Mapping[str, Any] | None) -> tuple[FormField, ...]:
     """Return the controls for this input; () if the resource has no input."""
+    whole = FormField(name=WHOLE_INPUT, label="Input (JSON)", kind="json", required=schema is not None)
     if schema is None:
-        return (FormField(name=WHOLE_INPUT, label="Input (JSON)", kind="json"),)
+        return (whole,)
     root, schema = schema, _resolve_reference(schema, schema)
     properties = schema.get("properties")
     plain = isinstance(properties, Mapping) and schema.get("type", "object") == "object"
     properties = properties if isinstance(properties, Mapping) else {}
     if not plain or len(properties) > MOST_FIELDS or WHOLE_INPUT in properties:
-        nothing = schema.get("type") == "null"
-        return (
-            ()
-            if nothing
-            else (FormField(name=WHOLE_INPUT, label="Input (JSON)", kind="json", required=True),)
-        )
+        return () if schema.get("type") == "null" else (whole,)
     required = schema.get("required")
     needed = {str(name) for name in required} if isinstance(required, list) else set()
     return tuple(
@@ -151,9 +147,9 @@ def encode_form_input(fields: tuple[FormField, ...], given: Mapping[str, str]) -
         return b""
     if fields[0].name == WHOLE_INPUT:
         text = given.get(WHOLE_INPUT, "").strip()
-        return (
-            b"" if not text and not fields[0].required else msgspec.json.encode(_decode_json(text, fields[0]))
-        )
+        if not text and not fields[0].required:
+            return b""
+        return msgspec.json.encode(_decode_json(text, fields[0]))
     found = {}
     for field in fields:
         text = given.get(field.name, "")

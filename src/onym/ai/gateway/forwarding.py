@@ -22,6 +22,7 @@ from onym.ai.records import (
     Auth,
     Description,
     Effects,
+    EndpointEntry,
     Level,
     Resolution,
     Result,
@@ -67,17 +68,21 @@ def require_open_authority(resolution: Resolution, own: Collection[str]) -> None
     if required.mtls or required.dpop is Level.REQUIRED:
         raise _make_denial(resolution.uri, "sender-constraint", "the authority requires sender-bound tokens")
     if required.auth is not Auth.NONE:
-        raise _make_denial(
-            resolution.uri, "authentication-required", "the authority requires an access token"
-        )
-    entry = resolution.entry
-    if entry is not None:
-        _require_open(resolution.uri, entry.effects, entry.scopes, entry.approval)
+        why = "the authority requires an access token"
+        raise _make_denial(resolution.uri, "authentication-required", why)
+    if resolution.entry is not None:
+        require_open_resource(resolution.uri, resolution.entry)
 
 
-def require_open_resource(uri: AIURI, description: Description) -> None:
+def require_open_resource(uri: AIURI, resource: Description | EndpointEntry) -> None:
     """Raise DeniedError if the resource's description shows that it does more than read."""
-    _require_open(uri, description.effects, description.scopes, description.approval)
+    if resource.approval:
+        raise _make_denial(uri, "approval-required", "an invocation requires an approval")
+    if resource.effects is not Effects.READ:
+        why = f"it has {resource.effects} effects, and the gateway allows only read"
+        raise _make_denial(uri, "policy-denied", why)
+    if resource.scopes:
+        raise _make_denial(uri, "authentication-required", "an invocation requires an access token")
 
 
 def find_denial(uri: AIURI, description: Description) -> AIIPError | None:
@@ -87,17 +92,6 @@ def find_denial(uri: AIURI, description: Description) -> AIIPError | None:
     except AIIPError as error:
         return error
     return None
-
-
-def _require_open(uri: AIURI, effects: Effects, scopes: Collection[str], approval: bool) -> None:
-    if approval:
-        raise _make_denial(uri, "approval-required", "an invocation requires an approval")
-    if effects is not Effects.READ:
-        raise _make_denial(
-            uri, "policy-denied", f"it has {effects} effects, and the gateway allows only read"
-        )
-    if scopes:
-        raise _make_denial(uri, "authentication-required", "an invocation requires an access token")
 
 
 def _make_denial(uri: AIURI, code: str, why: str) -> DeniedError:
@@ -173,20 +167,9 @@ def sign_gateway_receipt(
 #: forwarded unchanged; the gateway's client sets or checks Accept, Content-Type, Content-Digest and
 #: Idempotency-Key itself
 _UPSTREAM_FIELDS: Final = (
-    b"accept-language",
-    b"content-language",
-    b"if-match",
-    b"if-none-match",
-    b"prefer",
-    b"traceparent",
-)
-_CLIENT_FIELDS: Final = (
-    "content-language",
-    "etag",
-    "last-modified",
-    "retry-after",
-    "preference-applied",
-)
+    b"accept-language", b"content-language", b"if-match", b"if-none-match", b"prefer", b"traceparent",
+)  # fmt: skip
+_CLIENT_FIELDS: Final = ("content-language", "etag", "last-modified", "retry-after", "preference-applied")
 #: on every response; a result is for one caller, and its receipt covers every byte
 FIXED_FIELDS: Final = (
     ("cache-control", "private, no-store, no-transform"),
@@ -221,7 +204,11 @@ def select_upstream_fields(fields: Fields) -> tuple[tuple[str, str], ...]:
         values = [] if name in hop_by_hop else get_field_values(fields, name)
         text = ", ".join(value.decode("latin-1") for value in values)
         if name == b"prefer":
-            text = _remove_async_preferences(text)
+            preferences = [preference.strip() for preference in text.split(",")]
+            names = [preference.partition("=")[0].strip().lower() for preference in preferences]
+            text = ", ".join(
+                preference for preference, key in zip(preferences, names, strict=True) if key not in _ASYNC
+            )
         if not text.isascii():
             raise AIIPError(
                 f"the header field {name.decode()} is not ASCII",
@@ -231,13 +218,6 @@ def select_upstream_fields(fields: Fields) -> tuple[tuple[str, str], ...]:
         if text:
             selected.append((name.decode(), text))
     return tuple(selected)
-
-
-def _remove_async_preferences(text: str) -> str:
-    kept = [preference.strip() for preference in text.split(",")]
-    return ", ".join(
-        preference for preference in kept if preference.partition("=")[0].strip().lower() not in _ASYNC
-    )
 
 
 _ASYNC: Final = frozenset({"", "respond-async", "wait"})
@@ -264,8 +244,6 @@ def format_via(received: Iterable[bytes], name: str) -> str:
     return ", ".join([*(value for value in before if value.isascii()), f"1.1 {name}"])
 
 
-_INTERNAL: Final = CODES["internal"]
-_INTERNAL_TITLE: Final = "The gateway failed"
 #: classes whose messages are about the request or the authority; other messages may name files of the gateway
 _PUBLIC: Final = (errors.AIIPError, errors.URIError)
 #: one code for every check of a receipt
@@ -334,42 +312,28 @@ def make_refusal(error: errors.OnymError) -> Refusal:
     """
     if isinstance(error, errors.InvocationError):
         return _make_endpoint_refusal(error)
-    row = _get_row(error)
-    public_detail = _get_public_detail(error, row)
-    uri = isinstance(error, errors.URIError)
+    name = get_problem_code(error).name
+    row = CODES[_UNIFORM.get(name, name)]
+    status = _STATUS.get(row.name, row.status)
+    if isinstance(error, errors.ResponseTooLarge):
+        row, status = CODES["too-large"], 502  # not the request but the response is too large
+    if row.name == "unavailable" and type(error) is errors.AIIPError and error.retryable:
+        public_detail = None  # the gateway is overloaded; an unusable file has another class
+    else:
+        public_detail = _PUBLIC_DETAILS.get(row.name) or (None if isinstance(error, _PUBLIC) else row.title)
     canonical = error.hint if row.name == "non-canonical-uri" else None
     return Refusal(
         code=row.name,
-        status=_get_status(error, row),
-        title=_INTERNAL_TITLE if row is _INTERNAL else row.title,
+        status=status,
+        title="The gateway failed" if row.name == "internal" else row.title,
         detail=public_detail or error.message,
         cause=error.code,
         target=getattr(error, "target", None),
         hint=None if public_detail or canonical else error.hint,
         clause=None if public_detail else getattr(error, "clause", None),
-        retryable=row.retryable and not uri,
+        retryable=row.retryable and not isinstance(error, errors.URIError),
         canonical=canonical,
     )
-
-
-def _get_public_detail(error: errors.OnymError, row: ProblemCode) -> str | None:
-    """Return the text that replaces the error's message; None if the message is public."""
-    if row.name == "unavailable" and type(error) is errors.AIIPError and error.retryable:
-        return None  # the gateway is overloaded; an unusable file has another class
-    return _PUBLIC_DETAILS.get(row.name) or (None if isinstance(error, _PUBLIC) else row.title)
-
-
-def _get_row(error: errors.OnymError) -> ProblemCode:
-    if isinstance(error, errors.ResponseTooLarge):
-        return CODES["too-large"]
-    row = get_problem_code(error)
-    return CODES[_UNIFORM.get(row.name, row.name)]
-
-
-def _get_status(error: errors.OnymError, row: ProblemCode) -> int:
-    if isinstance(error, errors.ResponseTooLarge):
-        return 502  # not the request but the response is too large
-    return _STATUS.get(row.name, row.status)
 
 
 def _make_endpoint_refusal(error: errors.InvocationError) -> Refusal:
