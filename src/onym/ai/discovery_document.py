@@ -140,29 +140,16 @@ def parse_discovery_document(
     them `signed_metadata` is ignored. Raises DiscoveryError aiip.discovery-conflict if the document is
     invalid or for another authority; the message names the member.
     """
-    members = _parse_json(octets)
-    if attested is not None:
-        _validate_signed_members(members, attested)
-        members = {**members, **attested}
-    document = _build_document(_JSONObject(members), anchor, authority)
-    _validate_ownership(document)
-    return document
-
-
-def _validate_signed_members(members: Mapping[str, Any], attested: Mapping[str, Any]) -> None:
-    """Raise DiscoveryError if the signed members contain `signed_metadata` or another key set."""
-    if _SIGNED in attested:
+    signed, unsigned = attested or {}, _parse_json(octets)
+    if _SIGNED in signed:
         raise_document_error(_SIGNED, "contains another signed_metadata")
-    if attested.get("jwks", members.get("jwks")) != members.get("jwks"):
+    if signed.get("jwks", unsigned.get("jwks")) != unsigned.get("jwks"):
         raise_document_error(_SIGNED, "names another key set than the document")
-
-
-def _build_document(found: _JSONObject, anchor: str, authority: str) -> AnchorDocument:
-    service = found.get("service", normalize_https_url, f"{anchor}{WELL_KNOWN}/v1")
-    return AnchorDocument(
+    found = _JSONObject({**unsigned, **signed})
+    document = AnchorDocument(
         anchor=anchor,
         authority=authority,
-        service=service,
+        service=found.get("service", normalize_https_url, f"{anchor}{WELL_KNOWN}/v1"),
         jwks=found.require("jwks", _parse_location),
         endpoint=found.get("endpoint", _parse_ai_uri, None),
         endpoints=found.get("endpoints", _parse_entries, _NO_ENTRIES),
@@ -175,6 +162,8 @@ def _build_document(found: _JSONObject, anchor: str, authority: str) -> AnchorDo
         versions=found.get("versions", _parse_versions, (_VERSION,)),
         pin_max_age=found.get("pin_max_age", _parse_pin_max_age, 0),
     )
+    _validate_ownership(document)
+    return document
 
 
 def _validate_ownership(document: AnchorDocument) -> None:
@@ -185,11 +174,10 @@ def _validate_ownership(document: AnchorDocument) -> None:
         ("endpoint", document.endpoint),
         *(("endpoints", row.uri) for row in document.endpoints),
     ]:
-        if uri is not None and get_authority(uri) != document.authority:
-            raise_document_error(
-                member,
-                f"names a resource of {get_authority(uri)}, but the document is for {document.authority}",
-            )
+        authority = document.authority if uri is None else get_authority(uri)
+        if authority != document.authority:
+            why = f"names a resource of {authority}, but the document is for {document.authority}"
+            raise_document_error(member, why)
     if document.resource is not None and not is_within_prefix(document.service, document.resource):
         raise_document_error("resource", "is neither `service` nor a prefix of it")
 
@@ -288,13 +276,11 @@ def _parse_requirements(found: _JSONObject) -> Requirements:
     return Requirements(
         signed_results=policy.get("requireSignedResults", lambda value, _: value is not False, True),
         mtls=policy.get("mtls", lambda value, _: value is not False, False),
-        dpop=policy.get("dpop", _parse_level, Level.NONE),
+        dpop=policy.get(
+            "dpop", lambda value, _: Level.SUPPORTED if value == "supported" else Level.REQUIRED, Level.NONE
+        ),
         auth=policy.get("auth", _parse_auth, Auth.NONE),
     )
-
-
-def _parse_level(value: Any, _: str) -> Level:
-    return Level.SUPPORTED if value == "supported" else Level.REQUIRED
 
 
 def _parse_auth(value: Any, member: str) -> Auth:
@@ -305,7 +291,7 @@ def _parse_auth(value: Any, member: str) -> Auth:
 
 def _parse_entries(value: Any, member: str) -> tuple[EndpointEntry, ...]:
     rows = tuple(
-        _parse_entry(_parse_object(row, f"{member}[{at}]"), f"{member}[{at}]")
+        _parse_entry(_parse_object(row, f"{member}[{at}]"))
         for at, row in enumerate(_parse_list(value, member, MAX_ENDPOINTS))
     )
     if len({row.uri for row in rows}) < len(rows):
@@ -313,7 +299,7 @@ def _parse_entries(value: Any, member: str) -> tuple[EndpointEntry, ...]:
     return rows
 
 
-def _parse_entry(found: _JSONObject, member: str) -> EndpointEntry:
+def _parse_entry(found: _JSONObject) -> EndpointEntry:
     """Parse one entry. Missing or unknown effects count as physical effects."""
     return EndpointEntry(
         uri=found.require("uri", _parse_ai_uri),
@@ -355,29 +341,21 @@ def _parse_resource_url(value: Any, member: str) -> str:
 
 
 def _parse_urls(value: Any, member: str) -> tuple[str, ...]:
-    rows = _parse_list(value, member)
-    for url in rows:
-        normalize_https_url(url, member)
-    return tuple(rows)
+    return tuple(_parse_resource_url(url, member) for url in _parse_list(value, member))
 
 
 def _parse_origins(value: Any, member: str) -> tuple[str, ...]:
-    found = []
-    for url in _parse_list(value, member):
-        base = normalize_https_url(url, member)
-        if base != get_https_origin(base):
-            raise_document_error(member, "contains an origin with a path")
-        found.append(base)
-    return tuple(dict.fromkeys(found))
+    origins = [normalize_https_url(url, member) for url in _parse_list(value, member)]
+    if any(origin != get_https_origin(origin) for origin in origins):
+        raise_document_error(member, "contains an origin with a path")
+    return tuple(dict.fromkeys(origins))
 
 
 def _parse_algorithms(value: Any, member: str) -> tuple[str, ...]:
-    found = [
-        name for name in _parse_list(value, member) if isinstance(name, str) and name in RECEIPT_ALGORITHMS
-    ]
-    if not found:
+    known = [name for name in _parse_list(value, member) if name in RECEIPT_ALGORITHMS]
+    if not known:
         raise_document_error(member, f"contains none of {', '.join(RECEIPT_ALGORITHMS)}")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(known))
 
 
 def _parse_versions(value: Any, member: str) -> tuple[str, ...]:
@@ -390,10 +368,7 @@ def _parse_versions(value: Any, member: str) -> tuple[str, ...]:
 def _parse_scopes(value: Any, member: str) -> tuple[str, ...]:
     found = _parse_list(value, member)
     if not all(isinstance(scope, str) and _SCOPE.match(scope) for scope in found):
-        raise_document_error(
-            member,
-            "contains a scope with characters that RFC 6749 3.3 does not allow",
-        )
+        raise_document_error(member, "contains a scope with characters that RFC 6749 3.3 does not allow")
     return tuple(dict.fromkeys(found))
 
 

@@ -169,11 +169,13 @@ def decode_problem(
     problem = _decode_document(content_type, body)
     row = find_problem_code(str(problem.get("code", "")))
     fallback = "the endpoint failed" if status is None else f"the endpoint answered with status {status}"
+    if status is None and type(problem.get("status")) is int and 400 <= problem["status"] < 600:
+        status = problem["status"]
     error = InvocationError(
-        decode_problem_detail(content_type, body) or fallback,
+        _get_detail(problem) or fallback,
         code=None if row is None else f"aiip.{row.name}",
         target=target,
-        status=_decode_status(problem) if status is None else status,
+        status=status,
         retryable=row is not None and row.retryable and problem.get("retryable") is not False,
         hint=None if signed else _UNSIGNED,
     )
@@ -183,14 +185,12 @@ def decode_problem(
 
 def decode_problem_detail(content_type: str | None, body: bytes) -> str | None:
     """Return the text for people in a problem document, or None."""
-    problem = _decode_document(content_type, body)
+    return _get_detail(_decode_document(content_type, body))
+
+
+def _get_detail(problem: dict[str, Any]) -> str | None:
     detail = problem.get("detail") or problem.get("title")
     return None if detail is None else str(detail)[:LONGEST_DETAIL]
-
-
-def _decode_status(problem: dict[str, Any]) -> int | None:
-    status = problem.get("status")
-    return status if type(status) is int and 400 <= status < 600 else None
 
 
 def _decode_document(content_type: str | None, body: bytes) -> dict[str, Any]:

@@ -187,7 +187,6 @@ class ReplayFile:
     waits: Final = True
 
     def __init__(self, path: str | Path, most: int = MAX_REPLAY_IDS) -> None:
-        self._path = Path(path)
         self._most = most
         # a power cut may lose the last IDs, but then it has also ended the requests that they belong to
         options = SQLiteOptions(timeout=_BUSY_SECONDS)
@@ -196,7 +195,14 @@ class ReplayFile:
             with self._writer.acquire():
                 pass
         except (sqlite3.Error, OSError) as error:
-            raise _make_open_error(self._path, error) from error
+            if is_busy(error):
+                raise _make_unavailable_error(error) from error
+            raise ConfigError(
+                f"the replay file {path} cannot be used: {describe_error(error)}",
+                code="config.bad-store",
+                hint="Name a new file in a folder that you can write to, or remove the file if it is a "
+                "replay file: its IDs expire after 180 seconds.",
+            ) from error
 
     def admit(self, owner: str, *, now: float) -> None:
         """Do what `Replays.admit` says; raise `aiip.unavailable` also if the file cannot be used."""
@@ -247,8 +253,8 @@ def _delete_expired(database: sqlite3.Connection, now: float) -> bool:
 
 def _count_ids(database: sqlite3.Connection, owner: bytes) -> tuple[int, int]:
     """Return the number of all IDs and of this owner's."""
-    found = dict(database.execute("SELECT owner, taken FROM room WHERE owner IN (x'', ?)", (owner,)))
-    return int(found.get(b"", 0)), int(found.get(owner, 0)) if owner else 0
+    counts = dict(database.execute("SELECT owner, taken FROM room WHERE owner IN (x'', ?)", (owner,)))
+    return int(counts.get(b"", 0)), int(counts.get(owner, 0)) if owner else 0
 
 
 @contextmanager
@@ -258,17 +264,6 @@ def _convert_errors() -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError) as error:
         raise _make_unavailable_error(error) from error
-
-
-def _make_open_error(path: Path, error: sqlite3.Error | OSError) -> ConfigError | ProvenanceError:
-    if is_busy(error):
-        return _make_unavailable_error(error)
-    return ConfigError(
-        f"the replay file {path} cannot be used: {describe_error(error)}",
-        code="config.bad-store",
-        hint="Name a new file in a folder that you can write to, or remove the file if it is a replay file: "
-        "its IDs expire after 180 seconds.",
-    )
 
 
 def _make_unavailable_error(error: sqlite3.Error | OSError) -> ProvenanceError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
 from onym._lazy import require_extra
@@ -63,11 +64,8 @@ def _validate_fields(fields: Fields, hosts: Collection[str]) -> int | None:
         # servers differ in whether the bytes after the head are a body or another protocol
         raise bad_request("a request with a body cannot have an Upgrade field")
     if coding is not None and coding.strip().lower() != b"identity":
-        raise bad_request(
-            "content codings are not supported",
-            "Send the body without Content-Encoding.",
-            code="unsupported-media-type",
-        )
+        hint = "Send the body without Content-Encoding."
+        raise bad_request("content codings are not supported", hint, code="unsupported-media-type")
     if length is None:
         return None
     if not (length.isdigit() and len(length) <= 18):
@@ -171,9 +169,8 @@ def _parse_idempotency_key(headers: Headers) -> str | None:
         return None
     match = _KEY.fullmatch(value.strip())
     if match is None:
-        raise bad_request(
-            "the header field idempotency-key is invalid", 'Send a string in quotes, such as "8e03978e-40d5".'
-        )
+        hint = 'Send a string in quotes, such as "8e03978e-40d5".'
+        raise bad_request("the header field idempotency-key is invalid", hint)
     return re.sub(r"\\(.)", r"\1", match[1])
 
 
@@ -192,9 +189,8 @@ def verify_content_digest(value: str, body: bytes) -> None:
     try:
         digests: Any = http_sf.parse(value.encode("latin-1"), tltype="dictionary")
     except (http_sf.StructuredFieldError, ValueError):
-        raise bad_request(
-            "the header field content-digest is invalid", "Send sha-256=:...: (RFC 9530)."
-        ) from None
+        hint = "Send sha-256=:...: (RFC 9530)."
+        raise bad_request("the header field content-digest is invalid", hint) from None
     known = {"sha-256": hashlib.sha256, "sha-512": hashlib.sha512}
     given = [(known[name], item[0]) for name, item in digests.items() if name in known]
     if not given:
@@ -207,19 +203,9 @@ def validate_json_depth(body: bytes, most: int) -> None:
     """Raise AIIPError `aiip.too-large` for JSON whose arrays and objects are nested deeper than `most`."""
     if body.count(b"[") + body.count(b"{") <= most:
         return
-    if _measure_depth(_STRINGS.sub(b"", body)) > most:
+    steps = (1 if byte in b"[{" else -1 if byte in b"]}" else 0 for byte in _STRINGS.sub(b"", body))
+    if max(accumulate(steps), default=0) > most:
         raise bad_request(f"the JSON is nested deeper than {most} levels", code="too-large")
-
-
-def _measure_depth(data: bytes) -> int:
-    depth = deepest = 0
-    for byte in data:
-        if byte in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif byte in b"]}":
-            depth -= 1
-    return deepest
 
 
 #: fields that every server must see: a Connection field must not make them hop-by-hop
@@ -262,18 +248,12 @@ def validate_gateway_head(head: GatewayRequestHead, *, hosts: Collection[str], n
     _validate_target(head)
     fields = head.fields
     if len(fields) > MAX_FIELDS or sum(len(name) + len(value) for name, value in fields) > LONGEST_HEADERS:
-        raise bad_request(
-            f"the request has more than {MAX_FIELDS} header fields or {LONGEST_HEADERS} bytes of them",
-            code="too-large",
-        )
+        message = f"the request has more than {MAX_FIELDS} header fields or {LONGEST_HEADERS} bytes of them"
+        raise bad_request(message, code="too-large")
     _validate_fields(fields, hosts)
     if not _END_TO_END.isdisjoint(get_connection_fields(fields)):
         raise bad_request("the Connection field names a field that must reach the endpoint")
-    _validate_hops(fields, name)
-
-
-def _validate_hops(fields: Fields, name: str) -> None:
-    """Raise AIIPError for a request that came through this gateway, or through many (RFC 9110 7.6.3)."""
+    # a request that came through this gateway, or through many (RFC 9110 7.6.3)
     hops = [
         hop.split()
         for value in get_field_values(fields, b"via")

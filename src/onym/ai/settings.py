@@ -136,10 +136,6 @@ def _parse_seconds(text: str) -> float:
     return float(match[1]) if match else 0.0
 
 
-#: the draft's own requirement: results are signed
-_FLOOR: Final = Requirements()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolverSettings:
     """How names are resolved.
@@ -156,7 +152,7 @@ class ResolverSettings:
     contexts: Mapping[str, Namespace] = field(default_factory=lambda: MappingProxyType({}))
     pins: Pins = field(default_factory=MemoryPins)
     cache: Cache = field(default_factory=MemoryCache)
-    floor: Requirements = _FLOOR
+    floor: Requirements = field(default_factory=Requirements)
     dns: bool = True
     timeout: float = 10.0
     clock: Callable[[], float] = time.time
@@ -164,7 +160,10 @@ class ResolverSettings:
 
     def find_context(self, path: str) -> Namespace | None:
         """Return the namespace configured for `ai:` and this path, or None."""
-        matching = [prefix for prefix in self.contexts if _is_path_within(prefix, path)]
+        # by whole segments
+        matching = [
+            prefix for prefix in self.contexts if path == prefix or path.startswith(prefix.rstrip("/") + "/")
+        ]
         return self.contexts[max(matching, key=len)] if matching else None
 
     def apply_floor(self, required: Requirements) -> Requirements:
@@ -179,8 +178,3 @@ class ResolverSettings:
             dpop=max(required.dpop, floor.dpop, key=LEVELS.index),
             auth=Auth.OAUTH2 if Auth.OAUTH2 in {required.auth, floor.auth} else Auth.NONE,
         )
-
-
-def _is_path_within(prefix: str, path: str) -> bool:
-    """Report whether the path is the prefix or below it, by whole segments."""
-    return path == prefix or path.startswith(prefix.rstrip("/") + "/")
