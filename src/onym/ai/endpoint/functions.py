@@ -107,7 +107,12 @@ def _convert_node(node: nodes.Type, seen: dict[int, Any]) -> Any:
         return node.cls
     if isinstance(node, nodes.LiteralType):
         return typing.Literal[node.values]
-    return _add_bounds(_convert_array_or_scalar(node, seen), node)
+    kind = _convert_array_or_scalar(node, seen)
+    if kind is msgspec.Raw:
+        return kind
+    bounds = {name: getattr(node, name) for name in _BOUNDS & {*node.__struct_fields__}}
+    bounds = {name: bound for name, bound in bounds.items() if bound is not None}
+    return typing.Annotated[kind, msgspec.Meta(**bounds)] if bounds else kind
 
 
 def _convert_array_or_scalar(node: nodes.Type, seen: dict[int, Any]) -> Any:
@@ -120,14 +125,6 @@ def _convert_array_or_scalar(node: nodes.Type, seen: dict[int, Any]) -> Any:
         key = str if anything else _convert_node(node.key_type, seen)
         return dict[key, _convert_node(node.value_type, seen)]  # type: ignore[misc,valid-type]
     return _SCALARS.get(type(node), msgspec.Raw)
-
-
-def _add_bounds(kind: Any, node: nodes.Type) -> Any:
-    if kind is msgspec.Raw:
-        return kind
-    said = {name: getattr(node, name) for name in _BOUNDS & {*node.__struct_fields__}}
-    bounds = {name: bound for name, bound in said.items() if bound is not None}
-    return typing.Annotated[kind, msgspec.Meta(**bounds)] if bounds else kind
 
 
 def _build_struct(node: _Object, seen: dict[int, Any]) -> Any:
@@ -163,31 +160,20 @@ def _list_unset_members(kind: Any) -> set[str]:
 # types that can be encoded ---------------------------------------------------------------------------------
 
 
-def can_encode(kind: Any) -> bool:
+def can_encode(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
     """Report whether a value of this type may have a JSON form; True if that is unknown."""
-    return _can_encode_type(kind, set())
-
-
-def _can_encode_type(kind: Any, seen: set[Any]) -> bool:
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
-        return _can_encode_type(inner[0], seen)
+        return can_encode(inner[0], seen)
     if origin in _UNIONS:
-        return any(_can_encode_type(member, seen) for member in inner if member is not type(None))
-    if origin is typing.Literal:
+        return any(can_encode(member, seen) for member in inner if member is not type(None))
+    if origin is not None and origin is not typing.Literal:
+        parts = [origin, *(argument for argument in inner if argument is not ...)]
+        return all(can_encode(part, seen) for part in parts)
+    if not isinstance(kind, type) or kind in seen:
         return True
-    if origin is not None:
-        return _can_encode_type(origin, seen) and all(
-            _can_encode_type(argument, seen) for argument in inner if argument is not ...
-        )
-    if not isinstance(kind, type):
-        return True
-    if kind in seen:
-        return True
-    seen.add(kind)
-    return _is_encodable_class(kind) and all(
-        _can_encode_type(member, seen) for member in _list_member_types(kind)
-    )
+    members = _list_member_types(kind)
+    return _is_encodable_class(kind) and all(can_encode(member, seen | {kind}) for member in members)
 
 
 def _is_encodable_class(kind: type) -> bool:
@@ -278,9 +264,7 @@ def _strip_wrappers(kind: Any) -> Any:
     if origin in _AWAITABLE_TYPES or any(kind is awaitable for awaitable in _AWAITABLE_TYPES):
         return _strip_wrappers([Any, *typing.get_args(kind)][-1])
     if origin in _UNIONS:
-        left = [
-            member for member in typing.get_args(kind) if member is not Answer and member is not StreamEvent
-        ]
+        left = [member for member in typing.get_args(kind) if member not in (Answer, StreamEvent)]
         return typing.Union[tuple(left)] if left else Any  # noqa: UP007 - of types that are not known here
     return Any if any(kind is unchecked for unchecked in _UNCHECKED_TYPES) else kind
 
@@ -339,13 +323,13 @@ class FunctionHandler:
     def describe(self) -> Mapping[str, Any]:
         """Return title and description from the docstring, input and output from the type hints."""
         first, _, rest = inspect.cleandoc(self._function.__doc__ or "").partition("\n")
-        found = {
+        members = {
             "title": first.strip().rstrip(".") or None,
             "description": rest.strip() or None,
             "input": build_input_schema(self._signature),
             "output": self._output.build_schema(),
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in members.items() if value is not None}
 
     def check(self, call: Call) -> None:
         """Raise AIIPError `aiip.invalid-input` or `aiip.unsupported-media-type` for invalid input."""
@@ -369,31 +353,30 @@ class FunctionHandler:
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
         """Call the function."""
-        made = await self._call_function(self._decode_arguments(call))
-        return self._iter_events(made) if self._signature.streams else self._make_answer(made)
-
-    async def _call_function(self, given: Mapping[str, Any]) -> Any:
-        work = partial(self._function, **given)
-        made = await self._run_in_thread(work) if self._threaded else work()
-        if not inspect.isawaitable(made):
-            return made
-        # of a coroutine function, or of a synchronous function that returned it
-        deadline = CURRENT_DEADLINE.get()
-        if deadline is not None:
-            deadline.start_limit()
-        return await made
+        work = partial(self._function, **self._decode_arguments(call))
+        result = await self._run_in_thread(work) if self._threaded else work()
+        if inspect.isawaitable(result):
+            # of a coroutine function, or of a synchronous function that returned it
+            deadline = CURRENT_DEADLINE.get()
+            if deadline is not None:
+                deadline.start_limit()
+            result = await result
+        return self._iter_events(result) if self._signature.streams else self._make_answer(result)
 
     async def _run_in_thread(self, work: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._executor(), call_contained, work, *args)
 
     def _decode_arguments(self, call: Call) -> dict[str, Any]:
         """Decode the function's arguments."""
-        try:
-            made = (
-                self._merge_input(call)
-                if call.parameters
-                else self._decoder.decode(_get_json_body(call) or b"{}")
+        if call.body and not is_json(call.content_type):
+            raise AIIPError(
+                "the body of a request to this resource must be JSON",
+                code="aiip.unsupported-media-type",
+                target=str(call.uri.without_query),
+                hint=f"Send Content-Type: {JSON}.",
             )
+        try:
+            made = self._merge_input(call) if call.parameters else self._decoder.decode(call.body or b"{}")
             given = {name: self._decode_member(name, getattr(made, name)) for name in self._signature.members}
         except msgspec.ValidationError as error:
             raise _make_input_error(call, str(error)) from None
@@ -413,26 +396,21 @@ class FunctionHandler:
 
     def _merge_input(self, call: Call) -> msgspec.Struct:
         """Merge query and body. Raises AIIPError for a member that is in both."""
-        members = msgspec.json.decode(_get_json_body(call) or b"{}")
+        members = msgspec.json.decode(call.body or b"{}")
         if not isinstance(members, dict):
             raise _make_input_error(call, "Expected `object`")
-        values = self._convert_parameters(call)
-        twice = next((name for name in values if name in members), None)
-        if twice is not None:
-            raise _make_input_error(call, f"the query and the body both contain it - at `$.{twice}`")
-        found: msgspec.Struct = msgspec.convert(members | values, self._signature.input)
-        return found
-
-    def _convert_parameters(self, call: Call) -> dict[str, Any]:
-        values = {}
+        values: dict[str, Any] = {}
         for name, text in call.parameters:
             if name not in self._signature.members:
                 raise _make_input_error(call, f"Object contains unknown field `{name}`")
-            pydantics = name in self._signature.models  # which reads numbers out of text
-            values[name] = (
-                text if pydantics else _convert_parameter(name, text, self._signature.members[name])
-            )
-        return values
+            # pydantic itself converts texts to numbers
+            is_model = name in self._signature.models
+            values[name] = text if is_model else _convert_parameter(name, text, self._signature.members[name])
+        twice = next((name for name in values if name in members), None)
+        if twice is not None:
+            raise _make_input_error(call, f"the query and the body both contain it - at `$.{twice}`")
+        arguments: msgspec.Struct = msgspec.convert(members | values, self._signature.input)
+        return arguments
 
     def _make_answer(self, result: Any) -> Answer:
         if isinstance(result, Answer):
@@ -449,11 +427,9 @@ class FunctionHandler:
         source: Any = values if hasattr(values, "__anext__") else self._iter_in_threads(iter(values))
         try:
             async for value in source:
-                yield (
-                    value
-                    if isinstance(value, StreamEvent)
-                    else StreamEvent(data=self._output.encode(value).decode())
-                )
+                if not isinstance(value, StreamEvent):
+                    value = StreamEvent(data=self._output.encode(value).decode())
+                yield value
         finally:
             close = getattr(source, "aclose", None)  # generators have it, iterators need not
             if close is not None:
@@ -471,25 +447,13 @@ class FunctionHandler:
                     await self._run_in_thread(close)
 
 
-def _get_json_body(call: Call) -> bytes:
-    """Return the body. Raises AIIPError if it is not JSON."""
-    if call.body and not is_json(call.content_type):
-        raise AIIPError(
-            "the body of a request to this resource must be JSON",
-            code="aiip.unsupported-media-type",
-            target=str(call.uri.without_query),
-            hint=f"Send Content-Type: {JSON}.",
-        )
-    return call.body
-
-
 def _convert_parameter(name: str, text: str, kind: Any) -> Any:
     """Convert a parameter of the query, which is text, to the function's type."""
     try:
-        found = msgspec.to_builtins(msgspec.convert(text, kind, strict=False))
-        if isinstance(found, float) and not math.isfinite(found):
+        value = msgspec.to_builtins(msgspec.convert(text, kind, strict=False))
+        if isinstance(value, float) and not math.isfinite(value):
             raise msgspec.ValidationError("Expected a finite number")
-        return found
+        return value
     except msgspec.ValidationError as error:
         raise msgspec.ValidationError(f"{str(error).partition(' - at ')[0]} - at `$.{name}`") from None
 

@@ -22,7 +22,7 @@ import msgspec
 
 from onym.ai.endpoint.context import Answer, Call, StreamEvent
 from onym.ai.endpoint.schemas import build_schema
-from onym.ai.records import EVENTS, JSON
+from onym.ai.records import EVENTS, JSON, is_json
 from onym.common.strict_json import parse_json_object
 from onym.errors import AIIPError, UsageError
 
@@ -50,7 +50,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-_JSON: Final = re.compile(r"application/(?:json|[a-z0-9!#$&^_.+-]+\+json)\s*(?:;|\Z)", re.IGNORECASE)
 _WEIGHT: Final = re.compile(r"\s*q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*\Z", re.IGNORECASE)
 #: how JSON escapes a surrogate
 _SURROGATE: Final = b"\\ud"
@@ -72,23 +71,23 @@ def parse_arguments(call: Call) -> dict[str, Any]:
     return arguments
 
 
-def convert_arguments(arguments: Mapping[str, Any], kind: type[T], *, texts: bool = False) -> T:
-    """Convert the arguments to this type; with `texts`, numbers may be strings, as in a query.
+def parse_input(call: Call, kind: type[T]) -> T:
+    """Return the input as this type, with defaults. Without a body, numbers may be strings, as in a query.
 
-    Raises AIIPError `aiip.invalid-input`, which names the member but not its value.
+    Raises AIIPError as `parse_arguments`, and `aiip.invalid-input`, which names the member but not its value.
     """
     try:
-        return msgspec.convert(arguments, kind, strict=not texts)
+        return msgspec.convert(parse_arguments(call), kind, strict=bool(call.body))
     except msgspec.ValidationError as error:
         raise make_input_error(str(error)) from None
 
 
-def parse_input(call: Call, kind: type[T]) -> T:
-    """The input as `kind` reads it, defaults filled in, for policies.
-
-    Raises as `parse_arguments` and `convert_arguments`.
-    """
-    return convert_arguments(parse_arguments(call), kind, texts=not call.body)
+def build_description(
+    title: str | None, input_schema: Mapping[str, Any], output_schema: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return the members of a description that have a value."""
+    members = {"title": title, "input": input_schema, "output": output_schema}
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def prefers_events(call: Call) -> bool:
@@ -114,28 +113,23 @@ def make_event(name: str, value: Any) -> StreamEvent:
 
 def make_input_error(why: str, code: str = "aiip.invalid-input", hint: str | None = None) -> AIIPError:
     """Return the error of invalid input."""
-    return AIIPError(
-        why,
-        code=code,
-        clause="AIIP/HTTPS v1 3.6",
-        hint=hint or "GET the resource for the JSON Schema of its input.",
-    )
+    hint = hint or "GET the resource for the JSON Schema of its input."
+    return AIIPError(why, code=code, clause="AIIP/HTTPS v1 3.6", hint=hint)
 
 
 def _parse_body(call: Call) -> dict[str, Any]:
-    if _JSON.match(call.content_type or "") is None:
-        raise make_input_error(
-            "the body must be JSON", "aiip.unsupported-media-type", f"Send Content-Type: {JSON}."
-        )
+    if not is_json(call.content_type):
+        hint = f"Send Content-Type: {JSON}."
+        raise make_input_error("the body must be JSON", "aiip.unsupported-media-type", hint)
     try:
-        found = parse_json_object(call.body)
+        arguments = parse_json_object(call.body)
         if _SURROGATE in call.body.lower():
-            msgspec.json.encode(found)
+            msgspec.json.encode(arguments)
     except UnicodeEncodeError:
         raise make_input_error("the body contains a lone surrogate") from None
     except ValueError as error:
         raise make_input_error(f"the body {error}") from None
-    return found
+    return arguments
 
 
 def _parse_weight(parameters: str) -> float:
@@ -153,13 +147,13 @@ ToolFunction: TypeAlias = Callable[[dict[str, Any], Call], Awaitable[Any]]
 class ToolHandler:
     """The handler of `tool`."""
 
-    def __init__(self, run: ToolFunction, known: Mapping[str, Any]) -> None:
+    def __init__(self, run: ToolFunction, description: Mapping[str, Any]) -> None:
         self._run = run
-        self._known = dict(known)
+        self._description = dict(description)
 
     def describe(self) -> Mapping[str, Any]:
         """Return the title and the schemas."""
-        return self._known
+        return self._description
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
         """Return the tool's result as JSON."""
@@ -178,8 +172,7 @@ def tool(
 
     `run` validates its arguments itself and raises AIIPError `aiip.invalid-input`.
     """
-    given = {"title": title, "input": dict(input), "output": None if output is None else dict(output)}
-    return ToolHandler(run, {name: value for name, value in given.items() if value is not None})
+    return ToolHandler(run, build_description(title, input, output))
 
 
 _NONE: Final = object()
@@ -207,9 +200,8 @@ class TaskHandler:
 
     def describe(self) -> Mapping[str, Any]:
         """Return the title and the schemas."""
-        title = {} if self._title is None else {"title": self._title}
-        output = {} if self._output is None else {"output": build_schema(self._output)}
-        return {**title, "input": build_schema(self._kind), **output}
+        output = None if self._output is None else build_schema(self._output)
+        return build_description(self._title, build_schema(self._kind), output)
 
     def typed(self, call: Call) -> Any:
         """Return the typed input with defaults, for policies. Raises as `invoke` does."""
@@ -230,18 +222,18 @@ class TaskHandler:
 
     async def _iter_steps(self, given: Any) -> AsyncGenerator[Any, None]:
         """Yield progress, and then one result."""
-        found: Any = _NONE
+        result: Any = _NONE
         async with aclosing(cast("AsyncGenerator[Any, None]", self._work(given))) as steps:
             async for step in steps:
-                if found is not _NONE:
-                    raise _make_task_error("continued after its result")
+                if result is not _NONE:
+                    raise AIIPError("the task continued after its result", code="aiip.internal")
                 if isinstance(step, Progress):
                     yield step
                 else:
-                    found = step
-        if found is _NONE:
-            raise _make_task_error("ended without a result")
-        yield found
+                    result = step
+        if result is _NONE:
+            raise AIIPError("the task ended without a result", code="aiip.internal")
+        yield result
 
 
 def task(
@@ -259,22 +251,13 @@ def task(
     return TaskHandler(work, input, output, title)
 
 
-def _make_task_error(how: str) -> AIIPError:
-    return AIIPError(f"the task {how}", code="aiip.internal")
-
-
 State: TypeAlias = Literal[
-    "submitted",
-    "working",
-    "input-required",
-    "auth-required",
-    "completed",
-    "failed",
-    "canceled",
-    "rejected",
+    "submitted", "working", "input-required", "auth-required", "completed", "failed", "canceled", "rejected"
 ]
 
 _LONGEST: Final = 256 * 1024
+#: the members of an update that callers see
+_UPDATE_MEMBERS: Final = ("text", "joined", "note", "data", "state")
 #: characters and updates of one answer, so that an endless answer is stopped
 MAX_ANSWER: Final = 4 * 1024 * 1024
 MAX_UPDATES: Final = 10_000
@@ -348,8 +331,7 @@ class AgentHandler:
 
     def describe(self) -> Mapping[str, Any]:
         """Return the title and the schemas. The agent itself is not described."""
-        title = {} if self._title is None else {"title": self._title}
-        return {**title, "input": build_schema(AgentInput), "output": build_schema(AgentOutput)}
+        return build_description(self._title, build_schema(AgentInput), build_schema(AgentOutput))
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
         """Return the answer as JSON, or, if Accept prefers events, `update` events and one `result`."""
@@ -362,11 +344,11 @@ class AgentHandler:
     async def _iter_events(self, message: Outgoing) -> AsyncIterator[StreamEvent]:
         async with aclosing(self._iter_updates(message)) as updates:
             async for update in updates:
-                yield (
-                    make_event("result", update)
-                    if isinstance(update, AgentOutput)
-                    else make_event("update", _get_members(update))
-                )
+                if isinstance(update, AgentOutput):
+                    yield make_event("result", update)
+                    continue
+                members = {name: getattr(update, name) for name in _UPDATE_MEMBERS}
+                yield make_event("update", {name: value for name, value in members.items() if value})
 
     async def _iter_updates(self, message: Outgoing) -> AsyncGenerator[Update | AgentOutput, None]:
         """Yield every update, and then the whole answer."""
@@ -391,11 +373,8 @@ class _AnswerBuilder:
     def add(self, update: Update) -> None:
         """Add one update. Raises AIIPError `aiip.internal` if the answer becomes too large."""
         self._count += 1
-        self._size += (
-            len(update.text)
-            + len(update.note)
-            + sum(len(msgspec.json.encode(value)) for value in update.data)
-        )
+        self._size += len(update.text) + len(update.note)
+        self._size += sum(len(msgspec.json.encode(value)) for value in update.data)
         if self._count > MAX_UPDATES or self._size > MAX_ANSWER:
             raise AIIPError("the agent's answer is too large", code="aiip.internal")
         if update.text:
@@ -424,14 +403,8 @@ def agent(responder: Responder, *, title: str | None = None) -> AgentHandler:
     return AgentHandler(responder, title)
 
 
-def _get_members(update: Update) -> dict[str, Any]:
-    """Return the members of an update that are not empty."""
-    known = ("text", "joined", "note", "data", "state")
-    return {name: getattr(update, name) for name in known if getattr(update, name)}
-
-
 def _parse_message(call: Call) -> Outgoing:
-    given = convert_arguments(parse_arguments(call), AgentInput)
+    given = parse_input(call, AgentInput)
     if not given.message and given.data is None:
         raise make_input_error("the input has a message or data")
     return Outgoing(
@@ -447,9 +420,7 @@ def _parse_message(call: Call) -> Outgoing:
 Role: TypeAlias = Literal["system", "user", "assistant"]
 
 _MOST_MESSAGES: Final = 256
-
 _MOST_TOKENS: Final = 1_000_000
-
 _Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=_LONGEST)]
 
 
@@ -549,12 +520,8 @@ class ModelHandler:
     def describe(self) -> Mapping[str, Any]:
         """Return the title and the schemas. The model itself is not described."""
         one_of = [{"required": ["prompt"]}, {"required": ["messages"]}]
-        title = {} if self._title is None else {"title": self._title}
-        return {
-            **title,
-            "input": {**build_schema(ModelInput), "oneOf": one_of},
-            "output": build_schema(ModelOutput),
-        }
+        input_schema = {**build_schema(ModelInput), "oneOf": one_of}
+        return build_description(self._title, input_schema, build_schema(ModelOutput))
 
     def typed(self, call: Call) -> ModelInput:
         """Return the typed input with defaults, for policies. Raises as `invoke` does."""
@@ -566,7 +533,11 @@ class ModelHandler:
         A stream has `message` events with parts of the text, and then one `result` with the whole completion.
         """
         given = parse_input(call, ModelInput)
-        turns, options = self._build_turns(given), self._build_options(given)
+        turns = self._build_turns(given)
+        options = Options(
+            max_tokens=min(given.max_tokens or self._max_tokens, self._max_tokens),
+            temperature=None if given.temperature is msgspec.UNSET else given.temperature,
+        )
         streams = prefers_events(call) if given.stream is msgspec.UNSET else given.stream
         if streams:
             return self._iter_events(turns, options)
@@ -589,26 +560,21 @@ class ModelHandler:
         if (given.prompt is msgspec.UNSET) is (given.messages is msgspec.UNSET):
             raise make_input_error("the input needs either prompt or messages")
         messages = given.messages or (ModelMessage(role="user", content=given.prompt or ""),)
-        if self._system is not None and any(message.role == "system" for message in messages):
+        turns = tuple(Turn(role=message.role, text=message.content) for message in messages)
+        if self._system is None:
+            return turns
+        if any(turn.role == "system" for turn in turns):
             raise make_input_error(
                 "this resource sets its own system message, so the input cannot contain one"
             )
-        own = () if self._system is None else (Turn(role="system", text=self._system),)
-        return (*own, *(Turn(role=message.role, text=message.content) for message in messages))
+        return (Turn(role="system", text=self._system), *turns)
 
-    def _build_options(self, given: ModelInput) -> Options:
-        wanted = given.max_tokens or self._max_tokens
-        return Options(
-            max_tokens=min(wanted, self._max_tokens),
-            temperature=None if given.temperature is msgspec.UNSET else given.temperature,
-        )
-
-    def _build_output(self, found: Completed) -> ModelOutput:
+    def _build_output(self, completed: Completed) -> ModelOutput:
         return ModelOutput(
-            text=found.text,
-            model=self._name or found.model,
-            finish=found.finish,
-            usage=ModelUsage(input_tokens=found.input_tokens, output_tokens=found.output_tokens),
+            text=completed.text,
+            model=self._name or completed.model,
+            finish=completed.finish,
+            usage=ModelUsage(input_tokens=completed.input_tokens, output_tokens=completed.output_tokens),
         )
 
 
@@ -627,7 +593,6 @@ def model(
     UsageError for a limit below 1.
     """
     if not 1 <= max_tokens <= _MOST_TOKENS:
-        raise UsageError(
-            f"max_tokens must be 1 to {_MOST_TOKENS}, not {max_tokens}", code="usage.bad-argument"
-        )
+        message = f"max_tokens must be 1 to {_MOST_TOKENS}, not {max_tokens}"
+        raise UsageError(message, code="usage.bad-argument")
     return ModelHandler(completer, title=title, name=name, system=system, max_tokens=max_tokens)

@@ -83,23 +83,30 @@ class Policies:
                 "input": given if isinstance(given := _to_cedar_value(body), dict) else {},
             },
         }
-        found = cedarpy.is_authorized(request, self._native, entities)
-        broken = bool(found.diagnostics.errors) or found.decision is cedarpy.Decision.NoDecision
-        return found.allowed and not broken, broken or bool(found.diagnostics.reasons)
+        result = cedarpy.is_authorized(request, self._native, entities)
+        broken = bool(result.diagnostics.errors) or result.decision is cedarpy.Decision.NoDecision
+        return result.allowed and not broken, broken or bool(result.diagnostics.reasons)
 
 
 def load_policies(authority: str, source: str | Path | None) -> Policies:
     """Parse the policies in this text or file. Raises ConfigError if they cannot be read or parsed."""
     if source is None:
         return Policies(authority)
-    text = _read_policy_file(source) if isinstance(source, Path) else source
-    if len(text) > MAX_POLICY:
+    if isinstance(source, Path):
+        try:
+            with source.open(encoding="utf-8") as file:
+                source = file.read(MAX_POLICY + 1)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"the policy file {source} cannot be read: {type(error).__name__}", code="config.bad-policy"
+            ) from None
+    if len(source) > MAX_POLICY:
         raise ConfigError(f"the policies are longer than {MAX_POLICY} characters", code="config.bad-policy")
     require_extra("cedarpy", "ai")
     import cedarpy  # late: see above
 
     try:
-        native = cedarpy.PolicySet.from_str(text)
+        native = cedarpy.PolicySet.from_str(source)
     except ValueError as error:
         raise ConfigError(
             f"the Cedar policies cannot be parsed: {error}",
@@ -114,16 +121,6 @@ def load_policies(authority: str, source: str | Path | None) -> Policies:
             hint="Write a principal and a resource instead of ?principal and ?resource.",
         )
     return Policies(authority, native)
-
-
-def _read_policy_file(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8") as file:
-            return file.read(MAX_POLICY + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"the policy file {path} cannot be read: {type(error).__name__}", code="config.bad-policy"
-        ) from None
 
 
 def _build_principal(caller: Caller) -> tuple[dict[str, str], list[dict[str, Any]]]:

@@ -35,13 +35,11 @@ class PydanticModel:
 
     def build_schema(self, *, output: bool = False, prefix: str = "") -> dict[str, Any]:
         """Return the JSON Schema, with definitions in `$defs` whose names begin with `prefix`."""
-        found: dict[str, Any] = self._adapter.json_schema(
+        schema: dict[str, Any] = self._adapter.json_schema(
             mode="serialization" if output else "validation", ref_template=f"#/$defs/{prefix}{{model}}"
         )
-        named = found.pop("$defs", {})
-        return found | (
-            {"$defs": {prefix + name: definition for name, definition in named.items()}} if named else {}
-        )
+        definitions = schema.pop("$defs", {})
+        return _add_definitions(schema, {prefix + name: value for name, value in definitions.items()})
 
     def decode(self, value: Any, place: str) -> Any:
         """Convert decoded JSON to this type. Raises msgspec.ValidationError with the path of the fault."""
@@ -94,16 +92,14 @@ def to_plain_value(value: Any) -> Any:
         return {name: to_plain_value(member) for name, member in (own | more).items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [to_plain_value(item) for item in value]
-    return (
-        {name: to_plain_value(member) for name, member in value.items()}
-        if isinstance(value, Mapping)
-        else value
-    )
+    if isinstance(value, Mapping):
+        return {name: to_plain_value(member) for name, member in value.items()}
+    return value
 
 
 def _get_json_name(name: str, field: Any) -> str:
-    said = field.validation_alias
-    return said if isinstance(said, str) else field.alias or name
+    alias = field.validation_alias
+    return alias if isinstance(alias, str) else field.alias or name
 
 
 def is_pydantic_field(default: Any) -> bool:
@@ -189,12 +185,9 @@ def parse_signature(function: Callable[..., Any]) -> Signature:
         if model is not None:
             models[parameter.name] = model
             defaults[parameter.name] = parameter.default
-            kind, parameter = (
-                Any,
-                parameter
-                if parameter.default is parameter.empty
-                else parameter.replace(default=msgspec.UNSET),
-            )
+            kind = Any
+            if parameter.default is not parameter.empty:
+                parameter = parameter.replace(default=msgspec.UNSET)
         fields.append(_make_field(parameter, kind))
     output, streams = _get_result_type(function, hints.get("return", Any))
     try:
@@ -230,25 +223,29 @@ def build_schema(kind: Any) -> dict[str, Any]:
     Definitions stay if something else refers to them. Raises TypeError or ValueError for a type without a
     JSON form.
     """
-    found = msgspec.json.schema(kind)
-    root = inline_root_reference(found)
-    named = root.pop("$defs", {})
-    own = found.get("$ref", "")
-    if own and msgspec.json.encode(own) not in msgspec.json.encode([root, named]):
-        named = {name: definition for name, definition in named.items() if f"#/$defs/{name}" != own}
-    return {**root, **({"$defs": named} if named else {})}
+    schema = msgspec.json.schema(kind)
+    root = inline_root_reference(schema)
+    definitions = root.pop("$defs", {})
+    own = schema.get("$ref", "")
+    if own and msgspec.json.encode(own) not in msgspec.json.encode([root, definitions]):
+        definitions = {name: value for name, value in definitions.items() if f"#/$defs/{name}" != own}
+    return _add_definitions(root, definitions)
+
+
+def _add_definitions(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    return {**schema, "$defs": definitions} if definitions else dict(schema)
 
 
 def build_input_schema(signature: Signature) -> dict[str, Any] | None:
     """Return the JSON Schema of a function's input, with pydantic's schemas for its types."""
-    found = find_schema(signature.input)
-    if found is None or not signature.models:
-        return found
-    members, named = dict(found.get("properties", {})), dict(found.get("$defs", {}))
+    schema = find_schema(signature.input)
+    if schema is None or not signature.models:
+        return schema
+    members, definitions = dict(schema.get("properties", {})), dict(schema.get("$defs", {}))
     for name, model in signature.models.items():
         members[name] = model.build_schema(prefix=f"{name}.")
-        named |= members[name].pop("$defs", {})
-    return {**found, "properties": members, **({"$defs": named} if named else {})}
+        definitions |= members[name].pop("$defs", {})
+    return _add_definitions({**schema, "properties": members}, definitions)
 
 
 def inline_root_reference(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,12 +253,12 @@ def inline_root_reference(given: Mapping[str, Any]) -> dict[str, Any]:
 
     A reference to another document or to nothing stays, and so does a circular one.
     """
-    found = dict(given)
+    schema = dict(given)
     for _ in range(_MOST_REFERENCES):
-        target = _resolve_pointer(given, found.get("$ref"))
+        target = _resolve_pointer(given, schema.get("$ref"))
         if target is None:
-            return found
-        found = {**target, **{name: member for name, member in found.items() if name != "$ref"}}
+            return schema
+        schema = {**target, **{name: member for name, member in schema.items() if name != "$ref"}}
     return dict(given)
 
 
@@ -313,11 +310,9 @@ def _make_field(parameter: inspect.Parameter, kind: Any) -> tuple[str, Any] | tu
 def _get_result_type(function: Callable[..., Any], kind: Any) -> tuple[Any, bool]:
     """Return the type of the result or of an event, and whether the function is a stream of events."""
     generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
-    streams = generator or typing.get_origin(kind) in _STREAMS
-    if not streams:
+    if not generator and typing.get_origin(kind) not in _STREAMS:
         return kind, False
-    arguments = typing.get_args(kind)
-    return (arguments[0] if arguments else Any), True
+    return [*typing.get_args(kind), Any][0], True
 
 
 def make_signature_error(name: str, part: str, why: object) -> UsageError:
