@@ -80,14 +80,11 @@ class RequestPipeline:
 
     async def serve(self, head: RequestHead, receive: Receive, send: Send, peer: Any = None) -> None:
         """Serve a request whose head is valid; `peer` is `client` of its ASGI scope."""
-        telemetry = self._telemetry
-        if telemetry is None:
+        if self._telemetry is None:
             await self._serve_request(head, receive, send, peer)
             return
-        came = head.headers.get("traceparent")
-        with telemetry.observe_request(
-            "endpoint", head.method, came, authority=self._site.authority
-        ) as stage:
+        trace, authority = head.headers.get("traceparent"), self._site.authority
+        with self._telemetry.observe_request("endpoint", head.method, trace, authority=authority) as stage:
             await self._serve_request(head, receive, stage.observe_send(send), peer)
 
     async def _serve_request(self, head: RequestHead, receive: Receive, send: Send, peer: Any) -> None:
@@ -98,20 +95,15 @@ class RequestPipeline:
             resource = self._site.resources.get(str(uri.without_query))
             caller = await self._authenticate(head, resource)
         except Exception as error:  # noqa: BLE001 - every error becomes a response
-            await self._send_refusal(head, error, send)
+            answer = self.make_problem(error, getattr(error, "target", None), head.trace_id)
+            known = getattr(error, "caller", None)
+            if isinstance(known, Caller):
+                asked = self._build_receipt_request(head, self._parse_uri(head), known)
+                await self._send_signed(head, asked, answer, send)
+            else:
+                await send_answer(send, answer, head=head.method == "HEAD")
             return
         await self._serve_caller(head, uri, resource, caller, receive, send, peer)
-
-    async def _send_refusal(self, head: RequestHead, error: Exception, send: Send) -> None:
-        """Send the error response of a failed authentication, signed if the error names the caller."""
-        caller = getattr(error, "caller", None)
-        answer = self.make_problem(error, getattr(error, "target", None), head.trace_id)
-        if isinstance(caller, Caller):
-            await self._send_signed(
-                head, self._build_receipt_request(head, self._parse_uri(head), caller), answer, send
-            )
-        else:
-            await send_answer(send, answer, head=head.method == "HEAD")
 
     async def _serve_caller(
         self,
@@ -124,7 +116,7 @@ class RequestPipeline:
         peer: Any,
     ) -> None:
         asked = self._build_receipt_request(head, uri, caller)
-        found: Answer | StreamingAnswer
+        answer: Answer | StreamingAnswer
         try:
             if resource is None:
                 raise AIIPError("the authority has no such resource", code="aiip.endpoint-unknown")
@@ -132,17 +124,16 @@ class RequestPipeline:
                 body = await read_body(receive, head.length, self._limits.body)
                 if body is None:
                     return  # the caller has disconnected
-                found = await self._invoke_resource(
-                    head, asked, uri, resource, body, get_caller_key(caller, peer)
-                )
+                key = get_caller_key(caller, peer)
+                answer = await self._invoke_resource(head, asked, uri, resource, body, key)
             else:
-                found = self._make_description(head, asked, resource)
+                answer = self._make_description(head, asked, resource)
         except Exception as error:  # noqa: BLE001 - every error becomes a response
-            found = self.make_problem(error, asked.subject, head.trace_id)
-        if isinstance(found, StreamingAnswer):
-            await self._runner.send_stream(found, asked, receive, send)
+            answer = self.make_problem(error, asked.subject, head.trace_id)
+        if isinstance(answer, StreamingAnswer):
+            await self._runner.send_stream(answer, asked, receive, send)
         else:
-            await self._send_signed(head, asked, found, send)
+            await self._send_signed(head, asked, answer, send)
 
     async def _send_signed(
         self, head: RequestHead, asked: ReceiptRequest, answer: Answer, send: Send
@@ -197,10 +188,8 @@ class RequestPipeline:
     def _make_description(self, head: RequestHead, asked: ReceiptRequest, resource: Resource) -> Answer:
         if head.method not in _SAFE:
             # the body is not read, so the receipt covers the digest that the head claims
-            answer = self.make_problem(
-                AIIPError(f"resources support only {ALLOWED}", code="aiip.method-not-allowed"), resource.uri
-            )
-            return replace(answer, headers=(("Allow", ALLOWED),))
+            error = AIIPError(f"resources support only {ALLOWED}", code="aiip.method-not-allowed")
+            return replace(self.make_problem(error, resource.uri), headers=(("Allow", ALLOWED),))
         if head.length or "transfer-encoding" in head.headers:
             raise bad_request(f"a {head.method} request cannot have a body")
         if head.digest is not None:
@@ -223,7 +212,7 @@ class RequestPipeline:
         body: bytes,
         caller_key: str,
     ) -> Answer | StreamingAnswer:
-        data = self._parse_body(head, asked, body)
+        members = self._parse_body(head, asked, body)
         call = Call(
             uri=uri,
             caller=asked.caller,
@@ -244,8 +233,9 @@ class RequestPipeline:
                 clause="AIIP/HTTPS v1 3.11",
                 hint='Send a new key with every request: Idempotency-Key: "8e03978e-40d5".',
             )
-        policy_input = _get_policy_input(resource.handler, call, data) if self._policies.needs_input else None
-        self._policies.require_permission(call, resource.effects, policy_input)
+        if self._policies.needs_input:
+            members = _get_policy_input(resource.handler, call, members)
+        self._policies.require_permission(call, resource.effects, members)
         if not resource.idempotency or self.store is None:
             with self._observe_step("invoke"):
                 return await self._runner.run(resource, call, caller_key)
@@ -285,11 +275,11 @@ class RequestPipeline:
 
         With `final`, the response does not ask for a retry.
         """
-        instance = str(uuid.uuid4())
+        instance, anchor = str(uuid.uuid4()), self._site.anchor
         if self._telemetry is not None:
             self._telemetry.record_refusal(error)
         answer = encode_problem(
-            error, anchor=self._site.anchor, target=target, instance=instance, trace=trace, final=final
+            error, anchor=anchor, target=target, instance=instance, trace=trace, final=final
         )
         if answer.status >= 500:
             _LOG.error("request %s failed: %s", instance, type(error).__name__, exc_info=error)

@@ -121,20 +121,16 @@ class StoreThread:
 
 def make_limiter(limits: Limits) -> ConcurrencyLimiter:
     """Return the limiter for invocations: all of them, and those of one caller."""
-    return ConcurrencyLimiter({TOTAL: limits.concurrent, "caller": limits.of_one_caller}, _make_limit_error)
 
+    def make_error(group: str) -> AIIPError:
+        if group == TOTAL:
+            message = "the endpoint runs as many invocations as it allows"
+            return AIIPError(message, code="aiip.unavailable", retryable=True)
+        message = "the caller has as many running invocations as the endpoint allows"
+        hint = "Wait for one to end. A stream counts until it has been read."
+        return AIIPError(message, code="aiip.too-many-requests", retryable=True, hint=hint)
 
-def _make_limit_error(group: str) -> AIIPError:
-    if group == TOTAL:
-        return AIIPError(
-            "the endpoint runs as many invocations as it allows", code="aiip.unavailable", retryable=True
-        )
-    return AIIPError(
-        "the caller has as many running invocations as the endpoint allows",
-        code="aiip.too-many-requests",
-        retryable=True,
-        hint="Wait for one to end. A stream counts until it has been read.",
-    )
+    return ConcurrencyLimiter({TOTAL: limits.concurrent, "caller": limits.of_one_caller}, make_error)
 
 
 def get_caller_key(caller: Caller, peer: Any) -> str:
@@ -389,38 +385,29 @@ class HandlerRunner:
         """Return the answer for a key: the stored one, or a new one, even if the caller disconnects."""
         # before the store is used: a full endpoint must not become the stored answer
         release = self._limiter.acquire(caller=caller_key)
-        return await self._once.run(
-            KeyedCall(resource=resource, call=call, thread=thread, scope=scope, release=release)
-        )
+        keyed = KeyedCall(resource=resource, call=call, thread=thread, scope=scope, release=release)
+        return await self._once.run(keyed)
 
     async def _run_handler(
         self, resource: Resource, call: Call, release: Callable[[], None]
     ) -> Answer | StreamingAnswer:
         try:
-            answer = await self._invoke_handler(resource, call)
+            with contain_faults():
+                answer = await resource.handler.invoke(call)
+            if not isinstance(answer, Answer):
+                events = HandlerEvents(answer)
+                await events.prefetch()
+                deadline = asyncio.get_running_loop().time() + self._limits.stream_seconds
+                return StreamingAnswer(events=events, deadline=deadline, release=release)
         except BaseException:
             release()
             raise
-        if isinstance(answer, StreamingAnswer):
-            answer.release = release
-            return answer
         release()
         validate_answer(answer)
         if len(answer.body) > self._limits.answer:
-            raise OnymError(
-                f"the handler's answer is longer than {self._limits.answer} bytes", code="aiip.internal"
-            )
+            message = f"the handler's answer is longer than {self._limits.answer} bytes"
+            raise OnymError(message, code="aiip.internal")
         return answer
-
-    async def _invoke_handler(self, resource: Resource, call: Call) -> Answer | StreamingAnswer:
-        with contain_faults():
-            result = await resource.handler.invoke(call)
-        if isinstance(result, Answer):
-            return result
-        events = HandlerEvents(result)
-        await events.prefetch()
-        deadline = asyncio.get_running_loop().time() + self._limits.stream_seconds
-        return StreamingAnswer(events=events, deadline=deadline)
 
     async def send_stream(
         self, stream: StreamingAnswer, request: ReceiptRequest, receive: Receive, send: Send
@@ -434,8 +421,7 @@ class HandlerRunner:
         bound = stream.ends is not None
         sender = ResponseSender(send, lasting=bound)
         work = self._tasks.spawn(self._send_events(stream, request, sender))
-        watch = None if bound else self._tasks.spawn(wait_for_disconnect(receive))
-        ending = [task for task in (watch, None if bound else work) if task is not None]
+        ending = [] if bound else [self._tasks.spawn(wait_for_disconnect(receive)), work]
         try:
             await asyncio.wait({work, *ending}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -477,7 +463,7 @@ class HandlerRunner:
         final = stream.ends is not None
         try:
             await send_events(stream, encoder, send)
-            return encode_event("receipt", self.signing.sign_stream(request, answer, encoder.chain_end))
+            return encode_event("receipt", self.signing.sign_stream(request, answer, encoder.chain.end))
         except Exception as error:  # noqa: BLE001 - without a receipt, the stream is invalid
             problem = self._make_problem(error, request.subject, final=final)
             return encode_event("problem", problem.body.decode())

@@ -38,6 +38,7 @@ from onym.uri.ai import AIURI
 from onym.uri.generic import URI
 
 _LOG: Final = logging.getLogger("onym.ai.endpoint")
+_PREFIX: Final = f"{PREFIX}/".encode()
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -86,7 +87,9 @@ class Endpoint:
         self.title = title
         self.limits = limits or Limits()
         self._store = None if store is None else Path(store)
-        self._hosts = _list_hosts(self.anchor)
+        host = self.anchor.removeprefix("https://")
+        #: the accepted values of Host
+        self._hosts = frozenset({host} if ":" in host else {host, f"{host}:443"})
         self._clock = clock
         self._authorization = authorization
         self._site = Site(
@@ -112,10 +115,7 @@ class Endpoint:
 
     def sign_with(self, keys: KeyStore | Signer | str | Path) -> None:
         """Sign with these keys from now on: a KeyStore, its folder, or one Signer."""
-        if isinstance(keys, str | Path):
-            from onym.sign.keystore import KeyStore
-
-            keys = KeyStore(keys)
+        keys = KeyStore(keys) if isinstance(keys, str | Path) else keys
         self._exchanges.sign_with(ReceiptSigner(self.anchor, keys, self._clock))
         self._site.keys_age = int(getattr(keys, "max_age", self._site.keys_age))
 
@@ -175,7 +175,10 @@ class Endpoint:
         Raises UsageError for a path that is not canonical, for unknown effects, and for a resource that needs
         idempotency keys if the endpoint has no `store`.
         """
-        kind = _parse_effects(effects)
+        try:
+            kind = Effects(effects)
+        except ValueError:
+            raise UsageError(f"{effects!r} is not one of the effects {', '.join(Effects)}") from None
         keyed = kind in KEYED_EFFECTS if idempotency is None else idempotency
         if kind in KEYED_EFFECTS and not keyed:
             raise UsageError(f"{kind.value} effects need idempotency keys (AIIP/HTTPS v1 3.11)")
@@ -203,8 +206,8 @@ class Endpoint:
 
     def handler(self, uri: str) -> ResourceHandler | None:
         """Return the handler of this canonical URI without a query, or None."""
-        found = self._site.resources.get(uri)
-        return None if found is None else found.handler
+        resource = self._site.resources.get(uri)
+        return None if resource is None else resource.handler
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan of the app."""
@@ -215,11 +218,10 @@ class Endpoint:
             await self._serve_http(scope, receive, send)
 
     async def _serve_http(self, scope: Any, receive: Receive, send: Send) -> None:
-        head, close = scope["method"] == "HEAD", False
+        answer, close = None, False
         try:
             request = parse_request_head(scope, self._hosts)
-            answer = None
-            if not request.raw_path.startswith(PREFIX.encode() + b"/"):
+            if not request.raw_path.startswith(_PREFIX):
                 answer = self._find_document(request.method, request.raw_path, request.query)
                 answer = apply_if_none_match(answer, request.headers.get_all("if-none-match"))
         except OnymError as error:
@@ -228,7 +230,7 @@ class Endpoint:
         if answer is None:
             await self._exchanges.serve(request, receive, send, scope.get("client"))
         else:
-            await send_answer(send, answer, head=head, close=close)
+            await send_answer(send, answer, head=scope["method"] == "HEAD", close=close)
 
     def _find_document(self, method: str, raw_path: bytes, query: bytes) -> Answer:
         """Return a document of the anchor. Documents are not signed; TLS protects them."""
@@ -237,10 +239,8 @@ class Endpoint:
         if document is None:
             raise AIIPError("the path does not name a document", code="aiip.endpoint-unknown")
         if method not in {"GET", "HEAD"}:
-            answer = self._exchanges.make_problem(
-                AIIPError("a document supports only GET and HEAD", code="aiip.method-not-allowed"), None
-            )
-            return replace(answer, headers=(("Allow", "GET, HEAD"),))
+            error = AIIPError("a document supports only GET and HEAD", code="aiip.method-not-allowed")
+            return replace(self._exchanges.make_problem(error, None), headers=(("Allow", "GET, HEAD"),))
         return document
 
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
@@ -329,16 +329,3 @@ def _validate_anchor(authority: str, anchor: str | None) -> str:
             hint="Write an anchor in lower case, without a path and without :443: https://ai.example.",
         )
     return anchor
-
-
-def _list_hosts(anchor: str) -> frozenset[str]:
-    """Return the accepted values of Host: the anchor's host, with its port unless that is 443."""
-    host = anchor.removeprefix("https://")
-    return frozenset({host} if ":" in host else {host, f"{host}:443"})
-
-
-def _parse_effects(effects: str | Effects) -> Effects:
-    try:
-        return Effects(effects)
-    except ValueError:
-        raise UsageError(f"{effects!r} is not one of the effects {', '.join(Effects)}") from None

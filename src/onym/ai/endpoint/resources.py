@@ -65,9 +65,10 @@ class Resource:
     def encode_description(self) -> bytes:
         """Return the resource's description (3.6)."""
         known = dict(self.handler.describe())
-        members: dict[str, Any] = {"uri": self.uri, "title": self.title or known.pop("title", None)}
-        known.pop("title", None)
-        members |= {
+        title = known.pop("title", None)
+        members = known | {
+            "uri": self.uri,
+            "title": self.title or title,
             "methods": ["GET", "POST"],
             "effects": self.effects.value,
             "scopes": list(self.scopes),
@@ -75,9 +76,7 @@ class Resource:
             "async": False,
             "approval": False,
         }
-        return msgspec.json.encode(
-            {name: value for name, value in (known | members).items() if value is not None}
-        )
+        return msgspec.json.encode({name: value for name, value in members.items() if value is not None})
 
 
 def build_resource_uri(authority: str, path: object) -> AIURI:
@@ -100,16 +99,6 @@ def build_resource_uri(authority: str, path: object) -> AIURI:
     return uri
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SignedDocument:
-    """A signed document with its key and content. A change, or half its life, needs a new signature."""
-
-    kid: str | None
-    plain: bytes
-    at: float
-    octets: bytes
-
-
 @dataclass(slots=True, kw_only=True)
 class Site:
     """The documents of one anchor; `protected` is the RFC 9728 metadata if callers need tokens.
@@ -126,7 +115,8 @@ class Site:
     signed: bool = False
     resources: dict[str, Resource] = field(default_factory=dict)
     _written: dict[tuple[str, ...], bytes] = field(default_factory=dict, init=False)
-    _signed: _SignedDocument | None = field(default=None, init=False)
+    #: the key ID and the content of the last signed document, when it was signed, and its bytes
+    _signed: tuple[tuple[str | None, bytes], float, bytes] | None = field(default=None, init=False)
 
     def add(self, resource: Resource) -> None:
         """Add a resource.
@@ -169,15 +159,18 @@ class Site:
         plain = self.encode_document(algorithms := keys.list_algorithms())
         if not self.signed:
             return plain
-        kid, now, cached = keys.get_signer().kid, keys.clock(), self._signed
-        same = cached is not None and (cached.kid, cached.plain) == (kid, plain)
-        if cached is not None and same and 0 <= now - cached.at < METADATA_LIFE / 2:
-            return cached.octets
+        key, now = (keys.get_signer().kid, plain), keys.clock()
+        # a change, or half its life, needs a new signature
+        if (
+            self._signed is not None
+            and self._signed[0] == key
+            and 0 <= now - self._signed[1] < METADATA_LIFE / 2
+        ):
+            return self._signed[2]
         document = self._build_document(algorithms)
-        octets = encode_discovery_document(
-            document, keys.sign_document_members(document_to_members(document))
-        )
-        self._signed = _SignedDocument(kid=kid, plain=plain, at=now, octets=octets)
+        token = keys.sign_document_members(document_to_members(document))
+        octets = encode_discovery_document(document, token)
+        self._signed = (key, now, octets)
         return octets
 
     def _build_document(self, algorithms: tuple[str, ...]) -> AnchorDocument:
@@ -189,7 +182,7 @@ class Site:
             service=self.anchor + PREFIX,
             jwks=self.anchor + JWKS,
             endpoints=rows,
-            scopes=_sort_unique(scope for row in rows for scope in row.scopes),
+            scopes=tuple(sorted({scope for row in rows for scope in row.scopes})),
             requirements=Requirements(auth=Auth.OAUTH2 if self.protected is not None else Auth.NONE),
             authorization_servers=tuple(protected.get("authorization_servers", ())),
             resource=protected.get("resource"),
@@ -210,11 +203,10 @@ class Site:
         if self.protected is not None and path == self._get_metadata_path():
             return _make_public_answer(msgspec.json.encode(self.protected), JSON, _ANCHOR_AGE)
         row = CODES.get(path.removeprefix(TYPES)) if path.startswith(TYPES) else None
-        if row is not None:
-            return _make_public_answer(
-                f"{row.name}: {row.title}\n".encode(), "text/plain; charset=utf-8", _ANCHOR_AGE
-            )
-        return None
+        if row is None:
+            return None
+        text = f"{row.name}: {row.title}\n".encode()
+        return _make_public_answer(text, "text/plain; charset=utf-8", _ANCHOR_AGE)
 
     def _get_metadata_path(self) -> str:
         # RFC 9728 3.1: the well-known part comes before the resource's path
@@ -235,7 +227,3 @@ def _make_public_answer(body: bytes, content_type: str, age: int) -> Answer:
     tag = urlsafe_b64encode(sha256(body).digest()[:18]).decode("ascii")
     headers = (("Cache-Control", f"public, max-age={age}"), ("ETag", f'"{tag}"'))
     return Answer(content_type=content_type, body=body, headers=headers)
-
-
-def _sort_unique(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(texts)))

@@ -31,7 +31,7 @@ from onym.errors import (
     SignatureError,
     URIError,
 )
-from onym.sign.receipts import StreamChain, StreamEnd
+from onym.sign.receipts import StreamChain
 from onym.uri.ai import AIURI
 
 T = TypeVar("T")
@@ -117,9 +117,10 @@ def encode_problem(
     elsewhere = _is_from_other_call(error, target)
     row = _get_upstream_code(error) if elsewhere else _get_row(error)
     # messages of other servers and libraries are not for untrusted callers
-    is_public = not (elsewhere or is_internal(row) or _is_provenance_code(row))
+    is_public = not (elsewhere or row.name == "internal" or _is_provenance_code(row))
     public = error if is_public and isinstance(error, AIIPError | URIError) else None
-    retryable = not final and _is_retryable(public, row)
+    by_code = row.retryable and row.name not in _SELF_REPORTED
+    retryable = not final and (getattr(public, "retryable", False) or by_code)
     body = build_problem_document(
         row,
         type_uri=anchor + TYPES + row.name,
@@ -139,39 +140,23 @@ def encode_problem(
     return Answer(status=row.status, content_type=PROBLEM, body=msgspec.json.encode(body), headers=headers)
 
 
-def is_internal(row: ProblemCode) -> bool:
-    """Report whether this is a failure of the endpoint, whose reason is only for its log."""
-    return row.name == "internal"
-
-
 def _is_from_other_call(error: BaseException, target: str | None) -> bool:
     """Report whether a call of the function failed: another resource is named, or a client raised it."""
     if isinstance(error, InvocationError | DiscoveryError | ProvenanceError):
         return True
-    about = error.target if isinstance(error, AIIPError) else None
-    resource = None if target is None or not isinstance(about, str) else _normalize_target(about)
-    return resource is not None and resource != target
-
-
-def _normalize_target(text: str) -> str | None:
-    """Return the canonical URI without its query, or None for other text."""
+    if target is None or not isinstance(error, AIIPError) or not isinstance(error.target, str):
+        return False
     try:
-        return str(AIURI.parse(text).without_query)
+        return str(AIURI.parse(error.target).without_query) != target
     except URIError:
-        return None
+        return False
 
 
 def _get_upstream_code(error: BaseException) -> ProblemCode:
     """Return the row for a call of the function that failed; only its kind is public."""
     row = _get_row(error)
-    known = not isinstance(error, InvocationError) and (
-        _is_provenance_code(row) or row.name.startswith("upstream-")
-    )
-    return row if known else CODES["upstream-failed"]
-
-
-def _is_retryable(known: OnymError | None, row: ProblemCode) -> bool:
-    return getattr(known, "retryable", False) or (row.retryable and row.name not in _SELF_REPORTED)
+    known = _is_provenance_code(row) or row.name.startswith("upstream-")
+    return row if known and not isinstance(error, InvocationError) else CODES["upstream-failed"]
 
 
 def _is_provenance_code(row: ProblemCode) -> bool:
@@ -210,30 +195,22 @@ _ALLOWED_FIELDS: Final = frozenset(
 #: statuses without a body (RFC 9110 6.4.1): a body would be parsed as the next response
 _BODILESS: Final = frozenset({204, 304})
 _VISIBLE: Final = re.compile(r"[\t\x20-\x7e]*")
-_KEEP: Final = ("Cache-Control", "private, no-store, no-transform")
+_NO_STORE: Final = (b"cache-control", b"private, no-store, no-transform")
 
 
 async def read_body(receive: Receive, length: int | None, most: int) -> bytes | None:
     """Return the whole body, or None if the caller disconnected. Raises AIIPError `aiip.too-large`."""
-    if length is not None and length > most:
-        raise _make_size_error(most)
     parts: list[bytes] = []
     size = 0
-    while True:
+    while size <= most and (length is None or length <= most):
         message = await receive()
         if message["type"] != "http.request":
             return None
-        part = message.get("body", b"")
-        size += len(part)
-        if size > most:
-            raise _make_size_error(most)
-        parts.append(part)
-        if not message.get("more_body", False):
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size <= most and not message.get("more_body", False):
             return b"".join(parts)
-
-
-def _make_size_error(most: int) -> AIIPError:
-    return bad_request(f"the body is longer than {most} bytes", code="too-large")
+    raise bad_request(f"the body is longer than {most} bytes", code="too-large")
 
 
 def get_sent_body(answer: Answer, *, head: bool = False) -> bytes:
@@ -251,22 +228,16 @@ async def send_answer(
 
 
 async def send_head(
-    send: Send,
-    answer: Answer,
-    *,
-    receipt: str | None = None,
-    length: int | None = None,
-    close: bool = False,
+    send: Send, answer: Answer, *, receipt: str | None = None, length: int | None = None, close: bool = False
 ) -> None:
     """Send the head of a response, without fields that are not allowed or not valid."""
-    given = [
-        (name.lower(), value)
+    headers = [
+        (name.lower().encode("latin-1"), value.encode("latin-1"))
         for name, value in answer.headers
         if name.lower() in _ALLOWED_FIELDS and _VISIBLE.fullmatch(value)
     ]
-    if all(name != "cache-control" for name, _ in given):
-        given.append(_KEEP)
-    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in given]
+    if all(name != b"cache-control" for name, _ in headers):
+        headers.append(_NO_STORE)
     if answer.content_type is not None:
         headers.append((b"content-type", answer.content_type.encode("latin-1")))
     if length is not None:
@@ -275,8 +246,8 @@ async def send_head(
         headers.append((b"connection", b"close"))
     if receipt is not None:
         headers.append((b"aiip-receipt", receipt.encode("ascii")))
-    message = {"type": "http.response.start", "status": answer.status, "headers": [*headers, *_FIXED_FIELDS]}
-    await send(message)
+    headers += _FIXED_FIELDS
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
 
 
 _RESERVED: Final = frozenset({"receipt", "problem"})
@@ -286,7 +257,7 @@ class EventEncoder:
     """Encodes events within the limits, and updates the hash chain."""
 
     def __init__(self, request_hash: str, limits: Limits) -> None:
-        self._chain = StreamChain(request_hash)
+        self.chain = StreamChain(request_hash)
         self._limits = limits
         self._count = 0
         self._octets = 0
@@ -307,13 +278,8 @@ class EventEncoder:
         too_much = self._count > self._limits.stream_events or self._octets > self._limits.stream_bytes
         if too_much or len(octets) > self._limits.event_bytes:
             raise AIIPError("the stream exceeds the endpoint's limits", code="aiip.too-large")
-        self._chain.add(name, event.event, event.data)
+        self.chain.add(name, event.event, event.data)
         return octets
-
-    @property
-    def chain_end(self) -> StreamEnd:
-        """The end of the hash chain."""
-        return self._chain.end
 
 
 def encode_event(event: str, data: str, name: str | None = None) -> bytes:

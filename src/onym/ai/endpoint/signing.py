@@ -98,11 +98,9 @@ class ReceiptSigner:
     def require_signable(self, asked: ReceiptRequest) -> None:
         """Raise AIIPError `aiip.receipt-unavailable` if no response to this request could be signed."""
         signer, caller = self.get_signer(), asked.caller
+        bound = caller.token_hash is not None
         try:
-            if (
-                _measure_claims(self.anchor, asked.subject, caller.audience, caller.token_hash is not None)
-                > _FITS
-            ):
+            if _measure_claims(self.anchor, asked.subject, caller.audience, bound) > _FITS:
                 # the length of the receipt depends on the signature
                 sign_receipt(self._build_receipt(asked, _LARGEST, **_MOST), signer)
         except (SignatureError, CredentialError) as error:
@@ -166,15 +164,13 @@ class ReceiptSigner:
 
     def _encode_keys(self, name: str) -> bytes:
         keys: Any = self.keys
-        if hasattr(keys, name):
-            try:
-                octets: bytes = getattr(keys, name)(self.clock())
-            except CredentialError as error:
-                raise _make_unavailable_error() from error
-            return octets
         if keys is None:
             raise _make_unavailable_error()
-        return msgspec.json.encode({"keys": [keys.public()]})
+        try:
+            octets: bytes = getattr(keys, name)(self.clock()) if hasattr(keys, name) else b""
+        except CredentialError as error:
+            raise _make_unavailable_error() from error
+        return octets or msgspec.json.encode({"keys": [keys.public()]})
 
 
 @lru_cache(maxsize=1024)
@@ -206,13 +202,16 @@ def _measure_claims(issuer: str, subject: str, audience: str, bound: bool) -> in
 
 def validate_answer(answer: Answer) -> None:
     """Raise OnymError `aiip.internal` for a handler's answer that cannot be signed or sent."""
-    if not 200 <= answer.status <= 599:
-        raise OnymError(f"the handler's answer has the status {answer.status}", code="aiip.internal")
-    if answer.content_type is not None and not CONTENT_TYPE.fullmatch(answer.content_type):
-        raise OnymError("the handler's answer has an invalid content type", code="aiip.internal")
     texts = all(isinstance(text, str) for field in answer.headers for text in field)
-    if not (texts and isinstance(answer.body, bytes)):
-        raise OnymError("the handler's answer has a body or fields of a wrong type", code="aiip.internal")
+    if not 200 <= answer.status <= 599:
+        fault = f"the status {answer.status}"
+    elif answer.content_type is not None and not CONTENT_TYPE.fullmatch(answer.content_type):
+        fault = "an invalid content type"
+    elif not (texts and isinstance(answer.body, bytes)):
+        fault = "a body or fields of a wrong type"
+    else:
+        return
+    raise OnymError(f"the handler's answer has {fault}", code="aiip.internal")
 
 
 def _make_unavailable_error() -> AIIPError:
