@@ -184,5 +184,5 @@ def test_a_file_of_authorities_that_holds_none_is_named(run: Any, tmp_path: Path
     (tmp_path / "ca.txt").write_text("nothing")
     done = run("ai", "resolve", NAME, "--no-dns", "--ca", str(tmp_path / "ca.txt"))
     assert done.code == 2
-    assert "ca.txt, a file of authorities, holds no certificates" in "".join(done.err.split("\n"))
+    assert "ca.txt" in "".join(done.err.split("\n"))
     assert "onym ai resolve --help" in done.err

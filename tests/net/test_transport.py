@@ -632,7 +632,7 @@ def test_nothing_listens(face: Face) -> None:
     with free_port() as port, pytest.raises(ConnectionFailed) as caught:
         face.send(asking(Origin("http", "127.0.0.1", port)))
     assert caught.value.code == "net.connection.refused"
-    assert caught.value.hint == "is the server running there?"
+    assert "running" in (caught.value.hint or "")
     assert caught.value.retryable
 
 

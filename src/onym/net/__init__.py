@@ -1,7 +1,7 @@
 """The guarded transport: the only place of Onym that opens sockets or asks DNS.
 
-`Policy` says where requests may go, `Transport` and `AsyncTransport` send them, `run` and `arun` drive flows.
-Names are loaded when they are first used, so that importing this package costs nothing.
+`Policy` decides where requests may go, `Transport` and `AsyncTransport` send them, `run_flow` and
+`arun_flow` drive flows. Names are loaded when they are first used, so that importing the package is fast.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from onym.net.connections import (
     AddressResolver,
     TLSSession,
     TLSSettings,
+    close_on_failure,
     get_tls_session,
     get_tls_version,
     make_readiness_check,
@@ -22,17 +23,17 @@ from onym.net.connections import (
 )
 from onym.net.limits import Deadline, compute_remaining, make_deadline_error
 
-#: octets that are taken from a socket at once
+#: bytes read from a socket at once
 _READ: Final = 64 * 1024
-#: octets that may wait to be read before the peer is held up
+#: bytes that may wait to be read before the socket is paused
 _HIGH: Final = 256 * 1024
 
 
 class AsyncConnection(asyncio.BufferedProtocol):
-    """A `Connection` that is a protocol of asyncio: what arrives is kept until it is read.
+    """A `Connection` as a protocol of asyncio. Data that arrives is buffered until it is read.
 
-    `space` is where the loop puts what it receives. The connections of one loop share it: asyncio, asked
-    for whole pieces instead, allocates 256 KiB for each.
+    The loop receives into `space`, which the connections of one loop share: with `data_received`, asyncio
+    allocates 256 KiB for every call.
     """
 
     def __init__(self, address: str, clock: Callable[[], float], space: memoryview) -> None:
@@ -71,7 +72,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._wake_waiter()
 
     def eof_received(self) -> None:
-        """Called by asyncio. Nobody writes after the other side has ended."""
+        """Called by asyncio. No request follows after the server has ended the connection."""
         self._ended = True
         self._wake_waiter()
 
@@ -84,12 +85,12 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._wake_waiter()
 
     async def write(self, data: bytes, deadline: Deadline) -> None:
-        """Send it all: the loop goes on doing so while the answer is awaited."""
+        """Send the data; the loop goes on sending while the response is awaited."""
         if not self._ended and not self._transport.is_closing():
             self._transport.write(data)
 
     async def read(self, deadline: Deadline) -> bytes:
-        """The next octets."""
+        """Return the next bytes."""
         if not self._parts and not self._ended:
             await self._wait_for_data(deadline)
         if self._parts:
@@ -104,30 +105,30 @@ class AsyncConnection(asyncio.BufferedProtocol):
         return b""
 
     def is_usable(self) -> bool:
-        """Whether it is open, and nothing has come unasked, be it that the loop has not noticed yet."""
+        """Report whether it is open and no data arrived without a request, noticed by the loop or not."""
         if self._ended or self._parts or self._transport.is_closing():
             return False
         return not self._readable(0)
 
     def certificate(self) -> TLSSession | None:
-        """What TLS has agreed on."""
+        """Return the TLS session."""
         session = self._transport.get_extra_info("ssl_object")
         return None if session is None else get_tls_session(session)
 
     def close(self) -> None:
-        """Close the socket, without a farewell."""
+        """Close the socket at once."""
         if not self._loop.is_closed():
             self._transport.abort()
 
     def drop(self) -> None:
-        """Close it, from any thread: asyncio holds what it reads from, whoever else has let it go."""
+        """Close the connection, from any thread: asyncio itself keeps a reference to it."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._transport.abort)
 
     async def _wait_for_data(self, deadline: Deadline) -> None:
         left = compute_remaining(deadline, self._clock)
         self._until = deadline
-        # one timer goes on from wait to wait, as most end long before it rings
+        # one timer serves several waits, because most end long before it is due
         if left is not None and (self._timer is None or self._timer.when() > self._loop.time() + left):
             self._set_timer(left)
         waiter = self._waiter = self._loop.create_future()
@@ -146,7 +147,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._timer = None
 
     def _on_timer(self) -> None:
-        """The time of this wait is over, or was that of an earlier one."""
+        """End the wait if its time is over; the timer may be that of an earlier wait."""
         self._timer = None
         if self._waiter is None or self._waiter.done() or self._until is None:
             return
@@ -170,7 +171,7 @@ class AsyncBackend:
         self._space = memoryview(bytearray(_READ))
 
     async def lookup(self, resolver: AddressResolver, host: str, deadline: Deadline) -> list[str]:
-        """Ask the resolver; those who ask for the same name at the same time share the answer."""
+        """Look up the name; simultaneous lookups of one name share the answer."""
         task = self._lookups.get(host)
         if task is None:
             task = asyncio.get_running_loop().create_task(resolver.alookup(host, None))
@@ -185,36 +186,26 @@ class AsyncBackend:
     def _on_lookup_done(self, host: str, task: asyncio.Task[list[str]]) -> None:
         del self._lookups[host]
         if not task.cancelled():
-            # whoever asked may have gone: an error is then nobody's
-            task.exception()
+            task.exception()  # retrieved, because all callers may have been cancelled
 
     def close(self) -> None:
-        """Stop what is being looked up."""
+        """Cancel the lookups."""
         for task in self._lookups.values():
             task.cancel()
 
     async def dial(self, address: str, port: int, deadline: Deadline) -> socket.socket:
         """Connect."""
         sock = make_socket(address)
-        try:
+        with close_on_failure(sock):
             sock.setblocking(False)
             async with asyncio.timeout(compute_remaining(deadline, self.clock)):
                 await asyncio.get_running_loop().sock_connect(sock, (address, port))
-        except TimeoutError:
-            sock.close()
-            raise make_deadline_error() from None
-        except OSError as error:
-            sock.close()
-            raise translate_error(error) from error
-        except BaseException:
-            sock.close()
-            raise
         return sock
 
     async def establish(
         self, sock: Any, address: str, security: TLSSettings | None, deadline: Deadline
     ) -> AsyncConnection:
-        """Agree on TLS where asked for."""
+        """Return the connection on this socket, with TLS if `security` is given."""
         loop = asyncio.get_running_loop()
         connection = AsyncConnection(address, self.clock, self._space)
         options: dict[str, Any] = {}

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from dns.rdata import Rdata
     from dns.rrset import RRset
 
-#: aliases that are followed within an answer, records of a kind, octets of one TXT record
+#: aliases that are followed in one answer, records of a type, and bytes of one TXT record
 _MOST_ALIASES: Final = 8
 _MOST_RECORDS: Final = 32
 _MOST_TEXT: Final = 4096
 
 
 class AliasChain(NamedTuple):
-    """From the name asked for to the records: the aliases on the way, the name at their end, what it has."""
+    """The aliases of the queried name, the name at their end, and its records."""
 
     aliases: tuple[RRset, ...]
     name: Name
@@ -32,10 +32,10 @@ class AliasChain(NamedTuple):
 
 
 def parse_answer(answer: Message, name: Name, kind: str, *, validated: bool) -> Records:
-    """What the answer says of the name. The question in it is known to be ours."""
+    """Return the records in the answer. The caller has checked that it answers the query."""
     code = answer.rcode()
     if code not in (rcode.NOERROR, rcode.NXDOMAIN):
-        return Records(status="failed", detail=f"the name server refuses ({rcode.to_text(code)})")
+        return Records(status="failed", detail=f"the name server refused the query ({rcode.to_text(code)})")
     chain = follow_aliases(answer, name, kind)
     if chain is None:
         return Records(status="failed", detail="the name is an alias of too many others")
@@ -45,15 +45,15 @@ def parse_answer(answer: Message, name: Name, kind: str, *, validated: bool) -> 
         return convert_records(chain.found, validated=validated)
     complete = answer.flags & flags.RA or (answer.flags & flags.AA and not chain.aliases)
     if not (complete or validated):
-        return Records(status="failed", detail="the name server only points at others")
+        return Records(status="failed", detail="the name server only refers to others")
     what = "the name does not exist" if code == rcode.NXDOMAIN else f"the name has no {kind} record"
     return Records(status="none", validated=validated, detail=what)
 
 
 def follow_aliases(answer: Message, name: Name, kind: str) -> AliasChain | None:
-    """The way from the name to its records within the answer; None where it is too long, or goes in circles.
+    """Follow the aliases in the answer; None if there are too many, or if they form a circle.
 
-    Records of other names, classes and kinds are not looked at.
+    Records of other names, classes and types are ignored.
     """
     wanted = rdatatype.from_text(kind)
     aliases: list[RRset] = []
@@ -68,7 +68,7 @@ def follow_aliases(answer: Message, name: Name, kind: str) -> AliasChain | None:
 
 
 def convert_records(found: RRset, *, validated: bool) -> Records:
-    """The records as values of ours, in an order that does not depend on the server."""
+    """Convert the records, in an order that does not depend on the server."""
     if len(found) > _MOST_RECORDS:
         return Records(status="failed", detail="the name has too many records")
     if any(_count_text_octets(record) > _MOST_TEXT for record in found):

@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from dns.rdataset import Rdataset
     from dns.rrset import RRset
 
-#: RFC 9276 3.2: a zone that wants more is not worth the work
+#: RFC 9276 3.2: more iterations cost too much work
 _MOST_ITERATIONS: Final = 100
 _OPT_OUT: Final = 1
-#: the only hash that there is
+#: the only hash algorithm that is defined
 _SHA1: Final = 1
 
 
 class DenialProof(NamedTuple):
-    """The signed NSEC and NSEC3 records that came with an answer, each with its owner."""
+    """The signed NSEC and NSEC3 records of an answer, with their owners."""
 
     zone: Name
     plain: tuple[tuple[Name, NSEC], ...] = ()
     hashed: tuple[tuple[Name, NSEC3], ...] = ()
 
     def proves_absence(self, name: Name, kind: int) -> bool:
-        """Whether the name has no records of that kind, no alias either, and no wildcard stands for it."""
+        """Report whether the name has no records of that type, no alias and no wildcard that replaces it."""
         types = self._find_types(name)
         if types is not None:
             return _is_absent(types, kind)
@@ -58,9 +58,9 @@ class DenialProof(NamedTuple):
         return self._is_covered(wildcard) if types is None else _is_absent(types, kind)
 
     def allows_wildcard(self, name: Name, labels: int) -> bool:
-        """Whether the wildcard below the last `labels` labels of the name may stand for it.
+        """Report whether the wildcard below the last `labels` labels of the name may replace it.
 
-        Nothing may be nearer to the name (RFC 4035 5.3.4, RFC 5155 8.8).
+        No existing name may be closer to the name (RFC 4035 5.3.4, RFC 5155 8.8).
         """
         if self._find_gap(name) is not None:
             encloser = self._find_encloser(name)
@@ -69,7 +69,7 @@ class DenialProof(NamedTuple):
         return any(_is_hash_covered(owner, record, nearest) for owner, record in self.hashed)
 
     def _find_types(self, name: Name) -> frozenset[int] | None:
-        """The types of records that the name has; None where nothing says so."""
+        """Return the types of records that the name has, or None if no record shows them."""
         for owner, record in self.plain:
             if owner == name:
                 return _parse_type_bitmap(record)
@@ -79,15 +79,15 @@ class DenialProof(NamedTuple):
         return None
 
     def _is_covered(self, name: Name) -> bool:
-        """Whether nothing lies between two names that exist, where this one would be."""
+        """Report whether two adjacent names show that this name between them does not exist."""
         return self._find_gap(name) is not None or any(
             _is_hash_covered(owner, record, name) for owner, record in self.hashed
         )
 
     def _find_encloser(self, name: Name) -> Name | None:
-        """The longest name above that exists, of a name that is shown not to; None where nothing is shown.
+        """Return the longest existing ancestor of a name that does not exist, or None without proof.
 
-        It is the name itself, if that has no records and there are names below it.
+        It is the name itself if that has no records, but has names below it.
         """
         gap = self._find_gap(name)
         if gap is None:
@@ -98,10 +98,10 @@ class DenialProof(NamedTuple):
         return max(_find_common_ancestor(name, owner), _find_common_ancestor(name, record.next), key=len)
 
     def _find_gap(self, name: Name) -> tuple[Name, NSEC] | None:
-        """The NSEC record whose owner and next name have this one between them."""
+        """Return the NSEC record whose owner and next name enclose this name."""
         for owner, record in self.plain:
             between = owner < name and (name < record.next or record.next == self.zone)
-            # what a zone says of a name that it gave away does not go for the names below
+            # the record of a delegated name does not apply to the names below it
             if between and not (name.is_subdomain(owner) and _is_cut(_parse_type_bitmap(record))):
                 return owner, record
         return None
@@ -118,12 +118,12 @@ class DenialProof(NamedTuple):
 
 
 def _is_hash_covered(owner: Name, record: NSEC3, name: Name) -> bool:
-    wanted, start = _hash_name(name, record), _get_owner_hash(owner)
-    # between names of an opt-out span there may be zones that are not signed
-    if wanted is None or record.flags & _OPT_OUT:
+    digest, start = _hash_name(name, record), _get_owner_hash(owner)
+    # an opt-out span may contain unsigned zones
+    if digest is None or record.flags & _OPT_OUT:
         return False
     end = b32hexencode(record.next).decode()
-    return start < wanted < end or (end <= start and (wanted > start or wanted < end))
+    return start < digest < end or (end <= start and (digest > start or digest < end))
 
 
 def _hash_name(name: Name, record: NSEC3) -> str | None:
@@ -133,12 +133,12 @@ def _hash_name(name: Name, record: NSEC3) -> str | None:
 
 
 def _is_absent(types: frozenset[int], kind: int) -> bool:
-    """Whether there is neither such a record nor an alias, told by the zone that the name is in."""
+    """Report whether there is neither such a record nor an alias, by the zone that the name is in."""
     return kind not in types and rdatatype.CNAME not in types and not _is_cut(types, aliases=False)
 
 
 def _is_cut(types: frozenset[int], *, aliases: bool = True) -> bool:
-    """Whether another zone begins at a name with these types, or (DNAME) all names below are aliases."""
+    """Report whether another zone begins at a name with these types, or DNAME aliases all names below."""
     delegated = rdatatype.NS in types and rdatatype.SOA not in types
     return delegated or (aliases and rdatatype.DNAME in types)
 
@@ -147,15 +147,15 @@ def _parse_type_bitmap(record: NSEC | NSEC3) -> frozenset[int]:
     """RFC 4034 4.1.2."""
     return frozenset(
         window * 256 + place * 8 + bit
-        for window, octets in record.windows
-        for place, octet in enumerate(octets)
+        for window, bitmap in record.windows
+        for place, byte in enumerate(bitmap)
         for bit in range(8)
-        if octet & (0x80 >> bit)
+        if byte & (0x80 >> bit)
     )
 
 
 def _find_common_ancestor(one: Name, other: Name) -> Name:
-    """The longest name that both are below."""
+    """Return the longest name that is an ancestor of both."""
     relation, _, shared = one.fullcompare(other)
     return one if relation == NameRelation.SUPERDOMAIN else Name(one.labels[len(one) - shared :])
 
@@ -164,7 +164,7 @@ def _get_owner_hash(owner: Name) -> str:
     return owner.labels[0].decode("ascii", "replace").upper()
 
 
-#: each signature is tried with each key of its number: somebody could send very many (CVE-2023-50387)
+#: every signature is tried with every key of its number, so both are limited (CVE-2023-50387)
 _MOST_KEYS: Final = 16
 _MOST_SIGNATURES: Final = 8
 _MOST_DENIALS: Final = 8
@@ -176,42 +176,39 @@ _REVOKED: Final = 0x0080
 
 @dataclass(frozen=True, slots=True)
 class PinnedZone:
-    """A pinned zone: its name, and the DS or DNSKEY records that its keys are known by."""
+    """A pinned zone: its name, and the DS or DNSKEY records that identify its keys."""
 
     name: Name
     anchors: tuple[DS | DNSKEY, ...]
 
-    def validate_answer(self, answer: Message, keys: Message, asked: Name, kind: str) -> Records:
-        """What the answer says, if this zone's keys vouch for all of it; else "bogus"."""
+    def validate_answer(self, answer: Message, keys: Message, queried: Name, kind: str) -> Records:
+        """Return the records of the answer, "bogus" unless this zone's keys have signed all of it."""
         if keys.rcode() != rcode.NOERROR or answer.rcode() not in (rcode.NOERROR, rcode.NXDOMAIN):
-            return Records(status="failed", detail="the name server refuses")
+            return Records(status="failed", detail="the name server refused the query")
         known = self._find_trusted_keys(keys)
         if known is None:
-            return _make_bogus("the zone's keys are not those that are pinned")
-        chain = follow_aliases(answer, asked, kind)
+            return _make_bogus("the zone's keys are not the pinned ones")
+        chain = follow_aliases(answer, queried, kind)
         if chain is None:
-            return parse_answer(answer, asked, kind, validated=False)
+            return parse_answer(answer, queried, kind, validated=False)
         steps = chain.aliases if chain.found is None else (*chain.aliases, chain.found)
         inside = [rrset for rrset in steps if rrset.name.is_subdomain(self.name)]
         if not all(self._is_signed(answer, answer.answer, rrset, known) for rrset in inside):
             return _make_bogus("a record of the pinned zone is not signed by its keys")
         denial = self._collect_denial(answer, known)
-        made = [
-            (rrset.name, labels)
-            for rrset in inside
-            if (labels := _find_wildcard_labels(answer, rrset)) is not None
-        ]
-        if not all(denial.allows_wildcard(*each) for each in made):
-            return _make_bogus("a record of the pinned zone stands for a name that it may not stand for")
+        for rrset in inside:
+            labels = _find_wildcard_labels(answer, rrset)
+            if labels is not None and not denial.allows_wildcard(rrset.name, labels):
+                return _make_bogus("a wildcard of the pinned zone is used for a name that it does not cover")
         if len(inside) < len(steps) or not chain.name.is_subdomain(self.name):
-            # an alias leads out of the zone: what is there is not the zone's word, even if it leads back
-            return parse_answer(answer, asked, kind, validated=False)
+            # an alias leads out of the zone, whose keys do not sign what is there
+            return parse_answer(answer, queried, kind, validated=False)
         if chain.found is None and not denial.proves_absence(chain.name, rdatatype.from_text(kind)):
-            return _make_bogus("the pinned zone does not prove that there is no such record")
-        return parse_answer(answer, asked, kind, validated=True)
+            return _make_bogus("the pinned zone does not prove that the record does not exist")
+        return parse_answer(answer, queried, kind, validated=True)
 
     def _find_trusted_keys(self, answer: Message) -> Rdataset | None:
-        """The zone's keys, where a pinned one of them has signed them."""
+        """Return the zone's keys if a pinned one has signed them."""
         found = answer.get_rrset(answer.answer, self.name, rdataclass.IN, rdatatype.DNSKEY)
         if found is None or len(found) > _MOST_KEYS:
             return None
@@ -231,7 +228,7 @@ class PinnedZone:
         )
 
     def _is_signed(self, answer: Message, section: list[RRset], rrset: RRset, keys: Rdataset) -> bool:
-        """Whether one of these keys of the zone has signed the records."""
+        """Report whether one of these keys of the zone has signed the records."""
         signatures = _find_signatures(answer, section, rrset)
         if signatures is None or len(signatures) > _MOST_SIGNATURES:
             return False
@@ -242,7 +239,7 @@ class PinnedZone:
         return True
 
     def _collect_denial(self, answer: Message, keys: Rdataset) -> DenialProof:
-        """The signed records of the answer that say what there is not."""
+        """Return the signed NSEC and NSEC3 records of the answer."""
         found = [rrset for rrset in answer.authority if rrset.rdtype in (rdatatype.NSEC, rdatatype.NSEC3)]
         signed = [
             (rrset.name, record)
@@ -258,10 +255,11 @@ class PinnedZone:
 
 
 def parse_anchors(anchors: Mapping[str, Sequence[str]]) -> tuple[PinnedZone, ...]:
-    """The pinned zones; raises UsageError, or MissingExtraError where signatures cannot be checked."""
+    """Return the pinned zones. Raises UsageError, and MissingExtraError without `dnspython[dnssec]`."""
     if not hasattr(dnssec, "InvalidSignature"):
         raise MissingExtraError(
-            "checking signatures of DNS needs dnspython[dnssec]", command="pip install 'dnspython[dnssec]'"
+            "checking DNSSEC signatures needs dnspython[dnssec], which is not installed",
+            command="pip install 'dnspython[dnssec]'",
         )
     return tuple(_parse_zone(zone, lines) for zone, lines in anchors.items())
 
@@ -273,9 +271,9 @@ def _parse_zone(zone: str, lines: Sequence[str]) -> PinnedZone:
         return PinnedZone(name.from_text(zone), tuple(map(_parse_anchor, lines)))
     except (DNSException, ValueError):
         raise UsageError(
-            "anchors holds what is no DS or DNSKEY record",
+            f"anchors of {zone}: not DS or DNSKEY records",
             code="usage.dns",
-            hint='write {"bank.example": ["DS 30909 15 2 E2D3..."]}, with digests of SHA-256 or SHA-384',
+            hint='Write {"bank.example": ["DS 30909 15 2 E2D3..."]}, with SHA-256 or SHA-384 digests.',
         ) from None
 
 
@@ -292,8 +290,8 @@ def _find_signatures(answer: Message, section: list[RRset], rrset: RRset) -> RRs
 
 
 def _find_wildcard_labels(answer: Message, rrset: RRset) -> int | None:
-    """Of how many labels the wildcard's parent has that the name was made of; None for a name of its own."""
-    signed = min(each.labels for each in _find_signatures(answer, answer.answer, rrset) or ())
+    """Return how many labels the wildcard's parent has, or None if no wildcard made the name."""
+    signed = min(signature.labels for signature in _find_signatures(answer, answer.answer, rrset) or ())
     return signed if signed < len(rrset.name) - 1 - rrset.name.is_wild() else None
 
 

@@ -41,10 +41,10 @@ _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 
 
 class Target(NamedTuple):
-    """Where a request really goes: checked addresses, and the names that HTTP and TLS are told.
+    """Where a request goes: checked addresses, and the names for HTTP and TLS.
 
-    `key` tells connections apart that must not be shared, `endpoint` is the origin as errors name it, `port`
-    is the one to connect to.
+    Only connections with the same `key` are shared. `endpoint` is the origin in errors, `port` the port to
+    connect to.
     """
 
     place: Destination
@@ -59,7 +59,7 @@ class Target(NamedTuple):
 
 
 class TargetCache:
-    """Decisions by place. Only what is allowed is kept, and what needed a look-up only for a while."""
+    """Allowed targets by destination. A target that needed a lookup expires."""
 
     def __init__(self, policy: Policy, limits: NetLimits, clock: Callable[[], float]) -> None:
         self._policy = policy
@@ -68,7 +68,7 @@ class TargetCache:
         self._known: OrderedDict[Destination, Target] = OrderedDict()
 
     def get_target(self, place: Destination) -> Target | None:
-        """What is known of this place and still good."""
+        """Return the target of this destination, unless it is unknown or expired."""
         target = self._known.get(place)
         if target is None or target.good_until is None or self._clock() < target.good_until:
             return target
@@ -76,7 +76,7 @@ class TargetCache:
         return None
 
     def check_destination(self, place: Destination) -> Target | str:
-        """The target, or the name to look up first; raises PolicyError for a place that is refused."""
+        """Return the target, or the name to look up first. Raises PolicyError."""
         origin, connect = _split_destination(place)
         if connect is not origin:
             self._require_name_allowed(origin, connect)
@@ -86,7 +86,7 @@ class TargetCache:
         return self._store_target(place, decision, None)
 
     def check_answers(self, place: Destination, answers: list[str]) -> Target:
-        """The target behind what one look-up gave; raises PolicyError."""
+        """Return the target for the addresses of one lookup. Raises PolicyError."""
         _, connect = _split_destination(place)
         decision = evaluate_policy(
             self._policy, connect.host, connect.port, scheme=connect.scheme, answers=answers
@@ -94,13 +94,13 @@ class TargetCache:
         return self._store_target(place, decision, self._clock() + self._limits.answers)
 
     def forget_target(self, place: Destination) -> None:
-        """Judge again at the next request: the addresses known are old, or did not work."""
+        """Forget the target, whose addresses are old or did not work; the next request is checked again."""
         self._known.pop(place, None)
 
     def _require_name_allowed(self, origin: Origin, connect: Origin) -> None:
-        """Judge the origin of a request that goes elsewhere, whose own addresses nobody connects to."""
+        """Check the origin of a request that connects elsewhere; its own addresses are not used."""
         if origin.scheme != connect.scheme:
-            raise UsageError("Send(connect=...) has another scheme than its request", code="usage.http")
+            raise UsageError("Send(connect=...) must have the scheme of its request", code="usage.http")
         decision = evaluate_policy(self._policy, origin.host, origin.port, scheme=origin.scheme)
         if not decision.allowed and decision.reason != "no-address":
             raise _make_refusal(origin, decision)
@@ -130,12 +130,12 @@ class TargetCache:
 
 
 def _split_destination(place: Destination) -> tuple[Origin, Origin]:
-    """The origin, and where connections for it are opened."""
+    """Return the origin, and the origin to connect to."""
     return place if isinstance(place, tuple) else (place, place)
 
 
 def _make_refusal(origin: Origin, decision: Decision) -> PolicyError:
-    # a host that has no spelling is not printed
+    # an invalid host is not printed
     return decision.to_error(
         str(Origin(origin.scheme, decision.host, origin.port)) if decision.host else None
     )
@@ -145,7 +145,7 @@ C = TypeVar("C", bound=Connection)
 
 
 class _ForkCounter:
-    """Which of the processes this is, without a system call for each question: forks are counted."""
+    """Counts forks, so that a pool notices one without a system call."""
 
     __slots__ = ("number",)
 
@@ -162,9 +162,9 @@ _process = _ForkCounter()
 
 
 class ConnectionPool(Generic[C]):
-    """Idle connections by key, the youngest first. Threads may share it.
+    """Idle connections by key, the newest first. Threads may share it.
 
-    A process that was forked off starts empty: it must not speak on its parent's connections.
+    A forked process starts with an empty pool: it must not use the connections of its parent.
     """
 
     def __init__(self, limits: NetLimits, clock: Callable[[], float]) -> None:
@@ -176,7 +176,7 @@ class ConnectionPool(Generic[C]):
         self._process = _process.number
 
     def acquire(self, key: Hashable) -> C | None:
-        """A connection for this key that is still good, or None."""
+        """Return a usable connection for this key, or None."""
         with self._lock:
             self._clear_after_fork()
             waiting = self._idle.get(key)
@@ -191,7 +191,7 @@ class ConnectionPool(Generic[C]):
             return None
 
     def release(self, key: Hashable, connection: C) -> None:
-        """Keep a connection whose exchange has ended well; those that have waited longest may have to go."""
+        """Keep a connection whose exchange is complete. The connections idle for longest may be closed."""
         with self._lock:
             self._clear_after_fork()
             self._idle.setdefault(key, deque()).append((connection, self._clock()))
@@ -200,7 +200,7 @@ class ConnectionPool(Generic[C]):
             self._close_excess()
 
     def _close_excess(self) -> None:
-        """Close what is too many or too old, the key first that has not been used for longest."""
+        """Close connections beyond the limits, first those of the key that was not used for longest."""
         while self._idle:
             key, waiting = next(iter(self._idle.items()))
             connection, since = waiting[0]
@@ -213,7 +213,7 @@ class ConnectionPool(Generic[C]):
                 del self._idle[key]
 
     def clear(self) -> None:
-        """Close them all."""
+        """Close all connections."""
         with self._lock:
             self._clear_after_fork()
             for waiting in self._idle.values():
@@ -231,12 +231,12 @@ class ConnectionPool(Generic[C]):
 
 T = TypeVar("T")
 
-#: of a name that has more addresses, the first are tried
+#: addresses of one name that are tried
 _MOST_ADDRESSES: Final = 8
 
 
 class DialledSocket(NamedTuple):
-    """A connected socket, its address, and how it is to be secured."""
+    """A connected socket, its address and its TLS settings."""
 
     sock: Any
     address: str
@@ -244,7 +244,7 @@ class DialledSocket(NamedTuple):
 
 
 class ExchangeCore:
-    """What both transports share: decisions, idle connections, and how an exchange goes."""
+    """The part that both transports share: targets, idle connections and the exchange."""
 
     def __init__(self, backend: Backend, config: NetConfig) -> None:
         self.backend = backend
@@ -256,14 +256,14 @@ class ExchangeCore:
         self._context: ssl.SSLContext | None = None
 
     async def exchange(self, send: Send) -> Response:
-        """Send a request and read the head of its answer; raises NetError, nothing left open then."""
+        """Send a request and read the head of its response. After NetError no connection is open."""
         request = send.request
         deadline = None if send.timeout is None else self.backend.clock() + send.timeout
         place = request.origin if send.connect is None else (request.origin, send.connect)
         target = self.targets.get_target(place) or await self._find_target(place, deadline)
         secure = request.origin.scheme == "https"
-        # compressed, a stream would come in lumps; and to this machine it is not worth it
-        octets = encode_request(
+        # a compressed stream would arrive in large pieces, and loopback does not need compression
+        message = encode_request(
             request, target.host_field, "gzip" if secure and not send.stream else "identity"
         )
         key = (target.key, request.credential)
@@ -271,7 +271,7 @@ class ExchangeCore:
             connection = self.pool.acquire(key) or await self._open_connection(target, deadline)
             incoming = ResponseParser(request.method, self.limits, send.limit)
             try:
-                await connection.write(octets, deadline)
+                await connection.write(message, deadline)
                 while incoming.head is None:
                     incoming.feed(await connection.read(deadline))
                 return Response(self, key, connection, incoming, incoming.head, target.endpoint, deadline)
@@ -283,7 +283,7 @@ class ExchangeCore:
             raise
 
     async def look_up(self, origin: Origin, name: str, deadline: Deadline) -> list[str]:
-        """What the resolver says of the name."""
+        """Return the addresses of the name, with the origin in errors."""
         try:
             return await self.backend.lookup(self.resolver, name, deadline)
         except NetError as error:
@@ -291,16 +291,16 @@ class ExchangeCore:
             raise
 
     async def _find_target(self, place: Destination, deadline: Deadline) -> Target:
-        """The checked target of this place; raises PolicyError before anything is connected."""
-        judged = self.targets.check_destination(place)
-        if isinstance(judged, str):
-            connect = place[1] if isinstance(place, tuple) else place
-            judged = self.targets.check_answers(place, await self.look_up(connect, judged, deadline))
-        return judged
+        """Return the checked target. Raises PolicyError before any connection is opened."""
+        target = self.targets.check_destination(place)
+        if isinstance(target, str):
+            _, connect = _split_destination(place)
+            target = self.targets.check_answers(place, await self.look_up(connect, target, deadline))
+        return target
 
     async def dial(self, target: Target, deadline: Deadline) -> DialledSocket:
-        """A socket connected to the first of the checked addresses that takes one."""
-        # before there is a socket that an unreadable file of authorities would leave open
+        """Return a socket that is connected to the first checked address that accepts a connection."""
+        # first, because an unreadable file of authorities would leave the socket open
         security = self._make_tls_settings(target)
         *others, last = target.addresses[:_MOST_ADDRESSES]
         try:
@@ -314,14 +314,14 @@ class ExchangeCore:
                 await self._dial_address(target, last, deadline, self.limits.connect), last, security
             )
         except NetError as error:
-            # whoever tries again shall not be sent to the same addresses unseen
+            # a retry must not use the same addresses unchecked
             self.targets.forget_target(target.place)
             if error.code == "net.connection.refused" and is_loopback(target.host):
-                error.hint = "is the server running there?"
+                error.hint = "Is the server running?"
             raise
 
     async def establish(self, dialled: DialledSocket, deadline: Deadline) -> Connection:
-        """The connection on that socket, secured as it must be."""
+        """Return the connection on that socket, with TLS if its target requires it."""
         return await self._run_with_timeout(
             deadline, self.limits.connect, lambda until: self.backend.establish(*dialled, until)
         )
@@ -334,7 +334,7 @@ class ExchangeCore:
             raise
 
     def _make_tls_settings(self, target: Target) -> TLSSettings | None:
-        """How a connection to the target is secured: by TLS, but for plain HTTP to this machine."""
+        """Return the TLS settings of the target, None for plain HTTP."""
         if target.origin.scheme == "http":
             return None
         self._context = self._context or make_tls_context(self._tls)
@@ -348,7 +348,7 @@ class ExchangeCore:
     async def _run_with_timeout(
         self, deadline: Deadline, patience: float, attempt: Callable[[Deadline], Awaitable[T]]
     ) -> T:
-        """One attempt, given so many seconds: less is left for the call, or another may go better."""
+        """Run one attempt with `patience` seconds, or with the time that is left if that is less."""
         now = self.backend.clock()
         until = now + patience if deadline is None else min(deadline, now + patience)
         try:
@@ -360,9 +360,9 @@ class ExchangeCore:
 
 
 class Response:
-    """The answer to one request: its head, and its content piece by piece.
+    """The response to one request: its head, and its content in chunks.
 
-    Once the content is read to its end, the connection waits for another request.
+    When the content has been read completely, the connection returns to the pool.
     """
 
     __slots__ = ("_connection", "_core", "_deadline", "_endpoint", "_incoming", "_key", "_open", "head")
@@ -388,12 +388,12 @@ class Response:
 
     @property
     def info(self) -> ConnectionInfo:
-        """How the answer came."""
+        """The address and the versions of the connection."""
         connection = self._connection
         return ConnectionInfo(connection.address, connection.tls_version, f"1.{self.head.minor}")
 
     async def read_chunk(self) -> bytes:
-        """The next octets of the content, b"" at the end; raises NetError."""
+        """Return the next chunk of the content, b"" at the end. Raises NetError."""
         incoming = self._incoming
         if not self._open and not incoming.done:
             raise UsageError("the stream is closed", code="usage.closed")
@@ -411,14 +411,14 @@ class Response:
         return content
 
     async def read_all(self) -> bytes:
-        """All of the content; raises NetError."""
+        """Return all of the content. Raises NetError."""
         parts = []
         while part := await self.read_chunk():
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def finish(self, patience: float) -> None:
-        """Have done with it; the end of the content may take so many seconds to come, if that is worth it."""
+        """Close the response. Wait `patience` seconds for its end if the connection can be reused."""
         if patience and self._open and self._incoming.will_be_reusable:
             until = self._core.backend.clock() + patience
             self._deadline = until if self._deadline is None else min(self._deadline, until)
@@ -427,14 +427,13 @@ class Response:
         self.close()
 
     def close(self) -> None:
-        """Have done with it, wherever it stands."""
+        """Close the connection unless the content was read completely."""
         if self._open:
             self._open = False
             self._connection.close()
 
     def __del__(self) -> None:
-        # Ctrl-C came before somebody held it; or a stream was dropped half read, and the model would go on,
-        # and be paid for
+        # Ctrl-C came before the caller had it, or a stream was dropped half read: the model must not go on
         if getattr(self, "_open", False):
             self._connection.drop()
 

@@ -20,10 +20,10 @@ __all__ = ["NetConfig"]
 class NetConfig:
     """How a transport connects. Every transport of Onym is built from one.
 
-    `policy` says which hosts may be reached, `tls` which authorities are trusted, `limits` how much is read
-    and how long a step may take. `resolver` looks up host names (the system's resolver by default). `records`
-    answers the DNS questions of flows; without it, every `Ask` fails. `clock` returns seconds that only grow
-    (`time.monotonic` by default).
+    `policy` decides which hosts may be reached, `tls` which authorities are trusted, `limits` how much is
+    read and how long a step may take. `resolver` looks up host names (default: the system's resolver).
+    `records` resolves the DNS queries of flows; without it, every `Ask` fails. `clock` returns monotonic
+    seconds (default: `time.monotonic`).
     """
 
     policy: Policy = field(default_factory=Policy.trusted)

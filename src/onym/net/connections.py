@@ -18,7 +18,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import cache
 from math import ceil
 from pathlib import Path
@@ -30,7 +30,7 @@ from onym.net.limits import SLICE, Deadline, TLSConfig, compute_remaining, make_
 _NO_WAY: Final = frozenset(
     {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH}
 )
-#: X509_V_ERR_*: what is wrong with a certificate, and what can be done about it
+#: X509_V_ERR_*: the fault of a certificate, and its hint
 _CERTIFICATE: Final[dict[int, tuple[str, str | None]]] = {
     9: ("the server's certificate is not valid yet", "check this machine's clock"),
     10: ("the server's certificate has expired", "the operator renews it; or is this machine's clock wrong?"),
@@ -43,28 +43,26 @@ _CERTIFICATE: Final[dict[int, tuple[str, str | None]]] = {
 
 
 def make_connect_timeout_error() -> ConnectionFailed:
-    """The error for an attempt to connect that took too long, while the call still has time."""
-    return ConnectionFailed("no connection came about in time", code="net.connection.timeout")
+    """Return the error for an attempt to connect that took too long, while the call still has time."""
+    return ConnectionFailed("connecting took too long", code="net.connection.timeout")
 
 
 def translate_error(error: Exception) -> NetError:
-    """The error to raise for this one of the socket or TLS layer."""
+    """Return Onym's error for an error of the socket or TLS layer."""
     if isinstance(error, ssl.SSLCertVerificationError):
         text, hint = _CERTIFICATE.get(error.verify_code, ("the server's certificate cannot be trusted", None))
         return TLSError(text, code="net.tls.certificate", hint=hint)
-    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return ConnectionFailed("the connection broke", code="net.connection.broken")
-    if isinstance(error, ssl.SSLError):
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return _translate_tls_error(error)
     if isinstance(error, ConnectionRefusedError):
-        return ConnectionFailed("nothing takes connections there", code="net.connection.refused")
-    if isinstance(error, ConnectionError):
-        return ConnectionFailed("the connection broke", code="net.connection.broken")
+        return ConnectionFailed("connection refused", code="net.connection.refused")
+    if isinstance(error, ConnectionError | ssl.SSLError):
+        return ConnectionFailed("the connection was lost", code="net.connection.broken")
     if isinstance(error, TimeoutError):
         return make_connect_timeout_error()
     if isinstance(error, OSError) and error.errno in _NO_WAY:
-        return ConnectionFailed("there is no way to that address", code="net.connection.unreachable")
-    return ConnectionFailed("no connection is possible", code="net.connection")
+        return ConnectionFailed("the address cannot be reached", code="net.connection.unreachable")
+    return ConnectionFailed("the connection failed", code="net.connection")
 
 
 def _translate_tls_error(error: ssl.SSLError) -> TLSError:
@@ -72,8 +70,8 @@ def _translate_tls_error(error: ssl.SSLError) -> TLSError:
     if "WRONG_VERSION" in reason or "HTTP_REQUEST" in reason:
         return TLSError("the server does not speak TLS on this port", code="net.tls.none")
     if "PROTOCOL" in reason and "VERSION" in reason:
-        return TLSError("the server speaks no version of TLS that is allowed here", code="net.tls.version")
-    return TLSError("no TLS session came about", code="net.tls.handshake")
+        return TLSError("the server supports no TLS version that is allowed here", code="net.tls.version")
+    return TLSError("the TLS handshake failed", code="net.tls.handshake")
 
 
 #: where systems keep their authorities, for a Python that was built to look elsewhere
@@ -87,9 +85,9 @@ _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3
 
 
 def make_tls_context(config: TLSConfig) -> ssl.SSLContext:
-    """A context that demands a certificate for the right name, and the version of TLS that `config` says.
+    """Return a context that requires a certificate for the host name, and the TLS version of `config`.
 
-    Raises UsageError where a file of authorities cannot be read.
+    Raises UsageError if a file of authorities cannot be read.
     """
     if not config.ca_files:
         return _get_system_context(config.minimum)
@@ -98,18 +96,18 @@ def make_tls_context(config: TLSConfig) -> ssl.SSLContext:
         try:
             context.load_verify_locations(cafile=path)
         except OSError as error:
-            what = "holds no certificates" if isinstance(error, ssl.SSLError) else "cannot be read"
+            fault = "contains no certificate" if isinstance(error, ssl.SSLError) else "cannot be read"
             raise UsageError(
-                f"{path}, a file of authorities, {what}",
+                f"the file of certificate authorities {path} {fault}",
                 code="usage.tls",
-                hint="PEM; TLSConfig(ca_files=...) and --ca name it",
+                hint="Use a PEM file with TLSConfig(ca_files=...) or --ca.",
             ) from None
     return context
 
 
 @cache
 def _get_system_context(minimum: str) -> ssl.SSLContext:
-    """Reading the system's authorities takes about 20 ms, and contexts may be shared."""
+    # reading the system's authorities takes about 20 ms, and contexts may be shared
     return _make_base_context(_BUNDLES, minimum)
 
 
@@ -129,61 +127,61 @@ def _make_base_context(bundles: tuple[str, ...], minimum: str = "1.2") -> ssl.SS
 
 _LookupResult: TypeAlias = list[str] | ResolveError
 
-#: seconds for one question to the name servers, as stub resolvers have it
+#: seconds for one query, as in stub resolvers
 _LOOKUP_TIMEOUT: Final = 5.0
 _RECORD_TYPES: Final = ("A", "AAAA")
 
 
 class AddressResolver(Protocol):
-    """Looks names up, for blocking callers and for coroutines.
+    """Looks up names, for blocking callers and for coroutines.
 
-    `deadline` is a moment of `time.monotonic()`, None for never. Both raise ResolveError where the name has
-    no address, and DeadlineExceeded.
+    `deadline` is a time of `time.monotonic()`, or None. Both methods raise ResolveError if the name has no
+    address, and DeadlineExceeded.
     """
 
     def lookup(self, host: str, deadline: Deadline) -> list[str]:
-        """The addresses of `host`, in the order to try them."""
+        """Return the addresses of `host`, in the order to try them."""
         ...
 
     async def alookup(self, host: str, deadline: Deadline) -> list[str]:
-        """The addresses of `host`, in the order to try them."""
+        """Return the addresses of `host`, in the order to try them."""
         ...
 
 
 class SystemResolver:
-    """The system's own look-up: hosts file, DNS, whatever this machine is set up for.
+    """The system's resolver: hosts file, DNS and whatever else is configured.
 
-    It cannot be interrupted, so it runs in a thread of its own, which a deadline or Ctrl-C leaves behind.
+    It cannot be interrupted, so it runs in a thread, which outlives a deadline or Ctrl-C.
     """
 
     def lookup(self, host: str, deadline: Deadline) -> list[str]:
-        """Ask the system and wait."""
+        """Look up the name and wait."""
         done = threading.Event()
-        found: list[_LookupResult] = []
+        answers: list[_LookupResult] = []
 
         def put(answer: _LookupResult) -> None:
-            found.append(answer)
+            answers.append(answer)
             done.set()
 
         _resolve_in_thread(host, put)
         while not done.wait(compute_remaining(deadline, time.monotonic, SLICE)):
             pass
-        return _unwrap_result(found[0])
+        return _unwrap_result(answers[0])
 
     async def alookup(self, host: str, deadline: Deadline) -> list[str]:
-        """Ask the system without holding up the event loop."""
+        """Look up the name without blocking the event loop."""
         import asyncio
 
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_LookupResult] = loop.create_future()
 
         def set_result(answer: _LookupResult) -> None:
-            # nobody may wait any more
+            # the caller may have been cancelled
             with contextlib.suppress(asyncio.InvalidStateError):
                 future.set_result(answer)
 
         def put(answer: _LookupResult) -> None:
-            # the loop may be gone by now
+            # the loop may be closed by now
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(set_result, answer)
 
@@ -196,9 +194,9 @@ class SystemResolver:
 
 
 class DNSResolver:
-    """DNS and nothing else: A and AAAA, from the servers named or from those of this machine.
+    """A resolver that uses only DNS: A and AAAA records, without hosts file and search domains.
 
-    `nameservers` are IP addresses, `port` is theirs. Search domains and the hosts file are not used.
+    `nameservers` are IP addresses (default: the system's name servers), `port` is their port.
     """
 
     def __init__(self, nameservers: Sequence[str] | None = None, port: int = 53) -> None:
@@ -206,34 +204,35 @@ class DNSResolver:
         self._port = port
 
     def lookup(self, host: str, deadline: Deadline) -> list[str]:
-        """Ask and wait."""
-        from dns.exception import DNSException
+        """Query the name servers and wait."""
         from dns.resolver import Resolver
 
-        found: list[str] = []
-        for kind in _RECORD_TYPES:
-            try:
-                found += _list_record_addresses(
-                    self._make_resolver(Resolver).resolve(host + ".", kind, **_build_options(deadline))
-                )
-            except DNSException:
-                compute_remaining(deadline, time.monotonic)
-        return _require_addresses(found)
+        return drive_coroutine(self._query_addresses(Resolver, host, deadline))
 
     async def alookup(self, host: str, deadline: Deadline) -> list[str]:
-        """Ask as a coroutine."""
+        """Query the name servers as a coroutine."""
         from dns.asyncresolver import Resolver
+
+        return await self._query_addresses(Resolver, host, deadline)
+
+    async def _query_addresses(self, make: Callable[..., Any], host: str, deadline: Deadline) -> list[str]:
         from dns.exception import DNSException
 
-        found: list[str] = []
+        addresses: list[str] = []
         for kind in _RECORD_TYPES:
+            lifetime = compute_remaining(deadline, time.monotonic, _LOOKUP_TIMEOUT)
+            options = {"raise_on_no_answer": False, "search": False, "lifetime": lifetime}
             try:
-                found += _list_record_addresses(
-                    await self._make_resolver(Resolver).resolve(host + ".", kind, **_build_options(deadline))
-                )
+                answer = self._make_resolver(make).resolve(host + ".", kind, **options)
+                if isinstance(answer, Awaitable):
+                    answer = await answer
             except DNSException:
                 compute_remaining(deadline, time.monotonic)
-        return _require_addresses(found)
+            else:
+                addresses += [record.address for record in answer.rrset or ()]
+        if not addresses:
+            raise _make_unknown_name_error()
+        return addresses
 
     def _make_resolver(self, make: Callable[..., Any]) -> Any:
         resolver = make(configure=self._nameservers is None)
@@ -243,49 +242,34 @@ class DNSResolver:
         return resolver
 
 
-def _build_options(deadline: Deadline) -> dict[str, Any]:
-    lifetime = compute_remaining(deadline, time.monotonic, _LOOKUP_TIMEOUT)
-    return {"raise_on_no_answer": False, "search": False, "lifetime": lifetime}
-
-
-def _list_record_addresses(answer: Any) -> list[str]:
-    return [record.address for record in answer.rrset or ()]
-
-
-def _require_addresses(found: list[str]) -> list[str]:
-    if not found:
-        raise _make_unknown_name_error()
-    return found
-
-
 def _make_unknown_name_error() -> ResolveError:
     return ResolveError(
-        "the name cannot be looked up", hint="is it spelled right, and does this machine have a network?"
+        "the host name cannot be resolved", hint="Check its spelling and this computer's network connection."
     )
 
 
-def _unwrap_result(found: _LookupResult) -> list[str]:
-    if isinstance(found, ResolveError):
-        raise found
-    return found
+def _unwrap_result(result: _LookupResult) -> list[str]:
+    if isinstance(result, ResolveError):
+        raise result
+    return result
 
 
 def _resolve_in_thread(host: str, put: Callable[[_LookupResult], None]) -> None:
-    """Hand the system's answer to `put`, in a thread that an interpreter that ends does not wait for."""
+    """Pass the system's answer to `put`, in a thread that does not keep the interpreter alive."""
     threading.Thread(
         target=lambda: put(_resolve_with_system(host)), name="onym-resolver", daemon=True
     ).start()
 
 
 def _resolve_with_system(host: str) -> _LookupResult:
-    """The addresses, or the error to raise: nobody may be there to catch one."""
+    """Return the addresses, or the error for the caller to raise."""
     try:
-        # octets, so that no codec has a say
+        # bytes, so that no codec changes the name
         rows = socket.getaddrinfo(host.encode(), None, type=socket.SOCK_STREAM)
     except (OSError, ValueError):
         return _make_unknown_name_error()
     if any(row[0] not in (socket.AF_INET, socket.AF_INET6) for row in rows):
-        return ResolveError("the look-up of the name gave something that is no address")
+        return ResolveError("the lookup of the name returned something that is not an IP address")
     return list(dict.fromkeys(str(row[4][0]) for row in rows))
 
 
@@ -293,14 +277,14 @@ T = TypeVar("T")
 
 
 class TLSSettings(NamedTuple):
-    """How a connection is to be secured: whom to trust, and the name that the certificate must bear."""
+    """How to secure a connection: the context, and the name that the certificate must have."""
 
     context: ssl.SSLContext
     name: str
 
 
 class TLSSession(NamedTuple):
-    """What TLS has agreed on: version ("1.3"), cipher, and the server's certificate as `ssl` has it."""
+    """A TLS session: version ("1.3"), cipher, and the server's certificate as `ssl` returns it."""
 
     version: str
     cipher: str
@@ -314,62 +298,62 @@ class Connection(Protocol):
     tls_version: str | None
 
     async def write(self, data: bytes, deadline: Deadline) -> None:
-        """Send it all; raises NetError. A peer that has gone away shows when reading."""
+        """Send the data. Raises NetError; a closed connection is reported by `read`."""
         ...
 
     async def read(self, deadline: Deadline) -> bytes:
-        """The next octets, b"" at the end; raises NetError."""
+        """Return the next bytes, b"" at the end. Raises NetError."""
         ...
 
     def is_usable(self) -> bool:
-        """Whether an idle connection may be used again: it is open, and nothing has come unasked."""
+        """Report whether an idle connection is open, and no data arrived without a request."""
         ...
 
     def certificate(self) -> TLSSession | None:
-        """What TLS has agreed on, None over plain TCP."""
+        """Return the TLS session, None over plain TCP."""
         ...
 
     def close(self) -> None:
-        """Close at once, wherever an exchange stands. May be called again."""
+        """Close at once, even during an exchange. May be called again."""
         ...
 
     def drop(self) -> None:
-        """Nobody holds its exchange any more: close it. Called from any thread."""
+        """Close a connection whose exchange was garbage-collected. Called from any thread."""
         ...
 
 
 class Backend(Protocol):
-    """Where connections come from."""
+    """Opens connections."""
 
     clock: Callable[[], float]
 
     async def lookup(self, resolver: AddressResolver, host: str, deadline: Deadline) -> list[str]:
-        """The addresses of the name; raises NetError."""
+        """Return the addresses of the name. Raises NetError."""
         ...
 
     async def dial(self, address: str, port: int, deadline: Deadline) -> Any:
-        """A connected TCP socket; raises NetError."""
+        """Return a connected TCP socket. Raises NetError."""
         ...
 
     async def establish(
         self, sock: Any, address: str, security: TLSSettings | None, deadline: Deadline
     ) -> Connection:
-        """The connection on that socket, secured where asked for; raises NetError, the socket closed then."""
+        """Return the connection on the socket, which is closed on failure. Raises NetError."""
         ...
 
     def close(self) -> None:
-        """Stop what goes on beside the exchanges."""
+        """Stop background work."""
         ...
 
 
 def drive_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine of the core over a backend that blocks: it never waits, so one step ends it."""
+    """Run a coroutine over a blocking backend: it never suspends, so one step completes it."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
     coroutine.close()
-    raise RuntimeError("a blocking transport was driven through something that waits")
+    raise RuntimeError("a coroutine of a blocking transport was suspended")
 
 
 _READ: Final = 64 * 1024
@@ -378,10 +362,7 @@ _POLL: Final = getattr(select, "poll", None)
 
 
 class BlockingConnection:
-    """A `Connection` on a socket of the standard library.
-
-    The socket itself does not block: waiting costs a system call only where there is something to wait for.
-    """
+    """A `Connection` on a non-blocking socket: a wait costs a system call only if it is necessary."""
 
     __slots__ = ("_clock", "_readable", "_sock", "_writable", "address", "tls_version")
 
@@ -395,7 +376,7 @@ class BlockingConnection:
         self.tls_version = get_tls_version(sock)
 
     async def write(self, data: bytes, deadline: Deadline) -> None:
-        """Send it all."""
+        """Send the data."""
         compute_remaining(deadline, self._clock)
         rest = memoryview(data)
         while rest:
@@ -404,15 +385,14 @@ class BlockingConnection:
             except (BlockingIOError, ssl.SSLWantWriteError):
                 self._wait_until_ready(self._writable, deadline)
             except ConnectionError:
-                # the server may have answered before it went away: reading tells
-                return
+                return  # the server may have responded before it closed: reading shows
             except OSError as error:
                 raise translate_error(error) from error
 
     async def read(self, deadline: Deadline) -> bytes:
-        """The next octets."""
+        """Return the next bytes."""
         while True:
-            # a read takes a record of TLS whole: nothing is left over in OpenSSL
+            # a read takes a whole TLS record, so that nothing stays in OpenSSL's buffer
             self._wait_until_ready(self._readable, deadline)
             try:
                 return self._sock.recv(_READ)
@@ -422,18 +402,18 @@ class BlockingConnection:
                 raise translate_error(error) from error
 
     def is_usable(self) -> bool:
-        """An idle connection on which anything can be read has ended, or is out of step."""
+        """Report whether an idle connection has nothing to read: data, or its end, makes it unusable."""
         try:
             return not self._readable(0)
         except (OSError, ValueError):
             return False
 
     def certificate(self) -> TLSSession | None:
-        """What TLS has agreed on."""
+        """Return the TLS session."""
         return get_tls_session(self._sock) if isinstance(self._sock, ssl.SSLSocket) else None
 
     def close(self) -> None:
-        """Close the socket, without a farewell."""
+        """Close the socket at once."""
         self._sock.close()
 
     drop = close
@@ -453,50 +433,37 @@ class BlockingBackend:
         self.clock = clock
 
     async def lookup(self, resolver: AddressResolver, host: str, deadline: Deadline) -> list[str]:
-        """Ask the resolver."""
+        """Look up the name."""
         return resolver.lookup(host, deadline)
 
     async def dial(self, address: str, port: int, deadline: Deadline) -> socket.socket:
         """Connect."""
         sock = make_socket(address)
-        try:
+        with close_on_failure(sock):
             sock.settimeout(compute_remaining(deadline, self.clock))
             sock.connect((address, port))
-        except TimeoutError:
-            sock.close()
-            raise make_deadline_error() from None
-        except OSError as error:
-            sock.close()
-            raise translate_error(error) from error
-        except BaseException:
-            sock.close()
-            raise
         return sock
 
     async def establish(
         self, sock: Any, address: str, security: TLSSettings | None, deadline: Deadline
     ) -> BlockingConnection:
-        """Agree on TLS where asked for."""
-        try:
-            if security is not None:
-                # a connection that ends without a farewell is an error, not the end of the answer
+        """Return the connection on this socket, with TLS if `security` is given."""
+        if security is not None:
+            with close_on_failure(sock):
+                # TCP that ends without a TLS closure is an error, not the end of the response
                 sock = security.context.wrap_socket(
                     sock,
                     server_hostname=security.name,
                     do_handshake_on_connect=False,
                     suppress_ragged_eofs=False,
                 )
+        with close_on_failure(sock):
+            if security is not None:
                 self._do_handshake(sock, deadline)
             return BlockingConnection(sock, address, self.clock)
-        except (OSError, ValueError) as error:
-            sock.close()
-            raise translate_error(error) from error
-        except BaseException:
-            sock.close()
-            raise
 
     def close(self) -> None:
-        """Nothing goes on beside the exchanges."""
+        """Do nothing: there is no background work."""
 
     def _do_handshake(self, sock: ssl.SSLSocket, deadline: Deadline) -> None:
         while True:
@@ -506,8 +473,24 @@ class BlockingBackend:
                 return
 
 
+@contextlib.contextmanager
+def close_on_failure(sock: socket.socket) -> Iterator[None]:
+    """Close the socket if the block fails. A timeout becomes DeadlineExceeded, other errors NetError."""
+    try:
+        yield
+    except TimeoutError:
+        sock.close()
+        raise make_deadline_error() from None
+    except (OSError, ValueError) as error:
+        sock.close()
+        raise translate_error(error) from error
+    except BaseException:
+        sock.close()
+        raise
+
+
 def make_socket(address: str) -> socket.socket:
-    """A TCP socket for connections to this address."""
+    """Return a TCP socket for connections to this address."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -516,14 +499,14 @@ def make_socket(address: str) -> socket.socket:
 
 
 def get_tls_version(sock: socket.socket | ssl.SSLObject) -> str | None:
-    """ "1.3" for a session of TLS 1.3; None over plain TCP."""
+    """Return "1.3" for TLS 1.3, None over plain TCP."""
     if not isinstance(sock, ssl.SSLSocket | ssl.SSLObject):
         return None
     return (sock.version() or "").removeprefix("TLSv")
 
 
 def get_tls_session(session: ssl.SSLSocket | ssl.SSLObject) -> TLSSession:
-    """What TLS has agreed on."""
+    """Return the TLS session."""
     cipher = session.cipher()
     return TLSSession(
         get_tls_version(session) or "", cipher[0] if cipher else "", session.getpeercert() or {}
@@ -531,7 +514,7 @@ def get_tls_session(session: ssl.SSLSocket | ssl.SSLObject) -> TLSSession:
 
 
 def make_readiness_check(sock: socket.socket, *, reading: bool) -> Callable[[float], bool]:
-    """A function that waits so many seconds for the socket, and says whether it is ready."""
+    """Return a function that waits for the socket, in seconds, and reports whether it is ready."""
     if _POLL is None:
         watched = ([sock], []) if reading else ([], [sock])
         return lambda seconds: any(select.select(*watched, [], seconds))

@@ -57,7 +57,7 @@ class Network(NamedTuple):
 
 
 def parse_address(text: str) -> Address | None:
-    """The address that `text` writes, or None.
+    """Parse an address, or return None.
 
     A dotted quad without leading zeros, or IPv6 without brackets and without a zone identifier.
     """
@@ -71,9 +71,9 @@ def parse_address(text: str) -> Address | None:
 
 
 def parse_network(text: str) -> Network | None:
-    """The block that `text` writes ("10.0.0.0/8", or an address alone), or None.
+    """Parse a block ("10.0.0.0/8", or a single address), or return None.
 
-    None too where bits are set beyond the length: "10.0.0.1/8" is more likely a slip than a wish.
+    Bits beyond the length are not allowed: "10.0.0.1/8" is probably a mistake.
     """
     host, slash, suffix = text.partition("/")
     address = parse_address(host)
@@ -91,10 +91,10 @@ def parse_network(text: str) -> Network | None:
 
 
 def get_client_network(text: str) -> str:
-    """What the addresses of one client have in common, for counting clients.
+    """Return the part of the address that all requests of one client share, for rate limits.
 
-    An IPv4 address, also as sockets of both kinds write it (`::ffff:192.0.2.1`, RFC 4291 2.5.5.2); of IPv6
-    the network of 64 bits, whose addresses are all one client's. What is no address stays as it is.
+    This is the IPv4 address, also of its IPv6-mapped form (`::ffff:192.0.2.1`, RFC 4291 2.5.5.2), or the
+    IPv6 /64 network. Other text is returned unchanged.
     """
     address = parse_address(text)
     if address is None:
@@ -105,11 +105,10 @@ def get_client_network(text: str) -> str:
 
 
 def classify_address(address: Address) -> str:
-    """What the address is for: "public", or why nobody should be sent there.
+    """Return the category of the address: "public", "loopback", "private", "link-local", "metadata", …
 
-    "loopback", "private", "link-local", "metadata", … or "embedded-…" for an IPv6 address that carries
-    an IPv4 address of that kind. An IPv4-mapped or NAT64 address that carries a public one is public;
-    the other ways to carry one are out of use and are refused even then.
+    "embedded-…" is an IPv6 address that contains an IPv4 address of that category. An IPv4-mapped or NAT64
+    address that contains a public address is public; other embeddings are obsolete and never public.
     """
     if address.version == 4:
         return _classify_v4(address.value)
@@ -128,7 +127,7 @@ def _classify_v4(value: int) -> str:
 
 
 def _classify_embedded(value: int) -> str:
-    """An IPv6 address that no row names, by the IPv4 address that it may carry."""
+    """Classify an IPv6 address outside the table by the IPv4 address that it may contain."""
     high = value >> 32
     if high in (_MAPPED, _NAT64):
         return _classify_carried(value & _LOW32)
@@ -145,13 +144,13 @@ def _classify_embedded(value: int) -> str:
     if value >> 105 == _IETF:
         return "ietf-protocol"
     if value >> 32 & 0xFDFF_FFFF == _ISATAP:
-        # the prefix is public, but its router may hand the packet to the address inside
+        # the prefix is public, but its router may forward the packet to the embedded address
         return _classify_carried(value & _LOW32)
     return PUBLIC
 
 
 def _extract_nat64_local(value: int) -> int:
-    """RFC 6052 2.2, /48: two octets, the reserved octet, two octets."""
+    """RFC 6052 2.2, /48: two bytes, the reserved byte, two bytes."""
     return (value >> 64 & 0xFFFF) << 16 | value >> 40 & 0xFFFF
 
 
@@ -164,7 +163,7 @@ def _pick_worst(*categories: str) -> str:
     return next(category for category in categories if category != PUBLIC)
 
 
-#: the first 96 bits of addresses that carry an IPv4 address in the last 32
+#: the first 96 bits of addresses that contain an IPv4 address in the last 32
 _MAPPED: Final = 0xFFFF
 _TRANSLATED: Final = 0xFFFF_0000
 _NAT64: Final = 0x0064_FF9B << 64
@@ -177,24 +176,24 @@ _ISATAP: Final = 0x0000_5EFE
 
 
 def _parse_rows(*rows: tuple[str, str]) -> tuple[tuple[Network, str], ...]:
-    """The rows, parsed, the narrowest first."""
+    """Parse the rows and sort them, the narrowest block first."""
     parsed = [(network, category) for text, category in rows if (network := parse_network(text)) is not None]
     return tuple(sorted(parsed, key=lambda row: -row[0].length))
 
 
 _V4: Final = _parse_rows(
-    # where clouds hand out credentials
+    # services of clouds that issue credentials
     ("169.254.169.254", METADATA),  # AWS, Azure, Google, Oracle, DigitalOcean, Hetzner, OpenStack
     ("169.254.169.253", METADATA),  # AWS: the resolver of a VPC
     ("169.254.169.123", METADATA),  # AWS: time
     ("169.254.170.2", METADATA),  # AWS ECS: task credentials
     ("169.254.170.23", METADATA),  # AWS EKS: pod identity
     ("169.254.0.23", METADATA),  # Tencent Cloud
-    ("169.254.10.10", METADATA),  # Tencent Cloud, of old
+    ("169.254.10.10", METADATA),  # Tencent Cloud, obsolete
     ("169.254.42.42", METADATA),  # Scaleway
     ("100.100.100.200", METADATA),  # Alibaba Cloud
     ("168.63.129.16", METADATA),  # Azure: WireServer, on a public address
-    ("192.0.0.192", METADATA),  # Oracle Cloud, of old
+    ("192.0.0.192", METADATA),  # Oracle Cloud, obsolete
     # IANA IPv4 Special-Purpose Address Registry, whether globally reachable or not
     ("0.0.0.0/8", "this-network"),
     ("10.0.0.0/8", "private"),
@@ -258,7 +257,7 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*").fullmatch
 _V4_LOOPBACK: Final = "127.0.0.1"
 _V6_LOOPBACK: Final = "::1"
 
-#: names that hosts files give to this machine; they are never looked up (RFC 6761 6.3)
+#: names of this computer in hosts files; they are never looked up (RFC 6761 6.3)
 _LOOPBACK_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "localhost": (_V4_LOOPBACK, _V6_LOOPBACK),
     "localhost.localdomain": (_V4_LOOPBACK,),
@@ -270,7 +269,7 @@ _LOOPBACK_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "ip6-loopback": (_V6_LOOPBACK,),
 }
 
-#: names under which clouds serve credentials to whoever asks from inside; names below them count too
+#: names of clouds' metadata services, which issue credentials; names below them are rejected too
 METADATA_NAMES: Final = frozenset(
     {
         "api.metadata.cloud.ibm.com",
@@ -304,15 +303,15 @@ METADATA_NAMES: Final = frozenset(
         "rancher-metadata.rancher.internal",
     }
 )
-#: instance-data.eu-west-1.compute.internal and its like
+#: such as instance-data.eu-west-1.compute.internal
 _REGIONAL = re.compile(r"(?:.*\.)?instance-data\.[a-z0-9-]+\.compute\.internal").fullmatch
 
 
 class Host(NamedTuple):
-    """A host in its one spelling.
+    """A host in its canonical spelling.
 
-    `kind` "name" is to be looked up, "loopback" is a name of this machine, "address" is an IP literal with
-    its `address`. "refused" has a `reason`: "bad-host", "numeric-host" or "metadata-name".
+    A "name" has to be looked up, "loopback" is a name of this computer, "address" is an IP literal with its
+    `address`. "refused" has a `reason`: "bad-host", "numeric-host" or "metadata-name".
     """
 
     text: str
@@ -320,13 +319,20 @@ class Host(NamedTuple):
     address: Address | None = None
     reason: str | None = None
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the text names this computer; a lookup does not change that."""
+        if self.address is not None:
+            return classify_address(self.address) == LOOPBACK
+        return self.kind == "loopback"
+
 
 def parse_host(text: str) -> Host:
-    """The host that `text` names: a reg-name, or an IP literal without brackets.
+    """Parse a host: a reg-name, or an IP literal without brackets.
 
-    Percent-encoding is undone once, and only letters, digits, `-`, `.` and `_` may come out of it. One
-    trailing dot is the root and is dropped. A name that ends in a number is an address or is refused. Reading
-    the result again gives the same result.
+    Percent-encoding is decoded once and may only contain letters, digits, `-`, `.` and `_`. One trailing dot
+    (the root) is dropped. A name that ends in a number is an address or is refused. Parsing the result again
+    gives the same result.
     """
     if ":" in text:
         address = parse_address(text)
@@ -349,22 +355,19 @@ def parse_host(text: str) -> Host:
 
 
 def list_loopback_addresses(name: str) -> tuple[str, ...]:
-    """The addresses of a name of this machine, as `parse_host` spells it; () for every other name."""
+    """Return the addresses of a name of this computer, as `parse_host` spells it; () for other names."""
     if name.endswith(".localhost"):
         name = "localhost"
     return _LOOPBACK_NAMES.get(name, ())
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the host is this machine by its text alone: `localhost`, `*.localhost`, 127.0.0.0/8 or ::1."""
-    found = parse_host(host)
-    if found.address is not None:
-        return classify_address(found.address) == LOOPBACK
-    return found.kind == "loopback"
+    """Report whether the text names this computer: `localhost`, `*.localhost`, 127.0.0.0/8 or ::1."""
+    return parse_host(host).is_loopback
 
 
 def _decode_name(text: str) -> str | None:
-    """Lower case, percent-decoded once; None where something else than a plain character was encoded."""
+    """Return the name in lower case, decoded once; None if another character than a plain one was encoded."""
     if "%" in text:
         plain = True
 
@@ -384,7 +387,7 @@ def _is_metadata(name: str) -> bool:
     if name in METADATA_NAMES or _REGIONAL(name) is not None:
         return True
     above = name.partition(".")[2]
-    # a single word of the list counts only where it stands alone: "metadata" is not a top-level domain
+    # single labels of the list match only the whole name: "metadata" is not a top-level domain
     while "." in above:
         if above in METADATA_NAMES:
             return True

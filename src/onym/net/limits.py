@@ -17,13 +17,12 @@ from onym.errors import DeadlineExceeded, UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetLimits:
-    """How much a transport takes, waits and keeps. Sizes in octets, times in seconds.
+    """The limits of a transport. Sizes are in bytes, times in seconds.
 
-    `header_bytes`, `header_count`: a response's head. `body`: a 2xx body, decompressed; beyond it
-    ResponseTooLarge is raised. `error_body`: any other body; it is cut there, its status says what matters.
-    `connect`: one attempt to connect; `connect_next` instead where more addresses are left to try.
-    `answers`: how long checked addresses are good before a name is looked up again. `idle`,
-    `idle_connections`: how long and how many connections wait to be used again.
+    `header_bytes` and `header_count` limit a response's head. `body` limits a decompressed 2xx body (beyond
+    it, ResponseTooLarge is raised), `error_body` any other body, whose rest is dropped. `connect` is for one
+    attempt to connect, `connect_next` if more addresses can be tried. `answers` is how long checked addresses
+    are used before the next lookup. `idle` and `idle_connections` limit the pool.
     """
 
     header_bytes: int = 64 * 1024
@@ -39,10 +38,9 @@ class NetLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TLSConfig:
-    """Whom TLS trusts, and the lowest version that is spoken.
+    """The authorities that TLS trusts, and the lowest version of TLS.
 
-    Trusted are the system's authorities, and those in `ca_files` (PEM) as well. Raises UsageError for another
-    `minimum`.
+    `ca_files` (PEM) are trusted besides the system's authorities. Raises UsageError for another `minimum`.
     """
 
     ca_files: tuple[str, ...] = ()
@@ -50,24 +48,24 @@ class TLSConfig:
 
     def __post_init__(self) -> None:
         if self.minimum not in ("1.2", "1.3"):
-            raise UsageError('TLSConfig(minimum=...) is "1.2" or "1.3"', code="usage.tls")
+            raise UsageError('TLSConfig(minimum=...) must be "1.2" or "1.3"', code="usage.tls")
 
 
 Deadline: TypeAlias = float | None
 
-#: seconds; where a signal does not end a system call (Windows), it is noticed after so long
+#: seconds of one wait: on Windows, a signal does not interrupt a system call
 SLICE: Final = 0.5
 
 
 def make_deadline_error() -> DeadlineExceeded:
-    """The error for a call whose time is over."""
-    return DeadlineExceeded("the time allowed for the call is over")
+    """Return the error for a call whose deadline has passed."""
+    return DeadlineExceeded("the request timed out")
 
 
 def compute_remaining(
     deadline: Deadline, clock: Callable[[], float], most: float | None = None
 ) -> float | None:
-    """Seconds until the deadline, at most `most`; raises DeadlineExceeded when none are left."""
+    """Return the seconds until the deadline, at most `most`. Raises DeadlineExceeded after it."""
     if deadline is None:
         return most
     left = deadline - clock()
@@ -83,17 +81,17 @@ _LONGEST_DATE = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how patiently: `attempts` after the first; `base` and `cap` bound the wait in seconds."""
+    """How often to retry: `attempts` after the first, with pauses between `base` and `cap` seconds."""
 
     attempts: int = 2
     base: float = 0.5
     cap: float = 8.0
 
     def delay(self, attempt: int, retry_after: float | None, random: Callable[[], float]) -> float:
-        """Seconds to wait after failed attempt number `attempt` (0 is the first).
+        """Return the seconds to wait after failed attempt number `attempt` (0 is the first).
 
-        Full jitter: chance between 0 and a bound that doubles from `base` up to `cap`. A server that
-        says when to come back (`retry_after`, seconds) is never asked sooner.
+        This is a random time (full jitter) up to a bound that doubles from `base` to `cap`, and at least
+        `retry_after`, the seconds that the server requests.
         """
         bound = min(self.cap, self.base * 2.0 ** min(attempt, 64))
         return max(retry_after or 0.0, random() * bound)
@@ -102,7 +100,7 @@ class RetryPolicy:
 def compute_delay(
     attempt: int, retry_after: float | None, random: Callable[[], float], policy: RetryPolicy = RetryPolicy()
 ) -> float:
-    """`policy.delay(...)`; by default with the bounds of a new `RetryPolicy`."""
+    """Return `policy.delay(...)`, by default of a new `RetryPolicy`."""
     return policy.delay(attempt, retry_after, random)
 
 
@@ -111,10 +109,10 @@ class _SupportsGet(Protocol):
 
 
 def parse_retry_after(headers: _SupportsGet, now: float) -> float | None:
-    """Seconds to wait as the server asks, None where it does not say or cannot be understood.
+    """Return the seconds to wait that the server requests, or None without a valid request.
 
-    Reads `retry-after-ms`, as OpenAI and Azure send it, then `Retry-After` (RFC 9110 10.2.3), a number
-    of seconds or a date, which is compared with `now` (seconds since 1970, UTC). Never negative.
+    This is `retry-after-ms` (OpenAI and Azure), else `Retry-After` (RFC 9110 10.2.3), a number of seconds or
+    a date, which is compared with `now` (seconds since 1970, UTC). The result is never negative.
     """
     milliseconds = headers.get("retry-after-ms")
     if milliseconds is not None and _SECONDS(milliseconds):
@@ -129,14 +127,14 @@ def parse_retry_after(headers: _SupportsGet, now: float) -> float | None:
 
 
 def _parse_http_date(value: str) -> float | None:
-    """An HTTP-date as seconds since 1970."""
+    """Return an HTTP-date as seconds since 1970."""
     if len(value) > _LONGEST_DATE:
         return None
     from email.utils import parsedate_to_datetime
 
     try:
         when = parsedate_to_datetime(value)
-        # a date without a zone, or with "-0000", is UTC: HTTP knows no other
+        # a date without a zone, or with "-0000", is UTC (RFC 9110 5.6.7)
         return when.replace(tzinfo=when.tzinfo or UTC).timestamp()
     except (ValueError, OverflowError):
         return None

@@ -1,7 +1,7 @@
-"""What a flow and a transport say to each other: frozen values, no I/O.
+"""The values that flows and transports exchange. They are frozen and do no I/O.
 
-A flow is a generator that yields `Send`, `Wait`, `Ask` or `Work` and is resumed with a `Reply`, None,
-`Records` or what the work gave; `run` and `arun` drive it. Times are seconds.
+A flow is a generator that yields `Send`, `Wait`, `Ask` or `Work` and receives a `Reply`, None, `Records` or
+the result of the work; `run_flow` and `arun_flow` drive it. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from onym.uri.generic import URI
     from onym.uri.secret import Secret
 
@@ -37,16 +35,16 @@ __all__ = [
 
 T = TypeVar("T")
 
-#: the types of DNS records that a flow can ask for
+#: the types of DNS records that a flow can query
 RecordKind: TypeAlias = Literal["SRV", "TXT", "CNAME"]
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a request goes: scheme, host and port.
+    """The origin of a request: scheme, host and port.
 
-    `host` is a name in ASCII or an IP literal without brackets, `port` is 1 to 65535. Whether the
-    policy lets anybody go there is the transport's business.
+    `host` is a name in ASCII or an IP literal without brackets, `port` is 1 to 65535. The transport checks
+    whether the policy allows it.
     """
 
     scheme: Literal["https", "http"]
@@ -70,9 +68,9 @@ def split_url(url: URI) -> tuple[Origin, str]:
 class HTTPRequest:
     """One HTTP request.
 
-    `target` is the path with its query ("/v1/chat/completions"), already percent-encoded. Header
-    values may be `Secret`; they are revealed in the transport alone. `credential` is an opaque name
-    of the credential in use, never the credential: connections are not shared between two of them.
+    `target` is the path with its query ("/v1/chat/completions"), already percent-encoded. Header values may
+    be `Secret`; only the transport reveals them. `credential` is an opaque name of the credential, never the
+    credential itself: two credentials do not share a connection.
     """
 
     method: str
@@ -85,13 +83,12 @@ class HTTPRequest:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Ask the driver to send `request` and answer with a `Reply`.
+    """Send `request`; the flow receives a `Reply`.
 
-    `timeout` bounds the whole exchange, look-up and body included; None leaves it unbounded. With
-    `stream=True` a 2xx reply comes back with its body still open; every other body is read whole.
-    `connect` says where to open the connection instead of the request's origin: the policy judges both,
-    while `Host` and TLS keep the origin's name. Its scheme is the origin's. `limit` is the most octets that a
-    2xx body may have, where that is less than what the transport takes.
+    `timeout` applies to the whole exchange, with lookup and body; None sets no limit. With `stream=True` the
+    body of a 2xx reply is still open; every other body is read completely. `connect` is the origin to connect
+    to instead of the request's: the policy checks both, `Host` and TLS keep the request's name, and the
+    scheme is the same. `limit` is the largest 2xx body in bytes, if that is less than the transport's limit.
     """
 
     request: HTTPRequest
@@ -103,17 +100,17 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Ask the driver to do nothing for so many seconds; the flow is resumed with None."""
+    """Wait; the flow receives None."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask the driver for DNS records of a name, and be resumed with `Records`; never raises.
+    """Query DNS records of a name; the flow receives `Records`, also after a failure.
 
-    `name` is absolute, with or without the dot at its end; no search list is used. `timeout` bounds the
-    whole question, what is asked to tell bogus from broken included; None leaves the resolver's own bound.
+    `name` is absolute, with or without a final dot; no search list is used. `timeout` applies to all queries
+    together; None is the resolver's own timeout.
     """
 
     name: str
@@ -123,9 +120,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Ask the driver to make a call that may wait; the flow is resumed with what it returns.
+    """Run a call that may wait; the flow receives its result.
 
-    The driver of coroutines awaits `acall` instead, or runs `call` in a thread if there is none.
+    `arun_flow` awaits `acall` instead, or runs `call` in a thread if there is none.
     """
 
     call: Callable[[], Any]
@@ -134,7 +131,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class SRV:
-    """One SRV record (RFC 2782). `target` is lower case without the dot at its end; "" is the root."""
+    """One SRV record (RFC 2782). `target` is in lower case without the final dot; "" is the root."""
 
     priority: int
     weight: int
@@ -144,13 +141,12 @@ class SRV:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """What DNS says of a name.
+    """The records of a name.
 
-    `status` is "found"; "none" for a name that does not exist, or that has no record of the kind; "bogus"
-    where DNSSEC shows that the answer is false: stop, it is not an absence; "failed" where nobody answered,
-    or nothing that could be used. `values` are `SRV`, or text: a TXT record's strings joined, a CNAME's
-    target spelt as `SRV.target`. `validated` says that DNSSEC vouches for it, for "none" too. `detail` is
-    for people.
+    `status` is "found"; "none" if the name does not exist or has no record of the type; "bogus" if DNSSEC
+    shows that the answer is forged, which does not mean "none"; "failed" without a usable answer. `values`
+    are `SRV` or text: the joined strings of a TXT record, the target of a CNAME spelt as `SRV.target`.
+    `validated` is true if DNSSEC proves the answer, also for "none". `detail` is for people.
     """
 
     status: Literal["found", "none", "bogus", "failed"]
@@ -203,16 +199,15 @@ class Headers:
         return hash(self._pairs)
 
     def __repr__(self) -> str:
-        # values may be cookies or tokens that a server sets: names are enough for a log
+        # values may be cookies or tokens, and a log needs only the names
         return f"Headers({', '.join(name for name, _ in self._pairs)})"
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """How a reply came: the address that was checked and connected to, and the versions spoken.
+    """The connection of a reply: its checked address and its versions.
 
-    `tls_version` is the lowest version that the connection can have ("1.2" means 1.2 or later); None
-    over plain HTTP.
+    `tls_version` is None over plain HTTP.
     """
 
     address: str
@@ -224,44 +219,40 @@ class StreamBody(Protocol):
     """A body that is still arriving. Closing it before its end closes the connection."""
 
     def read(self) -> bytes:
-        """The next octets, or b"" at the end; raises NetError."""
+        """Return the next bytes, or b"" at the end. Raises NetError."""
         ...
 
     def close(self, patience: float = 0) -> None:
-        """Give the connection back if the end was read, else close it. May be called again.
+        """Close the connection, or reuse it if the end was read. May be called again.
 
-        The end may take `patience` seconds to come, where the connection could be used again then.
+        Wait `patience` seconds for the end if the connection can be reused then.
         """
         ...
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 class AsyncStreamBody(Protocol):
     """A body that is still arriving, read by a coroutine."""
 
     async def aread(self) -> bytes:
-        """The next octets, or b"" at the end; raises NetError."""
+        """Return the next bytes, or b"" at the end. Raises NetError."""
         ...
 
     async def aclose(self, patience: float = 0) -> None:
-        """As `StreamBody.close`."""
+        """Do what `StreamBody.close` does."""
         ...
 
     async def __aenter__(self) -> Self: ...
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the server said. Either `stream` is open and `body` is empty, or `body` is whole."""
+    """A response. Either `stream` is open and `body` is empty, or `body` is complete."""
 
     status: int
     headers: Headers
@@ -270,6 +261,5 @@ class Reply:
     info: ConnectionInfo
 
 
-#: what comes back follows from the step that was yielded, which a generator's type cannot say:
-#: Reply for Send, None for Wait, Records for Ask
+#: a generator's type cannot express that the received value depends on the yielded one
 Flow: TypeAlias = Generator[Send | Wait | Ask | Work, Any, T]

@@ -1,9 +1,9 @@
-"""Network policy: where a request may go, and why not (draft 10.2, 10.5).
+"""Network policy: the hosts that a request may reach, and the reasons of a refusal (draft 10.2, 10.5).
 
 >>> evaluate_policy(Policy.untrusted(), "api.openai.com", 443, answers=["10.0.0.1"]).reason
 'private'
 
-Pure functions: no look-up, no clock, no environment.
+Pure functions: no lookup, no clock, no environment.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from onym.net.hosts import (
 )
 from onym.uri.llm import LLMURI
 
-_LIST_IT = "if that network is yours, list it in the policy's allow_networks"
-_LOCAL = "for a model server on this machine use Policy.local(), or set ONYM_ALLOW_LOOPBACK=1"
+_LIST_IT = "If that network is yours, list it in the policy's allow_networks."
+_LOCAL = "For a model server on this computer use Policy.local(), or set ONYM_ALLOW_LOOPBACK=1."
 
 _KINDS: Final[dict[str, str]] = {
     "6to4-relay": "the retired 6to4 relays",
     "amt": "multicast tunnelling relays",
-    "as112": "the sinks for stray DNS questions",
+    "as112": "the sinks for stray DNS queries",
     "benchmarking": "networks for benchmarks",
     "broadcast": "broadcast",
     "cgnat": "the shared network of an access provider",
@@ -44,7 +44,7 @@ _KINDS: Final[dict[str, str]] = {
     "dummy": "the dummy prefix",
     "ietf-protocol": "IETF protocols",
     "link-local": "the local link",
-    "loopback": "this machine",
+    "loopback": "this computer",
     "metadata": "a cloud's metadata service",
     "multicast": "multicast",
     "orchid": "cryptographic identifiers",
@@ -59,38 +59,41 @@ _KINDS: Final[dict[str, str]] = {
 #: reason code to sentence and hint
 REASONS: Final[dict[str, tuple[str, str | None]]] = {
     "bad-host": ("the host is neither a DNS name nor an IP address", None),
-    "numeric-host": ("the host is a number that systems read differently", "write it as four decimal octets"),
+    "numeric-host": (
+        "the host is a number that systems read differently",
+        "Write it as four decimal numbers.",
+    ),
     "metadata-name": ("the host is the name of a cloud's metadata service", None),
     "host-denied": ("the policy's deny_hosts names this host", None),
     "host-not-allowed": ("the policy's allow_hosts does not name this host", None),
-    "ip-literal": ("the policy allows no IP address as host", 'allow it with ip_literals="allow"'),
-    "port": ("the policy does not allow this port", "list it in the policy's ports"),
-    "scheme": ("only https, and http to this machine, are spoken", None),
-    "plain-http": ("plain http goes to this machine alone", "use https"),
+    "ip-literal": ("the policy allows no IP address as host", 'Set ip_literals="allow" in the policy.'),
+    "port": ("the policy does not allow this port", "List it in the policy's ports."),
+    "scheme": ("only https, and http to this computer, are supported", None),
+    "plain-http": ("plain http is allowed only to this computer", "Use https."),
     "no-address": ("the name has no address", None),
-    "bad-answer": ("the look-up of the name gave something that is no address", None),
-    "not-loopback": ("a name of this machine was given an address elsewhere", None),
-    **{kind: (f"the host leads to an address for {what}", _LIST_IT) for kind, what in _KINDS.items()},
+    "bad-answer": ("the lookup of the name returned something that is not an IP address", None),
+    "not-loopback": ("a name of this computer has an address elsewhere", None),
+    **{kind: (f"the host has an address for {what}", _LIST_IT) for kind, what in _KINDS.items()},
     **{
-        f"embedded-{kind}": (f"the host leads to an IPv6 address that carries one for {what}", None)
+        f"embedded-{kind}": (f"the host has an IPv6 address that contains one for {what}", None)
         for kind, what in _KINDS.items()
     },
     **{
-        f"embedded-{how}": (f"the host leads to an IPv6 address made for {name}", None)
+        f"embedded-{how}": (f"the host has an IPv6 address for {name}", None)
         for how, name in (
             ("6to4", "6to4"),
             ("teredo", "Teredo"),
             ("nat64-local", "a local NAT64"),
-            ("obsolete", "a transition that is over"),
+            ("obsolete", "an obsolete transition mechanism"),
         )
     },
-    "loopback": ("the host is this machine, which the policy does not allow", _LOCAL),
-    "metadata": ("the host leads to a cloud's metadata service", None),
+    "loopback": ("the host is this computer, which the policy does not allow", _LOCAL),
+    "metadata": ("the host has the address of a cloud's metadata service", None),
 }
 
 
 def make_policy_error(reason: str, endpoint: str | None) -> PolicyError:
-    """The error for a refusal with this reason code."""
+    """Return the error for a refusal with this reason code."""
     sentence, hint = REASONS[reason]
     return PolicyError(sentence, reason=reason, endpoint=endpoint, hint=hint)
 
@@ -104,17 +107,17 @@ _IP_LITERALS: Final = ("refuse", "loopback", "allow")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What may be reached. Take a preset and change what must differ: `Policy.local().replace(ports={8443})`.
+    """The hosts that may be reached. Change a preset: `Policy.local().replace(ports={8443})`.
 
-    `allow_loopback`: 127.0.0.0/8, ::1 and the names of this machine, over plain HTTP too.
-    `allow_networks`: CIDR blocks that may be reached although they are private, link-local or otherwise
-    not public. A metadata service is reached only if its single address is listed, not by a wider block.
-    `ip_literals`: whether an IP address may stand as host: "refuse", "loopback" (this machine's) or "allow".
-    `ports`: the ports allowed, None for any.
-    `allow_hosts`: where set, the only hosts allowed, compared exactly but for case and the root's dot;
-    their addresses are checked all the same. `deny_hosts`: hosts refused, compared alike.
+    `allow_loopback`: 127.0.0.0/8, ::1 and the names of this computer, also over plain HTTP.
+    `allow_networks`: CIDR blocks that are allowed although they are not public. A metadata service is allowed
+    only by its single address, not by a wider block.
+    `ip_literals`: whether the host may be an IP address: "refuse", "loopback" (of this computer) or "allow".
+    `ports`: the allowed ports, None for any.
+    `allow_hosts`: if set, the only allowed hosts, compared exactly except for case and the final dot; their
+    addresses are checked too. `deny_hosts`: refused hosts, compared in the same way.
     `environment_credentials`: whether keys may come from variables and `auth=` references.
-    `allow_system`: whether the URI's `system` text is used as it is.
+    `allow_system`: whether the URI's `system` text is used unchanged.
     """
 
     name: str = "trusted"
@@ -135,7 +138,7 @@ class Policy:
         put("allow_networks", _require_texts("allow_networks", self.allow_networks))
         put("_networks", tuple(_require_network(text) for text in self.allow_networks))
         if self.ip_literals not in _IP_LITERALS:
-            raise UsageError(f"ip_literals is one of {', '.join(_IP_LITERALS)}", code="usage.policy")
+            raise UsageError(f"ip_literals must be one of {', '.join(_IP_LITERALS)}", code="usage.policy")
         if self.ports is not None:
             put("ports", frozenset(_require_port(port) for port in _require_collection("ports", self.ports)))
         if self.allow_hosts is not None:
@@ -144,32 +147,31 @@ class Policy:
 
     @classmethod
     def trusted(cls) -> Policy:
-        """For URIs that the operator wrote. The default."""
+        """Return the default policy, for URIs that the operator wrote."""
         return _PRESETS["trusted"]
 
     @classmethod
     def local(cls) -> Policy:
-        """`trusted`, and this machine as well: for model servers on localhost."""
+        """Return `trusted` with loopback allowed, for model servers on this computer."""
         return _PRESETS["local"]
 
     @classmethod
     def untrusted(cls) -> Policy:
-        """For URIs from outside: port 443 alone, no credentials of ours, no system text."""
+        """Return the policy for untrusted URIs: port 443, no keys of the environment, no system text."""
         return _PRESETS["untrusted"]
 
     @classmethod
     def preset(cls, name: str, **overrides: Any) -> Policy:
-        """The preset of this name with some fields changed, as `replace` changes them."""
+        """Return the preset with some fields changed, as `replace` does."""
         if name not in _PRESETS:
-            raise UsageError(f"a policy preset is one of {', '.join(PRESETS)}", code="usage.policy")
+            raise UsageError(f"a policy preset must be one of {', '.join(PRESETS)}", code="usage.policy")
         return _PRESETS[name].replace(**overrides)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Policy:
-        """A policy from plain data: `preset` (default trusted) and overrides by field name.
+        """Return a policy from plain data: `preset` (default: trusted) and fields.
 
-        `allow_ip_literals`, true or false, may stand for `ip_literals`. Raises UsageError for what it does
-        not know or cannot use.
+        `allow_ip_literals` (true or false) may replace `ip_literals`. Raises UsageError.
         """
         values = dict(data)
         preset = values.pop("preset", "trusted")
@@ -181,9 +183,9 @@ class Policy:
         return cls.preset(preset if isinstance(preset, str) else "", **values)
 
     def replace(self, **changes: Any) -> Policy:
-        """A copy with these fields changed.
+        """Return a copy with these fields changed.
 
-        Allowing loopback allows its addresses as hosts too, unless `ip_literals` is given as well.
+        `allow_loopback` also allows its addresses as hosts, unless `ip_literals` is given.
         """
         unknown = changes.keys() - _FIELDS
         if unknown:
@@ -195,10 +197,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the policy says of one host and port.
+    """The policy's decision about one host and port.
 
-    `reason` is the code of a refusal, else None. `connect_to` holds the addresses that a connection may use,
-    in the order to try them, none after a refusal. `host` is the host in its one spelling, "" if it has none.
+    `reason` is the code of a refusal, or None. `connect_to` are the addresses to connect to, in the order to
+    try them. `host` is the host in its canonical spelling, "" if it is invalid.
     """
 
     allowed: bool
@@ -207,37 +209,36 @@ class Decision:
     host: str
 
     def to_error(self, endpoint: str | None = None) -> PolicyError:
-        """The error that a refusal is raised as."""
+        """Return the error for a refusal."""
         return make_policy_error(self.reason or "bad-host", endpoint)
 
 
 def evaluate_policy(
     policy: Policy, host: str, port: int, *, scheme: str = "https", answers: Sequence[object] | None = None
 ) -> Decision:
-    """Whether the policy lets a request go to `host` and `port`, and to which addresses.
+    """Decide whether a request may go to `host` and `port`, and to which addresses.
 
-    `answers` is what one look-up of the name gave. If any of them is refused, the name is. They are not
-    needed for IP literals and for names of this machine; given for the latter, they must all be loopback.
+    `answers` are the addresses from one lookup of the name. If one of them is refused, the name is refused.
+    IP literals and names of this computer need no answers; those of the latter must all be loopback.
     """
-    found = parse_host(host)
-    reason = found.reason or _check_host_lists(policy, found)
+    parsed = parse_host(host)
+    reason = parsed.reason or _check_host_lists(policy, parsed)
     if reason is not None:
-        return _make_refusal(found, reason)
-    addresses = _list_addresses(found, answers)
+        return Decision(False, reason, (), parsed.text)
+    addresses = _list_addresses(parsed, answers)
     if addresses is None:
-        return _make_refusal(found, "bad-answer")
-    # a refused port is no reason to look a name up, so the missing address is told last
-    reason = _find_refusal(policy, found, port, scheme, addresses) or (None if addresses else "no-address")
+        return Decision(False, "bad-answer", (), parsed.text)
+    # a refused port must not cause a lookup, so a missing address is checked last
+    reason = _find_refusal(policy, parsed, port, scheme, addresses) or (None if addresses else "no-address")
     if reason is not None:
-        return _make_refusal(found, reason)
+        return Decision(False, reason, (), parsed.text)
     usable = dict.fromkeys(str(_unmap_ipv4(address)) for address in addresses)
-    return Decision(True, None, tuple(usable), found.text)
+    return Decision(True, None, tuple(usable), parsed.text)
 
 
 def _find_refusal(
     policy: Policy, host: Host, port: int, scheme: str, addresses: Iterable[Address]
 ) -> str | None:
-    """The first rule that refuses: address, literal, port, scheme."""
     for address in addresses:
         reason = _check_address(policy, host, address)
         if reason is not None:
@@ -250,7 +251,7 @@ def _find_refusal(
         return None
     if scheme != "http":
         return "scheme"
-    return None if policy.allow_loopback and _is_this_machine(host) else "plain-http"
+    return None if policy.allow_loopback and host.is_loopback else "plain-http"
 
 
 def _check_host_lists(policy: Policy, host: Host) -> str | None:
@@ -262,7 +263,7 @@ def _check_host_lists(policy: Policy, host: Host) -> str | None:
 
 
 def _list_addresses(host: Host, answers: Sequence[object] | None) -> tuple[Address, ...] | None:
-    """The addresses to judge; None where something else is among them."""
+    """Return the addresses to check, None if one of the answers is not an address."""
     if host.address is not None:
         return (host.address,)
     texts: tuple[object, ...] = tuple(answers or ()) or list_loopback_addresses(host.text)
@@ -274,7 +275,7 @@ def _check_address(policy: Policy, host: Host, address: Address) -> str | None:
     category = classify_address(address)
     if host.kind == "loopback" and category != LOOPBACK:
         return "not-loopback"
-    if category == PUBLIC or (category == LOOPBACK and policy.allow_loopback and _is_this_machine(host)):
+    if category == PUBLIC or (category == LOOPBACK and policy.allow_loopback and host.is_loopback):
         return None
     precise = category.endswith(METADATA)
     if any(
@@ -285,13 +286,6 @@ def _check_address(policy: Policy, host: Host, address: Address) -> str | None:
     return category
 
 
-def _is_this_machine(host: Host) -> bool:
-    """Whether the text of the host alone says so: what a look-up answers does not count."""
-    return host.kind == "loopback" or (
-        host.address is not None and classify_address(host.address) == LOOPBACK
-    )
-
-
 def _is_literal_allowed(policy: Policy, address: Address) -> bool:
     if policy.ip_literals == "loopback":
         return classify_address(address) == LOOPBACK
@@ -299,34 +293,31 @@ def _is_literal_allowed(policy: Policy, address: Address) -> bool:
 
 
 def _unmap_ipv4(address: Address) -> Address:
-    """An IPv4-mapped address as the IPv4 address that a system would connect to."""
+    """Return the IPv4 address that a system connects to for an IPv4-mapped address."""
     if address.version == 6 and address.value >> 32 == 0xFFFF:
         return Address(4, address.value & 0xFFFF_FFFF)
     return address
 
 
-def _make_refusal(host: Host, reason: str) -> Decision:
-    return Decision(False, reason, (), host.text)
-
-
 def _require_collection(name: str, values: object) -> Collection[Any]:
     if isinstance(values, str) or not isinstance(values, Collection):
-        raise UsageError(f"{name} is a list", code="usage.policy")
+        raise UsageError(f"{name} must be a list", code="usage.policy")
     return values
 
 
 def _require_texts(name: str, values: object) -> tuple[str, ...]:
     texts = tuple(_require_collection(name, values))
     if not all(isinstance(text, str) for text in texts):
-        raise UsageError(f"{name} is a list of texts", code="usage.policy")
+        raise UsageError(f"{name} must be a list of texts", code="usage.policy")
     return texts
 
 
 def _parse_hosts(name: str, values: object) -> frozenset[str]:
     hosts = [parse_host(text) for text in _require_texts(name, values)]
-    # a metadata name may be denied by name; it is refused anyway
     if not all(host.text for host in hosts):
-        raise UsageError(f"{name} holds what is neither a DNS name nor an IP address", code="usage.policy")
+        raise UsageError(
+            f"{name} contains something that is neither a DNS name nor an IP address", code="usage.policy"
+        )
     return frozenset(host.text for host in hosts)
 
 
@@ -334,26 +325,26 @@ def _require_network(text: str) -> Network:
     network = parse_network(text)
     if network is None:
         raise UsageError(
-            "allow_networks holds what is no CIDR block",
+            "allow_networks contains something that is not a CIDR block",
             code="usage.policy",
-            hint='write "10.1.0.0/16", with no bits set beyond the length',
+            hint='Write "10.1.0.0/16", without bits beyond the length.',
         )
     return network
 
 
 def _require_port(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 65536:
-        raise UsageError("ports holds what is no port (1 to 65535)", code="usage.policy")
+        raise UsageError("ports must be numbers from 1 to 65535", code="usage.policy")
     return value
 
 
 def _require_flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise UsageError(f"{name} is true or false", code="usage.policy")
+        raise UsageError(f"{name} must be true or false", code="usage.policy")
     return value
 
 
-_FIELDS: Final = frozenset(each.name for each in fields(Policy) if each.init)
+_FIELDS: Final = frozenset(member.name for member in fields(Policy) if member.init)
 _FLAGS: Final = frozenset({"allow_loopback", "environment_credentials", "allow_system"})
 _PRESETS: Final[dict[str, Policy]] = {
     "trusted": Policy(),
@@ -367,11 +358,11 @@ _PRESETS: Final[dict[str, Policy]] = {
 def evaluate_uri(
     uri: str | LLMURI, policy: Policy | Mapping[str, Any], dns: Mapping[str, Any] | None = None
 ) -> Decision:
-    """What would happen to this URI under this policy, if look-ups answered so.
+    """Return the decision about this URI under this policy, with given answers of the lookup.
 
-    `dns` holds `answers` (addresses), or `sequence` (what successive look-ups would say: one is made, and the
-    connection goes to what it said), or anything else for a look-up that fails. Raises URIError for text that
-    is no llm URI, UsageError for a policy or answers that cannot be read.
+    `dns` has `answers` (addresses), or `sequence` (the answers of successive lookups, of which the first is
+    used); without both, the lookup fails. Raises URIError for an invalid llm URI, UsageError for an invalid
+    policy or invalid answers.
     """
     parsed = LLMURI.parse(uri)
     rules = policy if isinstance(policy, Policy) else Policy.from_dict(policy)
@@ -384,18 +375,18 @@ def evaluate_uri(
 
 
 def choose_scheme(host: str, policy: Policy) -> Literal["https", "http"]:
-    """The scheme by which a host is spoken to: plain HTTP for this machine where the policy allows it."""
+    """Return the scheme for a host: plain HTTP for this computer if the policy allows it."""
     return "http" if policy.allow_loopback and is_loopback(host) else "https"
 
 
 def _parse_answers(dns: Mapping[str, Any]) -> Sequence[object] | None:
-    found = dns.get("answers")
-    if found is None and dns.get("sequence"):
-        found = _require_list(dns["sequence"])[0]
-    return None if found is None else _require_list(found)
+    answers = dns.get("answers")
+    if answers is None and dns.get("sequence"):
+        answers = _require_list(dns["sequence"])[0]
+    return None if answers is None else _require_list(answers)
 
 
 def _require_list(value: object) -> Sequence[object]:
     if not isinstance(value, list | tuple):
-        raise UsageError("`dns` holds `answers`, a list of addresses, or `sequence`, a list of such lists")
+        raise UsageError("dns must have `answers`, a list of addresses, or `sequence`, a list of such lists")
     return value

@@ -1,7 +1,7 @@
-"""Records of DNS other than addresses, and whether DNSSEC vouches for them (RFC 2782, 4033 to 4035).
+"""DNS records other than addresses, and their validation by DNSSEC (RFC 2782, 4033 to 4035).
 
-Whose word counts for "validated": that of a validating resolver on this machine (its AD bit; from anywhere
-else anybody on the way could set it), or our own reading of the signatures, for zones whose keys are pinned.
+Records are "validated" by a validating resolver on this computer (its AD bit, which others could forge on the
+way from another host), or by Onym itself for zones whose keys are pinned.
 """
 
 from __future__ import annotations
@@ -25,31 +25,30 @@ __all__ = ["RecordResolver", "Trust"]
 
 Trust: TypeAlias = Literal["loopback", "never", "always"]
 
-#: seconds for a whole question, and for one try of one server
+#: seconds for a whole question, and for one query to one server
 _QUESTION_TIMEOUT: Final = 5.0
 _TRY_TIMEOUT: Final = 2.0
-#: how often each server is tried: datagrams get lost
+#: queries to every server, because datagrams get lost
 _ROUNDS: Final = 2
-#: octets that a datagram may have without being cut in pieces on the way (DNS flag day 2020)
+#: bytes of a datagram that is not fragmented (DNS flag day 2020)
 _DATAGRAM: Final = 1232
 
 
 class _ExchangeFunction(Protocol):
-    """Sends a query and takes the answer; raises what dnspython and sockets raise."""
+    """Sends a query and returns the answer. Raises the errors of dnspython and sockets."""
 
     async def __call__(self, query: Message, server: str, port: int, until: float) -> Message: ...
 
 
 class RecordResolver:
-    """Asks name servers for SRV, TXT and CNAME records, for blocking callers and for coroutines.
+    """Queries name servers for SRV, TXT and CNAME records, for blocking callers and for coroutines.
 
-    `nameservers` are IP addresses, `port` is theirs; without them, those of this machine. `trust` says whose
-    AD bit counts: "loopback" (of servers on this machine), "never", or "always", where the operator vouches
-    for the servers and for the way to them. `anchors` pins zones: their names, each with its keys as lines
-    of a zone file without owner and class ("DS 30909 15 2 E2D3...", "DNSKEY 257 3 15 ..."). What such a zone
-    says has to be signed by these keys, whoever brings it, absence too; a zone delegated below it is not
-    followed. Raises UsageError for what it cannot use, MissingExtraError for anchors without
-    `dnspython[dnssec]`.
+    `nameservers` are IP addresses (default: the system's), `port` is their port. `trust` says whose AD bit is
+    believed: of servers on this computer ("loopback"), of none ("never"), or of all ("always", if the
+    operator vouches for the servers and the network). `anchors` pins zones: their names, with their keys as
+    lines of a zone file without owner and class ("DS 30909 15 2 E2D3...", "DNSKEY 257 3 15 ..."). These keys
+    must sign all records of the zone, and their absence; delegated zones are not followed. Raises UsageError,
+    and MissingExtraError for anchors without `dnspython[dnssec]`.
     """
 
     def __init__(
@@ -61,25 +60,25 @@ class RecordResolver:
         anchors: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         if trust not in ("loopback", "never", "always"):
-            raise UsageError('trust is one of "loopback", "never" and "always"', code="usage.dns")
+            raise UsageError('trust must be "loopback", "never" or "always"', code="usage.dns")
         if nameservers is not None and not all(map(parse_address, nameservers)):
-            raise UsageError("nameservers holds what is no IP address", code="usage.dns")
+            raise UsageError("nameservers must be IP addresses", code="usage.dns")
         self._nameservers = None if nameservers is None else tuple(nameservers)
         self._port = port
         self._trust = trust
         self._zones: tuple[PinnedZone, ...] = ()
         if anchors:
-            # the signatures' library takes a while to load
+            # late: the library for signatures takes 55 ms to load
             from onym.net._dnssec import parse_anchors
 
             self._zones = parse_anchors(anchors)
 
     def ask(self, ask: Ask) -> Records:
-        """Ask and wait. Whatever goes wrong is in the answer."""
+        """Query and wait. A failure is a status of the answer."""
         return drive_coroutine(self._answer_question(ask, _exchange_query))
 
     async def aask(self, ask: Ask) -> Records:
-        """Ask as a coroutine."""
+        """Query as a coroutine."""
         return await self._answer_question(ask, _aexchange_query)
 
     async def _answer_question(self, ask: Ask, exchange: _ExchangeFunction) -> Records:
@@ -89,31 +88,32 @@ class RecordResolver:
             name = _parse_name(ask.name)
             servers, port = self._list_servers()
         except (DNSException, ValueError, OSError) as error:
-            return Records(status="failed", detail=f"DNS cannot be asked: {_describe_error(error)}")
+            return Records(status="failed", detail=f"DNS cannot be queried: {type(error).__name__}")
         until = time.monotonic() + (_QUESTION_TIMEOUT if ask.timeout is None else ask.timeout)
-        found = Records(status="failed", detail="no name server answered in time")
+        records = Records(status="failed", detail="no name server answered in time")
         for server in servers * _ROUNDS:
             now = time.monotonic()
             if now >= until:
                 break
             question = _DNSQuestion(name, ask.kind, server, port, min(until, now + _TRY_TIMEOUT), exchange)
             try:
-                found = await self._ask_server(question)
+                records = await self._ask_server(question)
             except (DNSException, OSError, EOFError, ValueError) as error:
-                found = Records(status="failed", detail=f"no usable answer came: {_describe_error(error)}")
-            if found.status != "failed":
+                records = Records(
+                    status="failed", detail=f"the answer cannot be used: {type(error).__name__}"
+                )
+            if records.status != "failed":
                 break
-        return found
+        return records
 
     async def _ask_server(self, question: _DNSQuestion) -> Records:
-        """What this one server says."""
         from dns import flags, rcode
 
         from onym.net._dns_answers import parse_answer
 
         zone = self._find_zone(question.name)
         if zone is not None:
-            # its own judgement would only be in the way of ours
+            # with checking disabled (CD), the server returns records that it cannot validate
             answer = await question.send_query(question.kind, checking=False)
             keys = await question.send_query("DNSKEY", checking=False, name=zone.name)
             return zone.validate_answer(answer, keys, question.name, question.kind)
@@ -121,7 +121,7 @@ class RecordResolver:
         if answer.rcode() == rcode.SERVFAIL:
             if not await _has_unchecked_answer(question):
                 return Records(status="failed", detail="the name server has no answer (SERVFAIL)")
-            # a server that was busy has got over it; a signature that does not hold still does not
+            # a second failure is not a busy server, but an invalid signature
             answer = await question.send_query(question.kind)
             if answer.rcode() == rcode.SERVFAIL:
                 return Records(status="bogus", detail="DNSSEC shows that the answer is false")
@@ -129,14 +129,14 @@ class RecordResolver:
         return parse_answer(answer, question.name, question.kind, validated=validated)
 
     def _is_trusted_server(self, server: str) -> bool:
-        """Whether this server's AD bit counts."""
+        """Report whether this server's AD bit is believed."""
         if self._trust != "loopback":
             return self._trust == "always"
         address = parse_address(server)
         return address is not None and classify_address(address) == LOOPBACK
 
     def _find_zone(self, name: Name) -> PinnedZone | None:
-        """The pinned zone that the name is in, the one nearest to it."""
+        """Return the pinned zone that the name is in, the closest one."""
         above = [zone for zone in self._zones if name.is_subdomain(zone.name)]
         return max(above, key=lambda zone: len(zone.name), default=None)
 
@@ -150,7 +150,7 @@ class RecordResolver:
 
 
 class _DNSQuestion(NamedTuple):
-    """A question to one server, to be answered by a moment of the clock."""
+    """A question to one server. `until` is its deadline."""
 
     name: Name
     kind: str
@@ -160,7 +160,7 @@ class _DNSQuestion(NamedTuple):
     exchange: _ExchangeFunction
 
     async def send_query(self, kind: str, *, checking: bool = True, name: Name | None = None) -> Message:
-        """The answer to it, to another kind, or to another name; unchecked (CD) where `checking` is off."""
+        """Query records of this type. Without `checking`, the server does not validate them (CD)."""
         from dns import flags, message
 
         query = message.make_query(name or self.name, kind, want_dnssec=True, payload=_DATAGRAM)
@@ -169,7 +169,7 @@ class _DNSQuestion(NamedTuple):
 
 
 async def _has_unchecked_answer(question: _DNSQuestion) -> bool:
-    """Has the server an answer as long as no signature has to hold? Else it fails for another reason."""
+    """Report whether the server has an answer without validation. Otherwise its failure has another cause."""
     from dns import rcode
 
     answer = await question.send_query(question.kind, checking=False)
@@ -177,7 +177,7 @@ async def _has_unchecked_answer(question: _DNSQuestion) -> bool:
 
 
 async def _exchange_query(query: Message, server: str, port: int, until: float) -> Message:
-    """One exchange that blocks. What comes from elsewhere, or is no answer to this, is not taken."""
+    """Send a query and block. Datagrams that do not answer it are ignored."""
     from dns import query as net
     from dns.message import Truncated
 
@@ -188,7 +188,6 @@ async def _exchange_query(query: Message, server: str, port: int, until: float) 
 
 
 async def _aexchange_query(query: Message, server: str, port: int, until: float) -> Message:
-    """One exchange that waits."""
     from dns import asyncquery as net
     from dns.message import Truncated
 
@@ -211,8 +210,3 @@ def _parse_name(text: str) -> Name:
     if not text.isascii():
         raise ValueError
     return from_text(text)
-
-
-def _describe_error(error: Exception) -> str:
-    """What went wrong, without the names and addresses that texts of others hold."""
-    return type(error).__name__

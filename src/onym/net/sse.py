@@ -1,6 +1,6 @@
-"""Server-sent events, as a push decoder: octets in, events out. (WHATWG HTML 9.2.6)
+"""Server-sent events: a decoder from bytes to events (WHATWG HTML 9.2.6).
 
-Any cut of the same octets gives the same events. Memory is bounded by `max_event`.
+The chunks of the bytes do not change the events. `max_event` limits the memory.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class SSEEvent(NamedTuple):
 
 
 class SSEDecoder:
-    """Turns an event stream into events.
+    """Decodes an event stream.
 
-    `max_event` bounds the characters that one event may hold; beyond it ResponseTooLarge is raised.
-    Octets that are not UTF-8 raise ProtocolError: the standard would replace them, and a replaced
-    octet inside JSON is a wrong answer. `retry` fields are ignored, nobody reconnects here.
+    `max_event` is the most characters of one event; beyond it, ResponseTooLarge is raised. Invalid UTF-8
+    raises ProtocolError: the standard replaces it, which could change a value in JSON. `retry` fields are
+    ignored.
     """
 
     __slots__ = (
@@ -58,14 +58,11 @@ class SSEDecoder:
         self._id = ""
 
     def feed(self, data: bytes) -> list[SSEEvent]:
-        """The events that these octets complete."""
+        """Return the events that these bytes complete."""
         return list(self.events(data))
 
     def events(self, data: bytes) -> Iterator[SSEEvent]:
-        """The same one by one: those before an error are given before it is raised.
-
-        All are to be taken before the next octets are fed.
-        """
+        """Yield the same events, those before an error too. Exhaust the iterator before the next call."""
         broken = False
         try:
             text = self._utf8.decode(data)
@@ -78,18 +75,18 @@ class SSEDecoder:
             raise ProtocolError("the event stream is not UTF-8", code="net.protocol.sse")
 
     def close(self) -> list[SSEEvent]:
-        """The end of the stream. An event that lacks its blank line is dropped, so the list is empty."""
+        """End the stream and return []: an event without its blank line is dropped."""
         self._pending.clear()
         self._data.clear()
         return []
 
     def _normalize_line_ends(self, text: str) -> str:
-        """The text with line feeds for the other line ends, and without the mark at its beginning."""
+        """Return the text with line feeds as line ends, and without a byte order mark at its beginning."""
         if not self._started:
             self._started = True
             text = text.removeprefix(_BOM)
         if self._skip:
-            # the second half of a CRLF whose CR has already ended its line
+            # the second half of a CRLF: its CR has already ended the line
             text = text.removeprefix("\n")
             self._skip = False
         if "\r" in text:
@@ -122,13 +119,12 @@ class SSEDecoder:
                 self._parse_field(line)
             elif (event := self._dispatch_event()) is not None:
                 yield event
-        # the middle of a long line stays in pieces, so that the work stays linear
+        # a long line stays in pieces, so that the work is linear
         self._pending.append(rest)
         self._wait += len(rest)
         self._require_size(self._wait)
 
     def _require_size(self, line: int) -> None:
-        """Whether a line of this length, whole or not, and the data before it are too long."""
         if line + self._data_size > self._max:
             raise ResponseTooLarge(
                 f"one event of the stream is longer than {self._max} characters", code="net.too-large.event"
@@ -139,7 +135,7 @@ class SSEDecoder:
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
-            # the line feed that joins the lines counts, so that empty ones are bounded too
+            # the line feed between lines is counted, so that empty lines are limited too
             self._data_size += len(value) + 1
         elif name == "event":
             self._event = value

@@ -21,7 +21,6 @@ from onym.net.messages import Ask, Flow, Headers, Origin, Records, Reply, Send, 
 
 if TYPE_CHECKING:
     import asyncio
-    from types import TracebackType
 
     from onym.net.connections import TLSSession
     from onym.net.messages import AsyncStreamBody, StreamBody
@@ -32,11 +31,11 @@ __all__ = ["AsyncTransport", "ProbeReport", "Transport", "arun_flow", "probe_ori
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeReport:
-    """What was found on the way to an origin, up to the step that failed; times in seconds.
+    """The steps of a connection to an origin, up to one that failed. Times are in seconds.
 
-    `answers` are the addresses of the look-up, or those that the host itself says. `address` is the one that
-    was connected to. A step that was not reached has None. `subject` is the name on the certificate, `names`
-    are those that it is good for, `issuer` vouches for it, `not_after` is until when. `error` is what failed.
+    `answers` are the addresses of the lookup, or of the host itself; `address` is the connected one. Steps
+    that were not reached are None. `subject` is the name on the certificate, `names` are the names that it is
+    valid for, `issuer` signed it, `not_after` is its end. `error` is the failure.
     """
 
     origin: Origin
@@ -55,33 +54,33 @@ class ProbeReport:
 
 
 async def probe_origin(core: ExchangeCore, origin: Origin, seconds: float | None) -> ProbeReport:
-    """Judge, look up, connect, agree on TLS, and close. Never raises NetError: the report holds it."""
+    """Check the policy, look up, connect, do the TLS handshake and close. The report contains a NetError."""
     clock = core.backend.clock
     deadline = None if seconds is None else clock() + seconds
-    found: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     try:
         start = clock()
-        judged = core.targets.check_destination(origin)
-        if isinstance(judged, str):
-            answers = await core.look_up(origin, judged, deadline)
-            found.update(answers=tuple(answers), lookup_seconds=clock() - start)
-            judged = core.targets.check_answers(origin, answers)
-        found.setdefault("answers", judged.addresses)
+        target = core.targets.check_destination(origin)
+        if isinstance(target, str):
+            answers = await core.look_up(origin, target, deadline)
+            report.update(answers=tuple(answers), lookup_seconds=clock() - start)
+            target = core.targets.check_answers(origin, answers)
+        report.setdefault("answers", target.addresses)
         start = clock()
-        dialled = await core.dial(judged, deadline)
-        found.update(address=dialled.address, connect_seconds=clock() - start)
+        dialled = await core.dial(target, deadline)
+        report.update(address=dialled.address, connect_seconds=clock() - start)
         start = clock()
         connection = await core.establish(dialled, deadline)
         try:
             session = connection.certificate()
             if session is not None:
-                found.update(_describe_session(session), tls_seconds=clock() - start)
+                report.update(_describe_session(session), tls_seconds=clock() - start)
         finally:
             connection.close()
     except NetError as error:
         error.endpoint = error.endpoint or str(origin)
-        found["error"] = error
-    return ProbeReport(origin=origin, **found)
+        report["error"] = error
+    return ProbeReport(origin=origin, **report)
 
 
 def _describe_session(session: TLSSession) -> dict[str, Any]:
@@ -97,7 +96,7 @@ def _describe_session(session: TLSSession) -> dict[str, Any]:
 
 
 def _get_common_name(name: Any) -> str | None:
-    """The most telling part of a distinguished name, as `ssl` has it: a tuple of tuples of pairs."""
+    """Return the most specific part of a distinguished name, which `ssl` gives as tuples of pairs."""
     parts = {key: value for pairs in name or () for key, value in pairs}
     for key in ("commonName", "organizationName", "organizationalUnitName"):
         if key in parts:
@@ -107,11 +106,11 @@ def _get_common_name(name: Any) -> str | None:
 
 T = TypeVar("T")
 
-_UNASKED: Final = Records(status="failed", detail="this transport asks no DNS: it was given no records=...")
+_NO_RESOLVER: Final = Records(status="failed", detail="the transport has no resolver: NetConfig(records=...)")
 
 
 class Transport:
-    """Sends requests and waits for the answers. Threads may share it; Ctrl-C closes what it interrupts.
+    """Sends requests and waits for the responses. Threads may share it. Ctrl-C closes its connection.
 
     A `Policy` is short for `NetConfig(policy=...)`.
     """
@@ -123,7 +122,7 @@ class Transport:
         self._closed = False
 
     def send(self, send: Send) -> Reply:
-        """The answer to this request; raises NetError, or UsageError for what HTTP cannot carry."""
+        """Return the response. Raises NetError, and UsageError for a request that is not valid in HTTP."""
         _require_open(self._closed)
         answer = drive_coroutine(self._core.exchange(send))
         if _stays_open(send, answer):
@@ -131,33 +130,31 @@ class Transport:
         return _make_reply(answer, drive_coroutine(answer.read_all()), None)
 
     def ask(self, ask: Ask) -> Records:
-        """What DNS says; UsageError once the transport is closed."""
+        """Return the DNS records. Raises UsageError if the transport is closed."""
         _require_open(self._closed)
-        return _UNASKED if self._records is None else self._records.ask(ask)
+        return _NO_RESOLVER if self._records is None else self._records.ask(ask)
 
     def probe(self, origin: Origin, timeout: float | None = None) -> ProbeReport:
-        """Connect to the origin and say what was found on the way, in at most `timeout` seconds."""
+        """Connect to the origin within `timeout` seconds and report the steps."""
         _require_open(self._closed)
         return drive_coroutine(probe_origin(self._core, origin, timeout))
 
     def close(self) -> None:
-        """Close the connections that wait to be used again. May be called again."""
+        """Close the idle connections. May be called again."""
         self._closed = True
         self._core.pool.clear()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 class AsyncTransport:
     """Sends requests from coroutines. Cancelling one closes its connection.
 
-    Connections belong to the event loop that opened them; in another loop the transport starts anew.
+    Connections belong to the event loop that opened them; in another loop the transport opens new ones.
     """
 
     def __init__(self, config: NetConfig | Policy) -> None:
@@ -168,42 +165,39 @@ class AsyncTransport:
         self._closed = False
 
     async def send(self, send: Send) -> Reply:
-        """The answer to this request; raises NetError, or UsageError for what HTTP cannot carry."""
+        """Return the response. Raises NetError, and UsageError for a request that is not valid in HTTP."""
         answer = await self._get_core().exchange(send)
         if _stays_open(send, answer):
             return _make_reply(answer, b"", _AsyncBody(answer))
         return _make_reply(answer, await answer.read_all(), None)
 
     async def ask(self, ask: Ask) -> Records:
-        """What DNS says; UsageError once the transport is closed."""
+        """Return the DNS records. Raises UsageError if the transport is closed."""
         _require_open(self._closed)
-        return _UNASKED if self._records is None else await self._records.aask(ask)
+        return _NO_RESOLVER if self._records is None else await self._records.aask(ask)
 
     async def probe(self, origin: Origin, timeout: float | None = None) -> ProbeReport:  # noqa: ASYNC109
-        """Connect to the origin and say what was found on the way, in at most `timeout` seconds."""
+        """Connect to the origin within `timeout` seconds and report the steps."""
         return await probe_origin(self._get_core(), origin, timeout)
 
     async def close(self) -> None:
-        """Close the connections that wait to be used again. May be called again."""
+        """Close the idle connections. May be called again."""
         import asyncio
 
         self._closed = True
         if self._loop is asyncio.get_running_loop():
             self._core.pool.clear()
             self._core.backend.close()
-            # asyncio closes sockets one step later
+            # asyncio closes sockets in the next iteration of the loop
             await asyncio.sleep(0)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def _get_core(self) -> ExchangeCore:
-        """The core of the running loop."""
         import asyncio
 
         _require_open(self._closed)
@@ -218,7 +212,7 @@ class AsyncTransport:
 
 
 def run_flow(flow: Flow[T], transport: Transport, *, sleep: Callable[[float], object] = time.sleep) -> T:
-    """Drive a flow to its end and return what it returns. Every error is thrown into it, it may go on."""
+    """Drive a flow and return its result. Every error is thrown into the flow, which may go on."""
     result: Any
     try:
         step = flow.send(None)
@@ -245,7 +239,7 @@ def run_flow(flow: Flow[T], transport: Transport, *, sleep: Callable[[float], ob
 async def arun_flow(
     flow: Flow[T], transport: AsyncTransport, *, sleep: Callable[[float], Awaitable[object]] | None = None
 ) -> T:
-    """`run_flow`, for coroutines."""
+    """Do what `run_flow` does, in a coroutine."""
     import asyncio
 
     pause = sleep or asyncio.sleep
@@ -281,19 +275,17 @@ class _BlockingBody:
         self._answer = answer
 
     def read(self) -> bytes:
-        """The next octets, or b"" at the end."""
+        """Return the next bytes, or b"" at the end."""
         return drive_coroutine(self._answer.read_chunk())
 
     def close(self, patience: float = 0) -> None:
-        """Close the connection, unless the end was read or comes soon."""
+        """Close the connection, unless the end was read or comes within `patience` seconds."""
         drive_coroutine(self._answer.finish(patience))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -306,19 +298,17 @@ class _AsyncBody:
         self._answer = answer
 
     async def aread(self) -> bytes:
-        """The next octets, or b"" at the end."""
+        """Return the next bytes, or b"" at the end."""
         return await self._answer.read_chunk()
 
     async def aclose(self, patience: float = 0) -> None:
-        """Close the connection, unless the end was read or comes soon."""
+        """Close the connection, unless the end was read or comes within `patience` seconds."""
         await self._answer.finish(patience)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 
