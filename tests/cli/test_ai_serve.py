@@ -175,7 +175,7 @@ def test_a_port_that_is_taken_is_told_once(
         (["served"], "is not the name of an app"),
         (["../served:app"], "is not the name of an app"),
         (["served:"], "is not the name of an app"),
-        (["nothing_there:app"], "no module nothing_there"),
+        (["nothing_there:app"], "module nothing_there does not exist"),
         (["served:other"], "is not an Endpoint"),
         (["served:none"], "is not an Endpoint"),
         (["served:app"], "config.no-keys"),

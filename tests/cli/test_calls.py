@@ -149,7 +149,7 @@ def test_pull_says_what_it_does_and_where_the_file_is(run, fetched):
 
 
 def test_pull_draws_a_bar_on_a_terminal(run, fetched, monkeypatch):
-    monkeypatch.setattr("onym.cli.commands.models.is_terminal", lambda stream: True)
+    monkeypatch.setattr("onym.cli.commands.endpoint.is_terminal", lambda stream: True)
     ran = run("models", "pull")
     assert ran.code == 0
     assert "fetching" in ran.err

@@ -93,7 +93,7 @@ def test_check_of_a_good_file_says_ok(run, written):
 
 
 def test_check_of_no_file_is_fine(run):
-    assert run("config", "check").out == "ok  there is no configuration file\n"
+    assert run("config", "check").out == "ok  no configuration file\n"
 
 
 def test_a_file_that_cannot_be_read_is_exit_code_4_with_its_line(run, written):

@@ -16,8 +16,6 @@ from onym.cli import exit_codes
 from onym.cli._errors import report_error, report_unexpected
 from onym.cli._output import Session
 
-__all__ = ["COMMANDS", "OnymGroup", "app", "install_sigterm_handler"]
-
 #: every command in the order of the help, with its first line
 COMMANDS: dict[str, str] = {
     "chat": "Send a prompt to a model, or hold a conversation.",
@@ -72,10 +70,12 @@ _MODULES = {
     "completions": "config",
     "convert": "uri",
     "embed": "chat",
+    "explain": "endpoint",
     "gateway": "ai.serve",
+    "models": "endpoint",
     "normalize": "uri",
     "parse": "uri",
-    "ping": "explain",
+    "ping": "endpoint",
     "redact": "uri",
 }
 
@@ -104,9 +104,8 @@ class OnymGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command of the first word. Raises UsageError that suggests a similar command."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise errors.UsageError(
-                f'there is no command "{args[0]}"', code="usage.command-line", hint=_suggest_command(args[0])
-            )
+            message = f'"{args[0]}" is not a command of onym'
+            raise errors.UsageError(message, code="usage.command-line", hint=_suggest_command(args[0]))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -250,15 +249,8 @@ def _report_lost_output(session: Session, error: OSError) -> int:
     help=_HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-@click.option(
-    "-V",
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    help="Show the version.",
-    callback=lambda ctx, param, value: _print_version(ctx, value),
-)
+@click.option("-V", "--version", is_flag=True, is_eager=True, expose_value=False, help="Show the version.",
+              callback=lambda ctx, param, value: _print_version(ctx, value))  # fmt: skip
 def app() -> None:
     """Run the commands; `_HELP` is the help text."""
 

@@ -11,7 +11,7 @@ import sys
 from onym import errors
 from onym._lazy import require_extra
 from onym.cli import exit_codes
-from onym.cli._input import SCHEME_HINT
+from onym.cli._input import SCHEME_HINT, load_providers
 from onym.cli._output import Session, Subject, get_width, point_at, wrap_text
 from onym.common.text import escape_unprintable
 
@@ -78,17 +78,13 @@ def find_hint(session: Session, error: errors.OnymError) -> str | None:
     if error.hint is None:
         return None
     hint = error.hint.replace('on_unsupported="drop"', "--on-unsupported drop")
-    return (_AI_HINTS if _is_ai_command(session) else _HINTS).get(_get_reason_code(error), hint)
+    # discovery may have met a policy, whose error explains more
+    reason = error.__cause__ if isinstance(error.__cause__, errors.PolicyError) else error
+    return (_AI_HINTS if _is_ai_command(session) else _HINTS).get(reason.code, hint)
 
 
 def _is_ai_command(session: Session) -> bool:
     return session.command.startswith("ai ")
-
-
-def _get_reason_code(error: errors.OnymError) -> str:
-    """Return the code that explains the error: that of the policy, if discovery met one."""
-    cause = error.__cause__
-    return cause.code if isinstance(cause, errors.PolicyError) else error.code
 
 
 def _guess_uri(session: Session, error: errors.OnymError) -> str | None:
@@ -102,25 +98,16 @@ def _guess_uri(session: Session, error: errors.OnymError) -> str | None:
         return _add_scheme(session, subject.text)
     if error.code not in ("llm.no-api", "llm.no-path-value"):
         return None
-    from onym.cli._input import load_providers
     from onym.cli.commands.check import find_misspellings
 
-    return next(
-        (
-            misspelling.fix
-            for misspelling in find_misspellings(subject.text, load_providers())
-            if misspelling.fix
-        ),
-        None,
-    )
+    misspellings = find_misspellings(subject.text, load_providers())
+    return next((misspelling.fix for misspelling in misspellings if misspelling.fix), None)
 
 
 def _add_scheme(session: Session, text: str) -> str | None:
     """Return `openai/gpt-5` with a scheme if its first word is a provider, and any ai name with one."""
     if _is_ai_command(session):
         return session.mask(f"ai://{text}") if text[:1].isalnum() else None
-    from onym.cli._input import load_providers
-
     word, slash, model = text.partition("/")
     if not slash or not model or load_providers().find_alias(word) is None:
         return None
@@ -161,14 +148,13 @@ def _fill_uri(session: Session, template: str) -> str | None:
 
 def _suggest_check(session: Session) -> str | None:
     """Return `onym check` with the URI if `check` reports a problem of this URI."""
-    from onym.cli._input import load_providers
     from onym.cli.commands.check import check_provider
 
     subject = session.subject
     if subject is None or subject.argument == "-" or session.command == "check":
         return None
-    found = check_provider(subject.text, load_providers())
-    return f"onym check {_quote_argument(session, subject)}" if found else None
+    diagnostics = check_provider(subject.text, load_providers())
+    return f"onym check {_quote_argument(session, subject)}" if diagnostics else None
 
 
 def _quote_argument(session: Session, subject: Subject) -> str:
@@ -183,22 +169,22 @@ _EXTRAS = dict.fromkeys(
     ("aiosmtplib", "aiosqlite", "alembic", "argon2", "jinja2", "sqlalchemy", "starlette"), "registry"
 )
 #: fields of as_dict() that get their own line, and their labels
-_LINES = (
-    ("endpoint", "endpoint"),
-    ("parameter", "parameter"),
-    ("model", "model"),
-    ("source", "source"),
-    ("status", "status"),
-    ("provider_code", "says"),
-    ("request_id", "request"),
-    ("retry_after", "retry in"),
-    ("field", "field"),
-    ("line", "line"),
-    ("column", "column"),
-    ("version", "version"),
-    ("clause", "rule"),
-    ("hint", "hint"),
-)
+_LINES = {
+    "endpoint": "endpoint",
+    "parameter": "parameter",
+    "model": "model",
+    "source": "source",
+    "status": "status",
+    "provider_code": "says",
+    "request_id": "request",
+    "retry_after": "retry in",
+    "field": "field",
+    "line": "line",
+    "column": "column",
+    "version": "version",
+    "clause": "rule",
+    "hint": "hint",
+}
 
 
 def report_error(session: Session, error: errors.OnymError) -> int:
@@ -219,19 +205,22 @@ def report_unexpected(session: Session, error: Exception) -> int:
             require_extra(package, _EXTRAS[package])
         except errors.MissingExtraError as missing:
             return report_error(session, missing)
-    number = exit_codes.INPUT_OUTPUT if isinstance(error, OSError) else exit_codes.INTERNAL
     if session.as_json:
         session.print_record(build_failure_record(session, error))
     else:
         session.print_error(format_error(session, _build_failure(session, error)))
     _print_traceback(session, error)
-    return number
+    return _get_failure_code(error)
+
+
+def _get_failure_code(error: Exception) -> int:
+    return exit_codes.INPUT_OUTPUT if isinstance(error, OSError) else exit_codes.INTERNAL
 
 
 def build_failure_record(session: Session, error: Exception) -> dict[str, object]:
     """Return the JSON for a failed stream or file, or for a bug."""
-    number = exit_codes.INPUT_OUTPUT if isinstance(error, OSError) else exit_codes.INTERNAL
-    return {"error": {**_build_failure(session, error).as_dict(), "exit_code": number}}
+    failure = _build_failure(session, error)
+    return {"error": {**failure.as_dict(), "exit_code": _get_failure_code(error)}}
 
 
 def _build_failure(session: Session, error: Exception) -> errors.OnymError:
@@ -265,7 +254,7 @@ def format_error(session: Session, error: errors.OnymError) -> str:
     head = session.paint("error", "error", sys.stderr)
     lines = [f"{head}: {_sanitize_text(session, error.message)}", *_format_place(session, error)]
     fields = _collect_fields(session, error)
-    rows = [(label, fields[name]) for name, label in _LINES if name in fields]
+    rows = [(label, fields[name]) for name, label in _LINES.items() if name in fields]
     rows.append(("code", error.code))
     following = find_next_command(session, error)
     if following is not None:

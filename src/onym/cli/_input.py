@@ -21,8 +21,7 @@ from click.shell_completion import CompletionItem
 
 from onym.cli._output import Session, Subject, is_terminal
 from onym.common.text import escape_unprintable
-from onym.errors import ConfigError, SignatureError, URIError, UsageError
-from onym.uri.llm import LLMURI
+from onym.errors import ConfigError, OnymError, SignatureError, URIError, UsageError
 from onym.uri.redact import redact
 from onym.uri.secret import Secret
 
@@ -53,7 +52,6 @@ class _URIType(_ParamType):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Return the endpoints that begin with `incomplete`, or nothing if the configuration is invalid."""
-        from onym.errors import OnymError
         from onym.llm.config import Config
 
         try:
@@ -89,14 +87,8 @@ def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> None:
             session.as_json = True
 
 
-json_option = click.option(
-    "--json",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_set_json,
-    help="Print JSON on standard output, errors included.",
-)
+json_option = click.option("--json", is_flag=True, is_eager=True, expose_value=False, callback=_set_json,
+                           help="Print JSON on standard output, errors included.")  # fmt: skip
 
 
 def pass_session(function: Callable[Concatenate[Session, _P], None]) -> Callable[_P, None]:
@@ -133,14 +125,8 @@ key_stdin_option = click.option(
     "--key-stdin", is_flag=True, help="Read the API key from standard input, to keep it out of the history."
 )
 
-param_option = click.option(
-    "-p",
-    "--param",
-    "params",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set a parameter of the URI (repeatable): -p temp=0.2",
-)
+param_option = click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE",
+                            help="Set a parameter of the URI (repeatable): -p temp=0.2")  # fmt: skip
 
 
 class OrderedGroup(click.Group):
@@ -162,14 +148,21 @@ def resolve_subject(session: Session, argument: str, config: Config | None = Non
     Raises UsageError for an unset variable or an empty pipe, ConfigError for an unknown name.
     """
     if argument == "-":
-        subject = Subject(argument, _read_first_line(), typed=False)
+        line = next(read_lines(), None)
+        if line is None:
+            raise UsageError("standard input contains no URI", code="usage.no-uri")
+        subject = Subject(argument, line, typed=False)
     elif argument.startswith("env:"):
         subject = Subject(argument, _read_variable(argument[4:]), typed=False)
     elif _NAME(argument):
         subject = Subject(argument, _get_endpoint_text(argument, config), typed=False)
     else:
         subject = Subject(argument, _convert_iri(session, argument), typed=True)
-        _warn_about_key(session, argument)
+        if redact(argument) != argument:
+            session.print_note(
+                "this URI contains a key, which is now in your shell's history; "
+                "use --key-stdin, ?auth=env:NAME or a named endpoint (onym config init) to keep it out"
+            )
     session.subject = subject
     return subject
 
@@ -188,7 +181,6 @@ def iter_subjects(session: Session, arguments: Sequence[str]) -> Iterator[Subjec
 
 def load_providers() -> ProviderTable:
     """Return the providers of the configuration, or the built-in ones if it is invalid."""
-    from onym.errors import OnymError
     from onym.llm.config import Config
     from onym.llm.providers import ProviderTable
 
@@ -196,11 +188,6 @@ def load_providers() -> ProviderTable:
         return Config.load().providers
     except OnymError:
         return ProviderTable.builtin()
-
-
-def parse_subject(subject: Subject, *, strict: bool = False) -> LLMURI:
-    """Parse the subject's text as an LLMURI."""
-    return LLMURI.parse(subject.text, strict=strict)
 
 
 def read_key(session: Session) -> Secret:
@@ -225,9 +212,9 @@ def read_key(session: Session) -> Secret:
 
 @contextmanager
 def translate_key_errors(file: str | Path, *codes: str) -> Iterator[None]:
-    """Convert signature errors with these codes to a UsageError that names `file`, which is not a key.
+    """Convert signature errors with these codes to a UsageError that names the unusable key file.
 
-    Other codes pass: an invalid signature means that somebody may have changed the signed content.
+    Other codes pass: an invalid signature means that the signed content may have been changed.
     """
     try:
         yield
@@ -316,12 +303,6 @@ def read_lines() -> Iterator[str]:
             yield text
 
 
-def _read_first_line() -> str:
-    for line in read_lines():
-        return line
-    raise UsageError("standard input contains no URI", code="usage.no-uri")
-
-
 def _read_variable(name: str) -> str:
     text = os.environ.get(name, "").strip()
     if not text:
@@ -370,12 +351,3 @@ def _convert_iri(session: Session, text: str) -> str:
     converted = convert(text)
     session.print_note(f"read as {converted}")
     return converted
-
-
-def _warn_about_key(session: Session, argument: str) -> None:
-    """Warn that a key on the command line stays in the shell's history and in the process list."""
-    if redact(argument) != argument:
-        session.print_note(
-            "this URI contains a key, which is now in your shell's history; "
-            "use --key-stdin, ?auth=env:NAME or a named endpoint (onym config init) to keep it out"
-        )

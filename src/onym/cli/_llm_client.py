@@ -20,7 +20,7 @@ from onym.cli._input import (
     read_key,
     resolve_subject,
 )
-from onym.cli._output import Session
+from onym.cli._output import Session, select_fields
 from onym.errors import OnymWarning, UsageError
 from onym.uri.llm import LLMURI
 
@@ -81,18 +81,13 @@ def open_client(session: Session, call: CallOptions) -> Iterator[ConnectedCall]:
     """Open a client for this call. Warnings become notes, and logs are masked."""
     from onym.llm.client import connect
 
-    found = resolve_call(session, call)
+    resolved = resolve_call(session, call)
+    settings = select_fields(resolved, "key", "policy", "config")
     with (
         show_warnings_as_notes(session),
-        connect(
-            found.uri,
-            key=found.key,
-            policy=found.policy,
-            config=found.config,
-            on_unsupported=call.on_unsupported,
-        ) as client,
+        connect(resolved.uri, on_unsupported=call.on_unsupported, **settings) as client,
     ):
-        yield ConnectedCall(client=client, uri=found.uri, policy=found.policy, overrides=found.overrides)
+        yield ConnectedCall(client=client, **select_fields(resolved, "uri", "policy", "overrides"))
 
 
 def resolve_call(session: Session, call: CallOptions) -> ResolvedCall:
@@ -110,35 +105,24 @@ def resolve_call(session: Session, call: CallOptions) -> ResolvedCall:
         session.secrets.append(uri.key)
     uri, overrides = _apply_params(uri, call.params)
     if call.gguf is not None:
-        _register_gguf(uri, call.gguf)
-    key = _read_call_key(session, call)
-    if call.policy is not None:
-        policy = Policy.preset(call.policy)
-    else:
-        policy = choose_policy(config, os.environ, typed=subject.typed)
-    return ResolvedCall(uri=uri, key=key, policy=policy, config=config, overrides=overrides)
+        from onym.llm import embedded
 
-
-def _read_call_key(session: Session, call: CallOptions) -> Any:
-    if not call.key_stdin:
-        return None
-    if call.uri == "-":
+        if uri.host != "embedded":
+            message = f"--gguf needs a URI llm://embedded/NAME, but the host is {uri.host}"
+            raise UsageError(message, code="usage.command-line")
+        embedded.register_model(uri.model, call.gguf)
+    if call.key_stdin and call.uri == "-":
         raise UsageError(
             "standard input cannot give both the URI and the key",
             code="usage.key-stdin",
             hint="write the URI on the command line, or use ?auth=env:NAME for the key",
         )
-    return read_key(session)
-
-
-def _register_gguf(uri: LLMURI, gguf: str) -> None:
-    from onym.llm import embedded
-
-    if uri.host != "embedded":
-        raise UsageError(
-            f"--gguf needs a URI llm://embedded/NAME, but the host is {uri.host}", code="usage.command-line"
-        )
-    embedded.register_model(uri.model, gguf)
+    key = read_key(session) if call.key_stdin else None
+    if call.policy is not None:
+        policy = Policy.preset(call.policy)
+    else:
+        policy = choose_policy(config, os.environ, typed=subject.typed)
+    return ResolvedCall(uri=uri, key=key, policy=policy, config=config, overrides=overrides)
 
 
 def _apply_params(uri: LLMURI, pairs: Sequence[str]) -> tuple[LLMURI, dict[str, Any]]:

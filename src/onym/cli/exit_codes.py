@@ -7,30 +7,6 @@ from typing import Final
 
 from onym import errors
 
-__all__ = [
-    "AIIP",
-    "BAD_URI",
-    "BROKEN_PIPE",
-    "CHECK_FAILED",
-    "CONFIGURATION",
-    "EMBEDDED",
-    "INPUT_OUTPUT",
-    "INTERNAL",
-    "INTERRUPTED",
-    "MEANINGS",
-    "NETWORK",
-    "OK",
-    "PROVIDER",
-    "REFUSED",
-    "REGISTRY",
-    "SIGNATURE",
-    "TERMINATED",
-    "TIMEOUT",
-    "UNSUPPORTED",
-    "USAGE",
-    "get_exit_code",
-]
-
 OK: Final = 0
 CHECK_FAILED: Final = 1
 USAGE: Final = 2

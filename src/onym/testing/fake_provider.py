@@ -48,16 +48,14 @@ def iter_deltas(
         yield {"tool_calls": [{"index": index, "function": {"arguments": arguments[half:]}}]}
 
 
+#: members of every answer and chunk
+_HEAD = {"id": "chatcmpl-1", "created": 1}
+
+
 def build_chunk(delta: Mapping[str, Any], *, model: str = "", finish: str | None = None) -> dict[str, Any]:
     """Return one chunk of a streamed answer."""
     choice = {"index": 0, "delta": dict(delta), "finish_reason": finish}
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion.chunk",
-        "created": 1,
-        "model": model,
-        "choices": [choice],
-    }
+    return {**_HEAD, "object": "chat.completion.chunk", "model": model, "choices": [choice]}
 
 
 def encode_sse(data: Mapping[str, Any]) -> bytes:
@@ -73,10 +71,11 @@ def get_last_text(body: Mapping[str, Any]) -> str:
 
 def make_vector(text: str) -> list[float]:
     """Return three numbers that depend only on the text."""
-    octets = text.encode()
-    return [len(octets) / 100, sum(octets) / 10_000, (octets[0] if octets else 0) / 255]
+    encoded = text.encode()
+    return [len(encoded) / 100, sum(encoded) / 10_000, (encoded[0] if encoded else 0) / 255]
 
 
+_WRONG_KEY = {"message": "Incorrect API key", "type": "invalid_request_error", "code": "invalid_api_key"}
 _USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
 
 
@@ -229,8 +228,8 @@ class FakeProvider:
         whole: bool = True,
     ) -> Self:
         """Answer the next request with these bytes. `whole=False` breaks the connection after them."""
-        given = {"content-type": "application/json"} | dict(headers or {})
-        return self._add_script(status=status, headers=given, pieces=pieces, chunked=chunked, whole=whole)
+        headers = {"content-type": "application/json", **(headers or {})}
+        return self._add_script(status=status, headers=headers, pieces=pieces, chunked=chunked, whole=whole)
 
     def drop(self) -> Self:
         """Close the connection at the next request, without an answer."""
@@ -241,8 +240,8 @@ class FakeProvider:
         """Open the gate."""
         self._gate.set()
 
-    def _add_script(self, **what: Any) -> Self:
-        self._scripts.append(_Script(**what))
+    def _add_script(self, **members: Any) -> Self:
+        self._scripts.append(_Script(**members))
         return self
 
     def _record_request(self, request: Recorded) -> _Script | None:
@@ -250,7 +249,7 @@ class FakeProvider:
             self.requests.append(request)
             self.arrived.set()
             if request.headers.get("authorization") != f"Bearer {self._key}" and self._key is not None:
-                return _build_refusal()
+                return _build_json_script({"error": _WRONG_KEY}, status=401)
             if request.path.endswith("/models") or request.path.endswith("/embeddings"):
                 return self._scripts.popleft() if self._scripts else self._build_default_script(request)
             if self._scripts:
@@ -263,23 +262,18 @@ class FakeProvider:
 
     def _build_default_script(self, request: Recorded) -> _Script:
         if request.path.endswith("/models"):
-            data: dict[str, Any] = {
-                "object": "list",
-                "data": [{"id": model, "object": "model"} for model in self._models],
-            }
-        else:
-            texts = request.json["input"]
-            texts = [texts] if isinstance(texts, str) else texts
-            data = {
-                "object": "list",
-                "model": request.json["model"],
-                "data": [
-                    {"object": "embedding", "index": index, "embedding": make_vector(text)}
-                    for index, text in enumerate(texts)
-                ],
-                "usage": {"prompt_tokens": len(texts), "total_tokens": len(texts)},
-            }
-        return _Script(headers={"content-type": "application/json"}, pieces=(json.dumps(data).encode(),))
+            models = [{"id": model, "object": "model"} for model in self._models]
+            return _build_json_script({"object": "list", "data": models})
+        texts = request.json["input"]
+        texts = [texts] if isinstance(texts, str) else texts
+        vectors = [
+            {"object": "embedding", "index": index, "embedding": make_vector(text)}
+            for index, text in enumerate(texts)
+        ]
+        usage = {"prompt_tokens": len(texts), "total_tokens": len(texts)}
+        return _build_json_script(
+            {"object": "list", "model": request.json["model"], "data": vectors, "usage": usage}
+        )
 
 
 class _Server(ThreadingHTTPServer):
@@ -327,12 +321,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing, because tests have their own output."""
 
     def do_GET(self) -> None:
-        self._handle_request()
-
-    def do_POST(self) -> None:
-        self._handle_request()
-
-    def _handle_request(self) -> None:
         fake = self.server.fake
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
@@ -351,6 +339,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             fake.gone.set()
 
+    def do_POST(self) -> None:
+        self.do_GET()
+
     def _send_raw(self, script: _Script) -> None:
         length = sum(len(piece) for piece in script.pieces if piece is not None)
         extra = {} if script.chunked else {"content-length": str(length + (0 if script.whole else 1))}
@@ -362,18 +353,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         self.close_connection = self.close_connection or not script.whole
 
-    def _send_completion(self, script: _Script, asked: Mapping[str, Any]) -> None:
+    def _send_completion(self, script: _Script, request: Mapping[str, Any]) -> None:
         choice = {"index": 0, "message": script.message, "finish_reason": script.finish}
-        body = json.dumps(
-            {
-                "id": "chatcmpl-1",
-                "object": "chat.completion",
-                "created": 1,
-                "model": asked.get("model", ""),
-                "choices": [choice],
-                "usage": dict(script.usage),
-            }
-        ).encode()
+        answer = {
+            **_HEAD,
+            "object": "chat.completion",
+            "model": request.get("model", ""),
+            "choices": [choice],
+        }
+        body = json.dumps({**answer, "usage": dict(script.usage)}).encode()
         if script.gate:
             self.server.fake._gate.wait()
         headers = {"content-type": "application/json", "x-request-id": "req-fake", **script.headers}
@@ -381,8 +369,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
         self.wfile.flush()
 
-    def _send_stream(self, script: _Script, asked: Mapping[str, Any]) -> None:
-        model = asked.get("model", "")
+    def _send_stream(self, script: _Script, request: Mapping[str, Any]) -> None:
+        model = request.get("model", "")
         headers = {"content-type": "text/event-stream", "x-request-id": "req-fake", **script.headers}
         self._send_head(200, headers, chunked=True)
         for index, delta in enumerate(script.deltas):
@@ -392,7 +380,7 @@ class _Handler(BaseHTTPRequestHandler):
         while script.endless:
             self._send_piece(script.endless, chunked=True)
         self._send_piece(encode_sse(build_chunk({}, model=model, finish=script.finish)), chunked=True)
-        if (asked.get("stream_options") or {}).get("include_usage"):
+        if (request.get("stream_options") or {}).get("include_usage"):
             last = {**build_chunk({}, model=model), "choices": [], "usage": dict(script.usage)}
             self._send_piece(encode_sse(last), chunked=True)
         self._send_piece(b"data: [DONE]\n\n", chunked=True)
@@ -409,16 +397,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("transfer-encoding", "chunked")
         self.end_headers()
 
-    def _send_piece(self, octets: bytes, chunked: bool) -> None:
-        if octets:
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(octets), octets) if chunked else octets)
+    def _send_piece(self, piece: bytes, chunked: bool) -> None:
+        if piece:
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
         self.wfile.flush()
 
 
-def _build_refusal() -> _Script:
-    error = {"message": "Incorrect API key", "type": "invalid_request_error", "code": "invalid_api_key"}
-    return _Script(
-        status=401,
-        headers={"content-type": "application/json"},
-        pieces=(json.dumps({"error": error}).encode(),),
-    )
+def _build_json_script(data: Mapping[str, Any], status: int = 200) -> _Script:
+    headers = {"content-type": "application/json"}
+    return _Script(status=status, headers=headers, pieces=(json.dumps(data).encode(),))

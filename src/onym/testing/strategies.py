@@ -123,12 +123,8 @@ def extra_params() -> st.SearchStrategy[dict[str, Any]]:
     """Parameters that the draft does not define: flags, numbers, text, lists, objects."""
     fractions = st.floats(-1e15, 1e15).filter(_is_short).map(_drop_zero_sign)
     numbers = st.integers(-(10**30), 10**30) | fractions
-    scalars = (
-        st.booleans()
-        | numbers
-        | _plain_texts()
-        | st.sampled_from(["true", "12", "-0.5", '"x"', "{", "[1]", "null"])
-    )
+    like_json = st.sampled_from(["true", "12", "-0.5", '"x"', "{", "[1]", "null"])
+    scalars = st.booleans() | numbers | _plain_texts() | like_json
     members = _plain_texts(max_size=8).filter(lambda name: not is_secret_parameter(name))
     json_values = st.recursive(
         st.none() | scalars,
@@ -166,15 +162,11 @@ def llm_texts(draw: st.DrawFn) -> str:
     """The text of an llm URI in any spelling that `LLMURI.parse` takes, canonical or not."""
     scheme = draw(st.sampled_from(["llm", "LLM", "lLm"]))
     userinfo = draw(st.sampled_from(["", "my-app@", "my-app:k@", ":k@", "a:b:c@", "a!:%6b@", "@", "u:@"]))
-    host = draw(
-        st.sampled_from(
-            ["api.openai.com", "API.example", "%68ost", "a%2Fb", "[::1]", "[0:0::1]", "127.0.0.1"]
-        )
-    )
+    hosts = ["api.openai.com", "API.example", "%68ost", "a%2Fb", "[::1]", "[0:0::1]", "127.0.0.1"]
+    host = draw(st.sampled_from(hosts))
     port = draw(st.sampled_from(["", ":", ":443", ":0443", ":11434", ":8080"]))
-    segments = draw(
-        st.lists(_spelled_texts(_RAW_IN_PATH, min_size=1).filter(_is_not_dot_segment), min_size=1, max_size=3)
-    )
+    segment = _spelled_texts(_RAW_IN_PATH, min_size=1).filter(_is_not_dot_segment)
+    segments = draw(st.lists(segment, min_size=1, max_size=3))
     pairs = draw(st.lists(_query_pairs(), max_size=5, unique_by=_parse_pair_name))
     query = draw(st.sampled_from(["", "?"]))
     if pairs:
@@ -227,9 +219,8 @@ def _optional_parts(prefix: str, texts: st.SearchStrategy[str]) -> st.SearchStra
 
 def triplets() -> st.SearchStrategy[str]:
     """One percent triplet: any byte, hexadecimal digits of either case."""
-    return st.builds(
-        lambda octet, lower: f"%{octet:02x}" if lower else f"%{octet:02X}", st.integers(0, 255), st.booleans()
-    )
+    formats = st.sampled_from(("%{:02x}", "%{:02X}"))
+    return st.builds(str.format, formats, st.integers(0, 255))
 
 
 def _encoded_texts(characters: str, *, min_size: int = 0, max_size: int = 10) -> st.SearchStrategy[str]:
@@ -239,9 +230,8 @@ def _encoded_texts(characters: str, *, min_size: int = 0, max_size: int = 10) ->
 
 def ipv4_addresses() -> st.SearchStrategy[str]:
     """Dotted quads without leading zeros."""
-    return st.lists(st.integers(0, 255), min_size=4, max_size=4).map(
-        lambda octets: ".".join(map(str, octets))
-    )
+    numbers = st.integers(0, 255).map(str)
+    return st.lists(numbers, min_size=4, max_size=4).map(".".join)
 
 
 def ipv6_addresses() -> st.SearchStrategy[str]:
@@ -252,24 +242,20 @@ def ipv6_addresses() -> st.SearchStrategy[str]:
     def gapped(before: list[str], after: list[str], tail: str | None) -> str:
         return ":".join(before) + "::" + ":".join([*after, tail] if tail else after)
 
-    whole = st.builds(
-        lambda first, tail: ":".join([*first, tail]), st.lists(groups, min_size=6, max_size=6), tails
-    )
-    short = st.integers(0, 5).flatmap(
-        lambda count: st.builds(
-            gapped,
-            st.lists(groups, max_size=count),
-            st.lists(groups, max_size=5 - count),
-            st.one_of(st.none(), tails),
-        )
-    )
+    whole = st.builds("{}:{}".format, st.lists(groups, min_size=6, max_size=6).map(":".join), tails)
+
+    def short_addresses(count: int) -> st.SearchStrategy[str]:
+        before, after = st.lists(groups, max_size=count), st.lists(groups, max_size=5 - count)
+        return st.builds(gapped, before, after, st.none() | tails)
+
+    short = st.integers(0, 5).flatmap(short_addresses)
     return st.one_of(whole, short)
 
 
 def ipvfuture_addresses() -> st.SearchStrategy[str]:
     """IPvFuture literals without brackets."""
     return st.builds(
-        lambda v, version, address: f"{v}{version}.{address}",
+        "{}{}.{}".format,
         st.sampled_from("vV"),
         st.text("0123456789abcdefABCDEF", min_size=1, max_size=3),
         st.text(_HOST + ":", min_size=1, max_size=10),
@@ -295,11 +281,8 @@ def _authority_texts() -> st.SearchStrategy[str]:
 
 
 def _scheme_names() -> st.SearchStrategy[str]:
-    free = st.builds(
-        "{}{}".format,
-        st.sampled_from(string.ascii_letters),
-        st.text(string.ascii_letters + string.digits + "+.-", max_size=6),
-    )
+    tails = st.text(string.ascii_letters + string.digits + "+.-", max_size=6)
+    free = st.builds("{}{}".format, st.sampled_from(string.ascii_letters), tails)
     return st.one_of(st.sampled_from(["http", "HTTPS", "ftp", "ws", "ai", "llm", "urn", "mailto"]), free)
 
 
@@ -309,8 +292,7 @@ def _path_segments(*, min_size: int = 0, characters: str = _PCHAR) -> st.SearchS
 
 
 def _rooted_paths(*, after_authority: bool) -> st.SearchStrategy[str]:
-    rest = st.lists(st.one_of(st.just(""), _path_segments()), max_size=6)
-    many = rest.map(lambda segments: "".join("/" + segment for segment in segments))
+    many = st.lists((st.just("") | _path_segments()).map("/{}".format), max_size=6).map("".join)
     if after_authority:
         return many
     first = _path_segments(min_size=1)
@@ -365,8 +347,8 @@ def uri_references() -> st.SearchStrategy[str]:
 def ai_uris() -> st.SearchStrategy[str]:
     """URIs of the scheme ai, as wide as its draft's grammar: some have no canonical form."""
     names = st.lists(st.text("abcXYZ019-", min_size=1, max_size=5), min_size=1, max_size=3).map(".".join)
-    plain = st.lists(st.text("abcXYZ019-._~%", min_size=1, max_size=6).map(_escape_percent), max_size=4)
-    paths = plain.map(lambda segments: "".join("/" + segment for segment in segments))
+    segment = st.text("abcXYZ019-._~%", min_size=1, max_size=6).map(lambda text: text.replace("%", "%2D"))
+    paths = st.lists(segment.map("/{}".format), max_size=4).map("".join)
     tame = st.builds("ai://{}{}{}".format, names, paths, _query_parts())
     wild = st.builds(
         "{}:{}{}{}".format,
@@ -376,10 +358,6 @@ def ai_uris() -> st.SearchStrategy[str]:
         _fragment_parts(),
     )
     return st.one_of(tame, wild)
-
-
-def _escape_percent(text: str) -> str:
-    return text.replace("%", "%2D")
 
 
 def iri_references() -> st.SearchStrategy[str]:

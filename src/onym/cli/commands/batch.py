@@ -15,14 +15,11 @@ import click
 from onym.cli import exit_codes
 from onym.cli._input import pass_session, uri_argument
 from onym.cli._llm_client import CallOptions, call_options, resolve_call, show_warnings_as_notes
-from onym.cli._output import Session, is_terminal
+from onym.cli._output import Session, is_terminal, select_fields
 from onym.errors import OnymError, OnymWarning, UsageError
 
 if TYPE_CHECKING:
     from onym.llm.batch import BatchReport, Progress
-
-__all__ = ["batch_command"]
-
 
 #: options that a resumed run needs again if they are not the default
 _USUAL = {"concurrency": 32, "order": "input", "engine": "local", "max_errors": None, "poll": None}
@@ -50,7 +47,7 @@ _USUAL = {"concurrency": 32, "order": "input", "engine": "local", "max_errors": 
 @click.option("--restart", is_flag=True, help="Discard the results of earlier runs.")
 @call_options
 @pass_session
-def batch_command(session: Session, /, source: str, output: str, **given: Any) -> None:
+def batch_command(session: Session, /, source: str, output: str, **arguments: Any) -> None:
     """Answer a file of requests, and resume after a stop.
 
     INPUT is a JSON Lines or Parquet file, or - for standard input.
@@ -77,12 +74,15 @@ def batch_command(session: Session, /, source: str, output: str, **given: Any) -
       onym batch fast requests.jsonl -o results.jsonl --provider-batch
     """
     names = ("concurrency", "order", "engine", "retry_errors", "max_errors", "restart", "cancel", "poll")
-    options = {name: given.pop(name) for name in names}
-    if given.pop("provider_batch"):
-        _use_provider_engine(options)
+    options = {name: arguments.pop(name) for name in names}
+    if arguments.pop("provider_batch"):
+        if options["engine"] != "local":
+            message = "--engine ray and --provider-batch cannot be combined"
+            raise UsageError(message, code="usage.command-line")
+        options["engine"] = "provider"
     elif options["cancel"] or options["poll"] is not None:
         raise UsageError("--cancel and --poll need --provider-batch", code="usage.command-line")
-    call = CallOptions(**given)
+    call = CallOptions(**arguments)
     if source == "-" and (call.uri == "-" or call.key_stdin):
         raise UsageError(
             "standard input cannot give the rows and also the URI or the key", code="usage.command-line"
@@ -104,40 +104,22 @@ def batch_command(session: Session, /, source: str, output: str, **given: Any) -
         raise click.exceptions.Exit(exit_codes.CHECK_FAILED)
 
 
-def _use_provider_engine(options: dict[str, Any]) -> None:
-    if options["engine"] != "local":
-        raise UsageError("--engine ray and --provider-batch cannot be combined", code="usage.command-line")
-    options["engine"] = "provider"
-
-
 def _run_batch(
     session: Session, call: CallOptions, source: str, output: str, options: dict[str, Any]
 ) -> BatchReport:
     from onym.llm.batch import run
 
-    endpoint = _resolve_endpoint(session, call)
+    resolved = resolve_call(session, call)
     with show_warnings_as_notes(session), _show_warnings_once(), _watch_progress(session) as watch:
         return run(
-            endpoint.pop("uri"),
+            resolved.uri,
             sys.stdin.buffer if source == "-" else Path(source),
             Path(output),
             watch=watch,
-            **endpoint,
+            on_unsupported=call.on_unsupported,
+            **select_fields(resolved, "key", "policy", "config", "overrides"),
             **options,
         )
-
-
-def _resolve_endpoint(session: Session, call: CallOptions) -> dict[str, Any]:
-    """Return the engine's arguments for `run`."""
-    found = resolve_call(session, call)
-    return {
-        "uri": found.uri,
-        "key": found.key,
-        "policy": found.policy,
-        "config": found.config,
-        "on_unsupported": call.on_unsupported,
-        "overrides": found.overrides,
-    }
 
 
 def _format_resume_command(
@@ -186,10 +168,8 @@ def _print_report(session: Session, report: BatchReport, again: str) -> None:
     if report.left:
         session.print_note(f"{report.left} rows remain; to resume, run: {again}", kind="warning")
     if report.failed:
-        session.print_note(
-            f"{report.failed} of {report.rows} rows failed; to send them again, run: {again} --retry-errors",
-            kind="warning",
-        )
+        failed = f"{report.failed} of {report.rows} rows failed"
+        session.print_note(f"{failed}; to send them again, run: {again} --retry-errors", kind="warning")
     if is_terminal(sys.stderr):
         session.print_note(
             f"{report.answered} of {report.rows} rows answered, {report.input_tokens} tokens in, "

@@ -11,6 +11,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from time import monotonic
@@ -21,7 +22,14 @@ import click
 from onym.cli._errors import format_error
 from onym.cli._input import pass_session, read_lines, read_stdin, read_text_file, uri_argument
 from onym.cli._llm_client import CallOptions, ConnectedCall, call_options, open_client
-from onym.cli._output import Session, encode_json, escape_controls, is_terminal, replace_text_file
+from onym.cli._output import (
+    Session,
+    encode_json,
+    escape_controls,
+    is_terminal,
+    replace_text_file,
+    select_fields,
+)
 from onym.common.text import escape_unprintable
 from onym.errors import OnymError, UsageError
 from onym.llm.types import Completion, Event, Finish, Message, ReasoningDelta, TextDelta, ToolCallDelta, Usage
@@ -71,27 +79,16 @@ def build_event_record(event: Event) -> dict[str, Any]:
     if isinstance(event, ReasoningDelta):
         return {"type": "reasoning", "text": event.text}
     if isinstance(event, ToolCallDelta):
-        body = {"index": event.index, "id": event.id, "name": event.name, "arguments": event.arguments}
-        return {"type": "tool_call", **body}
-    return {
-        "type": "finish",
-        "finish_reason": event.reason,
-        "model": event.model,
-        "request_id": event.request_id,
-        "usage": build_usage_record(event.usage),
-    }
+        return {"type": "tool_call", **select_fields(event, "index", "id", "name", "arguments")}
+    body = {"finish_reason": event.reason, **select_fields(event, "model", "request_id")}
+    return {"type": "finish", **body, "usage": build_usage_record(event.usage)}
 
 
 def build_completion_record(completion: Completion) -> dict[str, Any]:
     """Return a complete answer as plain data."""
     return {
-        "text": completion.text,
-        "model": completion.model,
-        "finish_reason": completion.finish_reason,
-        "reasoning": completion.reasoning,
-        "tool_calls": [
-            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in completion.tool_calls
-        ],
+        **select_fields(completion, "text", "model", "finish_reason", "reasoning"),
+        "tool_calls": [select_fields(call, "id", "name", "arguments") for call in completion.tool_calls],
         "request_id": completion.request_id,
         "usage": build_usage_record(completion.usage),
     }
@@ -101,40 +98,31 @@ def build_cost_record(usage: Usage, endpoint: Endpoint) -> dict[str, str] | None
     """Return the cost of the tokens at list price; null if the price is not known."""
     from onym.llm.prices import cost  # late: reads a file that no other output needs
 
-    found = cost(usage, endpoint.provider.name, endpoint.model)
-    if found is None:
+    price = cost(usage, endpoint.provider.name, endpoint.model)
+    if price is None:
         return None
     return {
-        "amount": f"{found.amount:f}",
-        "currency": found.currency,
-        "source": found.source,
-        "checked": found.checked.isoformat(),
+        "amount": f"{price.amount:f}",
+        **select_fields(price, "currency", "source"),
+        "checked": price.checked.isoformat(),
     }
 
 
 def build_usage_record(usage: Usage) -> dict[str, int | None]:
     """Return token counts by name; null if the server does not report them."""
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
-        "total_tokens": usage.total_tokens,
-    }
+    names = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "total_tokens")
+    return select_fields(usage, *names)
 
 
 def format_usage(usage: Usage, began: float, request_id: str | None) -> str:
     """Return token counts, seconds since `began` and the server's request ID, on one line."""
-    words = [
-        f"{count} {what}"
-        for count, what in (
-            (usage.input_tokens, "tokens in"),
-            (usage.output_tokens, "tokens out"),
-            (usage.cached_tokens, "cached"),
-            (usage.reasoning_tokens, "reasoning"),
-        )
-        if count is not None
-    ]
+    counts = (
+        (usage.input_tokens, "tokens in"),
+        (usage.output_tokens, "tokens out"),
+        (usage.cached_tokens, "cached"),
+        (usage.reasoning_tokens, "reasoning"),
+    )
+    words = [f"{count} {label}" for count, label in counts if count is not None]
     words.append(f"{monotonic() - began:.2f} s")
     if request_id is not None:
         words.append(f"request {request_id}")
@@ -171,29 +159,29 @@ class Conversation:
         self._session = session
         self._overrides = overrides
         self._usage = usage
-        self._said: list[Message] = []
+        self._turns: list[Message] = []
 
     def run(self) -> None:
         """Read lines until the end of the input or /exit."""
-        person = is_terminal(sys.stdin)
-        if person:
+        on_terminal = is_terminal(sys.stdin)
+        if on_terminal:
             self._session.print_error("/help lists the commands, Ctrl-D ends the conversation")
-        while (line := self._read_line(person)) is not None:
+        while (line := self._read_line(on_terminal)) is not None:
             if line.startswith("/"):
                 if not self._run_command(line):
                     return
             elif line.strip():
                 self._send_turn(line)
 
-    def _read_line(self, person: bool) -> str | None:
+    def _read_line(self, on_terminal: bool) -> str | None:
         try:
-            return input("> " if person else "")
+            return input("> " if on_terminal else "")
         except EOFError:
-            if person:
+            if on_terminal:
                 write_screen("\n")
             return None
         except KeyboardInterrupt:
-            if not person:
+            if not on_terminal:
                 raise
             write_screen("\n")
             return ""
@@ -204,30 +192,29 @@ class Conversation:
         if word in {"/exit", "/quit"}:
             return False
         if word == "/reset":
-            self._said.clear()
+            self._turns.clear()
         elif word == "/system":
             self._set_system_prompt(rest.strip())
         elif word == "/usage":
             self._usage = not self._usage
         else:
-            self._session.print_error(
-                _HELP if word == "/help" else f"there is no command {word}; {_HELP.lstrip()}"
-            )
+            error = "" if word == "/help" else f"{word} is not a command; "
+            self._session.print_error((error + _HELP.lstrip()) if error else _HELP)
         return True
 
     def _set_system_prompt(self, text: str) -> None:
         if text:
             self._overrides["system"] = text
-            self._said.clear()
+            self._turns.clear()
         else:
             self._session.print_error(escape_unprintable(str(self._overrides.get("system", "(none)"))))
 
     def _send_turn(self, line: str) -> None:
         question = Message(role="user", content=line)
         began = monotonic()
+        ends: list[Finish] = []
         try:
-            with self._client.stream([*self._said, question], **self._overrides) as stream:
-                ends: list[Finish] = []
+            with self._client.stream([*self._turns, question], **self._overrides) as stream:
                 text = write_text_stream(_collect_finish(stream, ends), write_screen)
         except OnymError as error:
             self._session.print_error(format_error(self._session, error))
@@ -235,7 +222,7 @@ class Conversation:
             write_screen("\n")
             self._session.print_note("stopped; this turn is not part of the conversation")
         else:
-            self._said += [question, Message(role="assistant", content=text)]
+            self._turns += [question, Message(role="assistant", content=text)]
             for end in ends:
                 print_outcome(self._session, end, began, usage=self._usage)
 
@@ -254,22 +241,16 @@ def get_history_path() -> Path:
     return user_state_path("onym", appauthor=False) / "history"
 
 
-def _load_readline() -> Any:
-    """Return the module for line editing, or None if this Python has none."""
-    try:
-        import readline
-    except ImportError:
-        return None
-    return readline
-
-
 @contextmanager
 def keep_line_history(session: Session, path: Path) -> Iterator[None]:
     """Enable line editing with a history in `path`, which only its owner can read. Keys in it are masked.
 
     Without readline or a terminal, no history is kept.
     """
-    readline = _load_readline() if is_terminal(sys.stdin) else None
+    readline: Any = None
+    if is_terminal(sys.stdin):
+        with suppress(ImportError):  # this Python may be built without it
+            readline = import_module("readline")
     if readline is None:
         yield
         return
@@ -281,15 +262,13 @@ def keep_line_history(session: Session, path: Path) -> Iterator[None]:
     finally:
         count = readline.get_current_history_length()
         lines = [readline.get_history_item(at) for at in range(1, count + 1)]
+        lines = [session.mask(line) for line in lines if line.strip()][-_KEPT_LINES:]
         with suppress(OSError):
-            _save_history(path, [session.mask(line) for line in lines if line.strip()][-_KEPT_LINES:])
-
-
-def _save_history(path: Path, lines: list[str]) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:  # noqa: PTH123 - the mode
-        path.chmod(0o600)
-        out.writelines(line + "\n" for line in lines)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+                path.chmod(0o600)
+                out.writelines(line + "\n" for line in lines)
 
 
 @click.command("embed")
@@ -297,16 +276,12 @@ def _save_history(path: Path, lines: list[str]) -> None:
 @click.argument("texts", nargs=-1)
 @click.option("--batch", type=click.IntRange(1, 2048), default=64, show_default=True, metavar="N",
               help="Texts in one request.")  # fmt: skip
-@click.option(
-    "--dimensions",
-    type=click.IntRange(1),
-    metavar="N",
-    help="The length of the vectors, if the model offers a choice.",
-)
+@click.option("--dimensions", type=click.IntRange(1), metavar="N",
+              help="The length of the vectors, if the model offers a choice.")  # fmt: skip
 @click.option("--usage", is_flag=True, help="Print the number of tokens on standard error.")
 @call_options
 @pass_session
-def embed_command(session: Session, /, texts: tuple[str, ...], **given: Any) -> None:
+def embed_command(session: Session, /, texts: tuple[str, ...], **options: Any) -> None:
     """Turn texts into vectors.
 
     The texts are the TEXT arguments, or the lines of standard input. The output is one JSON object per
@@ -317,8 +292,8 @@ def embed_command(session: Session, /, texts: tuple[str, ...], **given: Any) -> 
       onym embed llm://openai/text-embedding-3-small "one text" "another"
       onym embed fast < lines.txt > vectors.jsonl
     """
-    batch, dimensions, usage = given.pop("batch"), given.pop("dimensions"), given.pop("usage")
-    call = CallOptions(**given)
+    batch, dimensions, usage = options.pop("batch"), options.pop("dimensions"), options.pop("usage")
+    call = CallOptions(**options)
     if not texts and (call.uri == "-" or call.key_stdin):
         raise UsageError(
             "standard input cannot give the URI or the key and also the texts", code="usage.command-line"
@@ -335,15 +310,14 @@ def _embed_texts(session: Session, to: ConnectedCall, texts: Iterator[str], batc
     """Write a line for each text; return the number of tokens that the server counted."""
     index = tokens = 0
     while some := list(islice(texts, batch)):
-        found = to.client.embed(some, **to.overrides)
-        tokens += build_usage_record(found.usage)["input_tokens"] or 0
-        for vector in found.vectors:
+        embeddings = to.client.embed(some, **to.overrides)
+        tokens += embeddings.usage.input_tokens or 0
+        for vector in embeddings.vectors:
             session.print_json_line({"index": index, "embedding": list(vector)})
             index += 1
     if not index:
-        raise UsageError(
-            "there are no texts", code="usage.no-texts", hint="write them after the URI, or pipe lines in"
-        )
+        hint = "write them after the URI, or pipe lines in"
+        raise UsageError("no texts were given", code="usage.no-texts", hint=hint)
     return tokens
 
 
@@ -363,13 +337,12 @@ def _embed_texts(session: Session, to: ConnectedCall, texts: Iterator[str], batc
 @click.option("--usage", is_flag=True, help="Print tokens and seconds on standard error.")
 @call_options
 @pass_session
-def chat_command(session: Session, /, prompt: tuple[str, ...], interactive: bool, **given: Any) -> None:
+def chat_command(session: Session, /, prompt: tuple[str, ...], interactive: bool, **options: Any) -> None:
     """Send a prompt to a model, or hold a conversation.
 
     URI is an llm:// URI, the name of an endpoint in your configuration, env:NAME for the value of a
-    variable, or
-    - for a line of standard input. The prompt is the PROMPT arguments, followed by standard input if it
-    is a pipe or a file.
+    variable, or - for a line of standard input. The prompt is the PROMPT arguments, followed by standard
+    input if it is a pipe or a file.
 
     With --json the output is one object (text, model, finish_reason, usage, ...), with --json --stream one
     event per line. Ctrl-C stops the answer (exit code 130) and leaves no partial FILE.
@@ -382,9 +355,13 @@ def chat_command(session: Session, /, prompt: tuple[str, ...], interactive: bool
       git diff | onym chat fast -s "Write a commit message." -o message.txt
       pass show openai | onym chat --key-stdin llm://openai/gpt-5 "Say hello."
     """
-    output, stream, usage = (given.pop(name) for name in ("output", "stream", "usage"))
-    overrides = _build_overrides(given.pop("system"), given.pop("schema"))
-    call = CallOptions(**given)
+    output, stream, usage, system, schema = (
+        options.pop(name) for name in ("output", "stream", "usage", "system", "schema")
+    )
+    overrides = {} if system is None else {"system": system}
+    if schema is not None:
+        overrides["schema"] = _read_schema(schema)
+    call = CallOptions(**options)
     if interactive and (prompt or output or session.as_json):
         raise UsageError(
             "--interactive cannot be combined with a prompt, --output or --json", code="usage.command-line"
@@ -393,21 +370,15 @@ def chat_command(session: Session, /, prompt: tuple[str, ...], interactive: bool
     with open_client(session, call) as to:
         overrides = {**to.overrides, **overrides}
         if interactive:
-            _run_conversation(session, to.client, overrides, usage)
+            with keep_line_history(session, get_history_path()):
+                Conversation(to.client, session, overrides, usage=usage).run()
             return
-        flowing = _is_streaming(stream, to.uri.stream, to_terminal=output is None and is_terminal(sys.stdout))
         if stream is False:
             overrides["stream"] = False
-        _run_once(session, to.client, text, overrides, output, flowing=flowing, usage=usage)
-
-
-def _build_overrides(system: str | None, schema: str | None) -> dict[str, Any]:
-    overrides: dict[str, Any] = {}
-    if system is not None:
-        overrides["system"] = system
-    if schema is not None:
-        overrides["schema"] = _read_schema(schema)
-    return overrides
+        elif stream is None:  # the URI decides, then the terminal
+            to_terminal = output is None and is_terminal(sys.stdout)
+            stream = to_terminal if to.uri.stream is None else to.uri.stream
+        _run_once(session, to.client, text, overrides, output, stream=stream, usage=usage)
 
 
 #: bytes of a schema file
@@ -433,9 +404,8 @@ def _build_prompt(words: tuple[str, ...], call: CallOptions) -> str:
         parts.append(read_stdin().strip("\n"))
     text = "\n\n".join(part for part in parts if part)
     if not text:
-        raise UsageError(
-            "there is no prompt", code="usage.no-prompt", hint="write it after the URI, pipe it in, or use -i"
-        )
+        hint = "write it after the URI, pipe it in, or use -i"
+        raise UsageError("no prompt was given", code="usage.no-prompt", hint=hint)
     return text
 
 
@@ -459,7 +429,7 @@ def _run_once(
     overrides: dict[str, Any],
     output: str | None,
     *,
-    flowing: bool,
+    stream: bool,
     usage: bool,
 ) -> None:
     began = monotonic()
@@ -467,16 +437,9 @@ def _run_once(
         write: Writer = write_screen
         if output is not None:
             write = stack.enter_context(replace_text_file(Path(output)))
-        end = (_write_stream if flowing else _write_completion)(session, client, text, overrides, write)
+        end = (_write_stream if stream else _write_completion)(session, client, text, overrides, write)
     if end is not None:
         print_outcome(session, end, began, usage=usage)
-
-
-def _is_streaming(wanted: bool | None, asked: bool | None, *, to_terminal: bool) -> bool:
-    """Return whether to stream: `--stream` decides, then the URI's `stream`, then the terminal."""
-    if wanted is not None:
-        return wanted
-    return to_terminal if asked is None else asked
 
 
 def _write_completion(
@@ -495,19 +458,7 @@ def _write_stream(
     session: Session, client: Client, text: str, overrides: dict[str, Any], write: Writer
 ) -> Any:
     ends: list[Finish] = []
-
-    def noting(events: Any) -> Any:
-        for event in events:
-            if isinstance(event, Finish):
-                ends.append(event)
-            yield event
-
     with client.stream(text, **overrides) as events:
-        (write_json_stream if session.as_json else write_text_stream)(noting(events), write)
+        writer = write_json_stream if session.as_json else write_text_stream
+        writer(_collect_finish(events, ends), write)
     return ends[-1] if ends else None
-
-
-def _run_conversation(session: Session, client: Client, overrides: dict[str, Any], usage: bool) -> None:
-
-    with keep_line_history(session, get_history_path()):
-        Conversation(client, session, overrides, usage=usage).run()

@@ -40,8 +40,8 @@ def check_provider(text: str, providers: ProviderTable) -> tuple[Diagnostic, ...
         uri = LLMURI.parse(text)
     except OnymError:
         return ()
-    found = tuple(_iter_misspellings(text, uri, providers))
-    return found or tuple(_iter_rejected_parameters(text, uri, providers))
+    misspellings = tuple(_iter_misspellings(text, uri, providers))
+    return misspellings or tuple(_iter_rejected_parameters(text, uri, providers))
 
 
 def find_misspellings(text: str, providers: ProviderTable) -> tuple[Diagnostic, ...]:
@@ -112,18 +112,8 @@ def _diagnose_api(text: str, uri: LLMURI, row: Provider, error: UnsupportedError
     start, end = _find_parameter_span(text, "api")
     _, _, written = text[start:end].partition("=")
     value = (end - len(written), end) if written else (start, end)
-    message = f"{error.message}; {error.hint}"
-    return _make_warning(
-        text,
-        "no-api",
-        message,
-        value,
-        row.source,
-        "query",
-        "api",
-        close[0] if close and written else None,
-        value,
-    )
+    message, better = f"{error.message}; {error.hint}", close[0] if close and written else None
+    return _make_warning(text, "no-api", message, value, row.source, "query", "api", better, value)
 
 
 def _iter_rejected_parameters(text: str, uri: LLMURI, providers: ProviderTable) -> Iterator[Diagnostic]:
@@ -232,16 +222,14 @@ def check_command(session: Session, uris: tuple[str, ...], strict: bool) -> None
     failed = False
     providers = load_providers()
     for subject in iter_subjects(session, uris):
-        found = _check_text(subject.text, providers)
-        failed |= any(diagnostic.severity in fatal for diagnostic in found)
-        _print_findings(session, subject, found)
+        text = subject.text
+        if text[:3].lower() == "ai:":
+            diagnostics = _check_ai_uri(text)
+        else:
+            diagnostics = (*check(text).diagnostics, *check_provider(text, providers))
+        failed |= any(diagnostic.severity in fatal for diagnostic in diagnostics)
+        _print_diagnostics(session, subject, diagnostics)
     exit_with(exit_codes.CHECK_FAILED if failed else exit_codes.OK)
-
-
-def _check_text(text: str, providers: ProviderTable) -> tuple[Diagnostic, ...]:
-    if text[:3].lower() == "ai:":
-        return _check_ai_uri(text)
-    return (*check(text).diagnostics, *check_provider(text, providers))
 
 
 def _check_ai_uri(text: str) -> tuple[Diagnostic, ...]:
@@ -280,35 +268,23 @@ def _check_ai_uri(text: str) -> tuple[Diagnostic, ...]:
     )
 
 
-def _print_findings(session: Session, subject: Subject, found: tuple[Diagnostic, ...]) -> None:
+def _print_diagnostics(session: Session, subject: Subject, diagnostics: tuple[Diagnostic, ...]) -> None:
     if session.as_json:
-        session.print_json_line(_build_findings_record(session, subject, found))
+        ok = not any(diagnostic.severity == "error" for diagnostic in diagnostics)
+        records = [diagnostic.as_dict() for diagnostic in diagnostics]
+        session.print_json_line({"uri": session.mask(subject.text), "ok": ok, "diagnostics": records})
         return
-    if not found:
+    if not diagnostics:
         session.print_line(f"{session.paint('ok', 'good')}  {point_at(subject.text, None).text}")
-    for diagnostic in found:
-        _print_finding(session, subject, diagnostic)
-
-
-def _build_findings_record(
-    session: Session, subject: Subject, found: tuple[Diagnostic, ...]
-) -> dict[str, Any]:
-    return {
-        "uri": session.mask(subject.text),
-        "ok": not any(diagnostic.severity == "error" for diagnostic in found),
-        "diagnostics": [diagnostic.as_dict() for diagnostic in found],
-    }
-
-
-def _print_finding(session: Session, subject: Subject, found: Diagnostic) -> None:
-    pointed = point_at(subject.text, found.start, found.end)
-    style = found.severity
-    session.print_line(
-        f"{session.paint(found.severity, style)}: {escape_unprintable(found.message)}  [{found.clause}]"
-    )
-    session.print_line(f"  {pointed.text}")
-    if pointed.carets:
-        session.print_line(f"  {session.paint(pointed.carets, 'caret')} {session.paint(found.code, 'dim')}")
-    if found.fix is not None:
-        session.print_line(f"  {session.paint('fix:', 'good')} {escape_unprintable(session.mask(found.fix))}")
-    session.print_line()
+    for diagnostic in diagnostics:
+        pointed = point_at(subject.text, diagnostic.start, diagnostic.end)
+        severity = session.paint(diagnostic.severity, diagnostic.severity)
+        session.print_line(f"{severity}: {escape_unprintable(diagnostic.message)}  [{diagnostic.clause}]")
+        session.print_line(f"  {pointed.text}")
+        if pointed.carets:
+            code = session.paint(diagnostic.code, "dim")
+            session.print_line(f"  {session.paint(pointed.carets, 'caret')} {code}")
+        if diagnostic.fix is not None:
+            fix = escape_unprintable(session.mask(diagnostic.fix))
+            session.print_line(f"  {session.paint('fix:', 'good')} {fix}")
+        session.print_line()

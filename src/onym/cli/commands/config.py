@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,13 +11,12 @@ from click.shell_completion import get_completion_class
 
 from onym.cli import exit_codes
 from onym.cli._input import exit_with, pass_session
-from onym.cli._output import Session, encode_json, to_plain_data
+from onym.cli._output import Session, encode_json, select_fields, to_plain_data
 from onym.common.text import escape_unprintable
-from onym.errors import ConfigError, UsageError
+from onym.errors import ConfigError
 
 if TYPE_CHECKING:
-    from onym.llm.cache import Contents, ResponseCache
-    from onym.llm.config import Config, Finding
+    from onym.llm.config import Config
 
 TEMPLATE = """\
 # The configuration of Onym. Every line is optional. `onym config check` checks this file.
@@ -72,9 +70,9 @@ def path_command(session: Session, /) -> None:
     """Print the path of the configuration file, even if the file does not exist."""
     from onym.llm.config import default_path
 
-    found = default_path()
-    session.print_line(str(found))
-    session.print_record({"path": str(found), "exists": found.exists()})
+    path = default_path()
+    session.print_line(str(path))
+    session.print_record({"path": str(path), "exists": path.exists()})
 
 
 @config_command.command("show")
@@ -98,23 +96,18 @@ def check_command(session: Session, /) -> None:
     config = Config.load()
     findings = config.check()
     wrong = any(finding.severity == "error" for finding in findings)
-    session.print_record(
-        {
-            "path": _get_path_text(config),
-            "ok": not wrong,
-            "findings": [_build_finding_record(session, finding) for finding in findings],
-        }
-    )
-    for finding in findings:
-        message = escape_unprintable(session.mask(finding.message))
-        session.print_line(
-            f"{session.paint(finding.severity, finding.severity)}: "
-            f"{escape_unprintable(finding.where)}: {message}"
-        )
+    records = [
+        {**select_fields(finding, "severity", "where"), "message": session.mask(finding.message)}
+        for finding in findings
+    ]
+    session.print_record({"path": _get_path_text(config), "ok": not wrong, "findings": records})
+    for record in records:
+        severity = session.paint(record["severity"], record["severity"])
+        place, message = escape_unprintable(record["where"]), escape_unprintable(record["message"])
+        session.print_line(f"{severity}: {place}: {message}")
     if not findings:
-        session.print_line(
-            f"{session.paint('ok', 'good')}  {_get_path_text(config) or 'there is no configuration file'}"
-        )
+        path = _get_path_text(config) or "no configuration file"
+        session.print_line(f"{session.paint('ok', 'good')}  {path}")
     exit_with(exit_codes.CHECK_FAILED if wrong else exit_codes.OK)
 
 
@@ -124,30 +117,22 @@ def init_command(session: Session, /) -> None:
     """Create a configuration file in which every line is a comment. An existing file stays unchanged."""
     from onym.llm.config import default_path
 
-    found = default_path()
+    path = default_path()
     try:
-        found.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _create_private_file(found) as out:
-            out.write(TEMPLATE)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # only its owner can read the file, because it may contain a key
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise ConfigError(
-            f"{found} exists already", code="config.exists", hint="edit the file, or remove it first"
-        ) from None
-    session.print_line(f"wrote {found}")
-    session.print_record({"path": str(found)})
-
-
-def _create_private_file(path: Path) -> Any:
-    """Create a file that only its owner can read, because it may contain a key."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
+        hint = "edit the file, or remove it first"
+        raise ConfigError(f"{path} exists already", code="config.exists", hint=hint) from None
+    with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+        out.write(TEMPLATE)
+    session.print_line(f"wrote {path}")
+    session.print_record({"path": str(path)})
 
 
 def _get_path_text(config: Config) -> str | None:
     return None if config.path is None else str(config.path)
-
-
-def _build_finding_record(session: Session, found: Finding) -> dict[str, str]:
-    return {"severity": found.severity, "where": found.where, "message": session.mask(found.message)}
 
 
 def _build_config_record(session: Session, config: Config) -> dict[str, Any]:
@@ -166,7 +151,7 @@ def _build_config_record(session: Session, config: Config) -> dict[str, Any]:
 def _build_policy_record(policy: Any) -> dict[str, Any]:
     from dataclasses import fields
 
-    values = {field.name: getattr(policy, field.name) for field in fields(policy) if field.init}
+    values = select_fields(policy, *(field.name for field in fields(policy) if field.init))
     return {
         name: sorted(value) if isinstance(value, (frozenset, tuple)) else value
         for name, value in values.items()
@@ -174,9 +159,10 @@ def _build_policy_record(policy: Any) -> dict[str, Any]:
 
 
 def _print_config(session: Session, record: dict[str, Any]) -> None:
-    session.print_line(record["path"] or "there is no configuration file; run onym config init to create one")
-    for title in ("endpoints", "policy", "profiles"):
-        values = record[title]
+    session.print_line(record["path"] or "no configuration file; run onym config init to create one")
+    providers = {row["name"]: ", ".join(row["hosts"]) for row in record["providers"]}
+    for title in ("endpoints", "policy", "profiles", "providers"):
+        values = providers if title == "providers" else record[title]
         if values:
             session.print_line("\n" + session.paint(title, "name"))
             rows = [
@@ -184,10 +170,6 @@ def _print_config(session: Session, record: dict[str, Any]) -> None:
                 for name, value in values.items()
             ]
             session.print_table(rows, indent="  ", styles=("dim",))
-    if record["providers"]:
-        session.print_line("\n" + session.paint("providers", "name"))
-        rows = [(row["name"], ", ".join(row["hosts"])) for row in record["providers"]]
-        session.print_table(rows, indent="  ", styles=("dim",))
 
 
 @click.group("cache")
@@ -209,50 +191,41 @@ def cache_command() -> None:
 @pass_session
 def stats_command(session: Session) -> None:
     """Show the path, the size and the limits of the cache."""
-    cache = _open_cache()
-    found = cache.contents()
-    session.print_record(_build_cache_record(cache, found))
-    session.print_table(
-        [
-            ("folder", str(cache.settings.folder)),
-            ("answers", str(found.entries)),
-            ("size", f"{_format_size(found.octets)} of {_format_size(cache.settings.size)}"),
-            ("expires after", _format_duration(cache.settings.age)),
-            ("oldest", _format_date(found.oldest) or "-"),
-            ("newest", _format_date(found.newest) or "-"),
-        ],
-        styles=("dim",),
-    )
+    from onym.llm.cache import default_cache
+
+    cache = default_cache()
+    contents, settings = cache.contents(), cache.settings
+    record: dict[str, Any] = {
+        "folder": str(settings.folder),
+        "answers": contents.entries,
+        "octets": contents.octets,
+        "most_octets": settings.size,
+        "most_seconds": settings.age,
+        "oldest": _format_date(contents.oldest),
+        "newest": _format_date(contents.newest),
+    }
+    session.print_record(record)
+    rows = [
+        ("folder", record["folder"]),
+        ("answers", str(record["answers"])),
+        ("size", f"{_format_size(contents.octets)} of {_format_size(settings.size)}"),
+        ("expires after", _format_duration(settings.age)),
+        ("oldest", record["oldest"] or "-"),
+        ("newest", record["newest"] or "-"),
+    ]
+    session.print_table(rows, styles=("dim",))
 
 
 @cache_command.command("clear")
 @pass_session
 def clear_command(session: Session) -> None:
     """Delete every cached response. Running processes may keep using the cache."""
-    cache = _open_cache()
-    found = cache.clear()
-    session.print_record(
-        {"folder": str(cache.settings.folder), "cleared": found.entries, "octets": found.octets}
-    )
-    session.print_line(f"deleted {found.entries} {'response' if found.entries == 1 else 'responses'}")
-
-
-def _open_cache() -> ResponseCache:
     from onym.llm.cache import default_cache
 
-    return default_cache()
-
-
-def _build_cache_record(cache: ResponseCache, found: Contents) -> dict[str, Any]:
-    return {
-        "folder": str(cache.settings.folder),
-        "answers": found.entries,
-        "octets": found.octets,
-        "most_octets": cache.settings.size,
-        "most_seconds": cache.settings.age,
-        "oldest": _format_date(found.oldest),
-        "newest": _format_date(found.newest),
-    }
+    cache = default_cache()
+    cleared, folder = cache.clear(), str(cache.settings.folder)
+    session.print_record({"folder": folder, "cleared": cleared.entries, "octets": cleared.octets})
+    session.print_line(f"deleted {cleared.entries} {'response' if cleared.entries == 1 else 'responses'}")
 
 
 def _format_date(when: float | None) -> str | None:
@@ -297,8 +270,7 @@ def completions_command(session: Session, shell: str) -> None:
       onym completions fish > ~/.config/fish/completions/onym.fish
     """
     kind = get_completion_class(shell)
-    if kind is None:
-        raise UsageError(f"there is no completion script for {shell}")
+    assert kind is not None  # noqa: S101 - click has a class for each of these shells
     from onym.cli._app import app
 
     script = kind(app, {}, "onym", "_ONYM_COMPLETE").source()

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 
 from onym.cli._input import json_option
-from onym.cli._output import encode_json, to_plain_data
+from onym.cli._output import encode_json, select_fields, to_plain_data
 from onym.errors import ConformanceError, OnymError, URIError, UsageError
 
 if TYPE_CHECKING:
@@ -80,23 +80,21 @@ def _get_operation(question: Question) -> Callable[[Question], Answer]:
         return OPERATIONS[name]
     except KeyError:
         known = ", ".join(OPERATIONS)
-        raise ConformanceError(f"there is no operation `{name}`; the operations are {known}") from None
+        raise ConformanceError(f"`{name}` is not an operation; the operations are {known}") from None
 
 
 def _uri_parse(question: Question) -> Answer:
     from onym.uri.generic import URI
 
     uri = URI.parse(_get_text(question, "text"), rule=_get_choice(question, "rule", _RULES, "URI-reference"))
-    return {"parts": {name: getattr(uri, name) for name in _PARTS}}
+    return {"parts": select_fields(uri, *_PARTS)}
 
 
 def _uri_resolve(question: Question) -> Answer:
     from onym.uri.generic import URI
 
-    base = URI.parse(_get_text(question, "base"))
-    return {
-        "target": str(base.resolve(_get_text(question, "ref"), strict=_get_flag(question, "strict", True)))
-    }
+    base, reference = URI.parse(_get_text(question, "base")), _get_text(question, "ref")
+    return {"target": str(base.resolve(reference, strict=_get_flag(question, "strict", True)))}
 
 
 def _uri_normalize(question: Question) -> Answer:
@@ -111,7 +109,7 @@ def _llm_parse(question: Question) -> Answer:
     text, strict = _get_text(question, "text"), _get_flag(question, "strict", False)
     uri = LLMURI.parse(text, strict=strict)
     value = _build_llm_value(uri, reveal=_get_flag(question, "reveal", False))
-    diagnostics = [found.as_dict() for found in uri.check()]
+    diagnostics = [diagnostic.as_dict() for diagnostic in uri.check()]
     # the protocol allows the diagnostics beside the value and inside it
     return {"value": {**value, "diagnostics": diagnostics}, "diagnostics": diagnostics}
 
@@ -134,7 +132,7 @@ def _ai_parse(question: Question) -> Answer:
     except URIError:
         canonical = None
     names = ("authority", "host", "port", "path", "query", "fragment")
-    return {"value": {**{name: getattr(uri, name) for name in names}, "canonical": canonical}}
+    return {"value": {**select_fields(uri, *names), "canonical": canonical}}
 
 
 def _redact_text(question: Question) -> Answer:
@@ -149,13 +147,13 @@ def _net_decide(question: Question) -> Answer:
 
     uri = normalize(_get_text(question, "uri"))
     try:
-        found = evaluate_uri(uri, _get_object(question, "policy"), _get_object(question, "dns"))
+        verdict = evaluate_uri(uri, _get_object(question, "policy"), _get_object(question, "dns"))
     except UsageError as error:
         raise ConformanceError(error.message) from error
     return {
-        "decision": "allow" if found.allowed else "refuse",
-        "reason": found.reason,
-        "connect_to": list(found.connect_to),
+        "decision": "allow" if verdict.allowed else "refuse",
+        "reason": verdict.reason,
+        "connect_to": list(verdict.connect_to),
     }
 
 
@@ -223,21 +221,13 @@ def serve_questions(questions: IO[bytes], answers: IO[bytes]) -> None:
     """Answer every line of `questions` until the input ends."""
     while line := questions.readline(MAX_LINE + 1):
         if len(line) > MAX_LINE and not line.endswith(b"\n"):
-            _skip_line(questions)
-        answers.write(_encode_answer(line) + b"\n")
+            # skip the rest of the line in bounded memory
+            while (piece := questions.readline(_CHUNK)) and not piece.endswith(b"\n"):
+                pass
+        try:
+            answer = encode_json(answer_line(line))
+        except (RecursionError, ValueError):
+            error = ConformanceError("the answer cannot be written as JSON")
+            answer = encode_json(build_error_answer(error))
+        answers.write(answer.encode("ascii") + b"\n")
         answers.flush()
-
-
-def _encode_answer(line: bytes) -> bytes:
-    try:
-        return encode_json(answer_line(line)).encode("ascii")
-    except (RecursionError, ValueError):
-        return encode_json(
-            build_error_answer(ConformanceError("the answer cannot be written as JSON"))
-        ).encode("ascii")
-
-
-def _skip_line(questions: IO[bytes]) -> None:
-    """Skip the rest of a line that is too long, in bounded memory."""
-    while (piece := questions.readline(_CHUNK)) and not piece.endswith(b"\n"):
-        pass

@@ -11,19 +11,29 @@ import click
 
 from onym.cli import exit_codes
 from onym.cli._input import exit_with, pass_session, read_text_file
-from onym.cli._output import Session, encode_json, escape_controls, has_colour, replace_text_file
+from onym.cli._output import (
+    Session,
+    encode_json,
+    escape_controls,
+    has_colour,
+    replace_text_file,
+    select_fields,
+)
 from onym.common.text import escape_unprintable
 
 if TYPE_CHECKING:
     from onym.registry.abnf.grammar import Grammar
     from onym.registry.checks import Report
 
-__all__ = ["scheme_command"]
-
 #: bytes of the largest file that is read
 MAX_FILE: Final = 16_000_000
 MAX_EXAMPLES: Final = 1_000
 _FORMATS: Final = ("text", "json", "sarif")
+
+
+start_option = click.option(
+    "--start", metavar="RULE", help="The rule to start with. Default: the scheme's rule."
+)
 
 
 @click.group("scheme")
@@ -44,14 +54,9 @@ def scheme_command() -> None:
 
 @scheme_command.command("check", short_help="Check documents against RFC 7595 or RFC 4395.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option(
-    "--profile",
-    type=click.Choice(["rfc4395", "rfc7595"]),
-    help="The rules to check against. Default: those of the template's labels, otherwise rfc7595.",
-)
-@click.option(
-    "--format", "form", type=click.Choice(_FORMATS), default="text", help="The format of the report."
-)
+@click.option("--profile", type=click.Choice(["rfc4395", "rfc7595"]),
+              help="The rules to check against. Default: by the template's labels, or rfc7595.")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", help="The report's format.")
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
 @pass_session
 def check_command(session: Session, files: tuple[str, ...], profile: str, form: str, strict: bool) -> None:
@@ -76,7 +81,7 @@ def check_command(session: Session, files: tuple[str, ...], profile: str, form: 
       onym scheme check --profile rfc4395 template.txt
       onym scheme check --format sarif draft.xml > draft.sarif
     """
-    from onym.registry.checks import Level
+    from onym.registry.checks import Level, to_sarif  # late: the checks take 150 ms to load
 
     as_json = session.as_json or form == "json"
     fatal = (Level.ERROR, Level.WARNING) if strict else (Level.ERROR,)
@@ -86,13 +91,15 @@ def check_command(session: Session, files: tuple[str, ...], profile: str, form: 
         report, text = _check_file(file, profile)
         failed |= any(report.of(level) for level in fatal)
         if form == "sarif":
-            logs.append(_build_sarif(report, text))
+            logs.append(to_sarif(report, text))
         elif as_json:
             session.print_json_line(_build_report_record(report))
         else:
             _print_report(session, report, first=at == 0)
     if form == "sarif":
-        sys.stdout.write(encode_json(_merge_logs(logs), indent=2) + "\n")
+        # one log with a run for each file
+        log = {**logs[0], "runs": [run for log in logs for run in log["runs"]]}
+        sys.stdout.write(encode_json(log, indent=2) + "\n")
     exit_with(exit_codes.CHECK_FAILED if failed else exit_codes.OK)
 
 
@@ -122,31 +129,17 @@ def _build_report_record(report: Report) -> dict[str, Any]:
     from onym.registry.checks import Level
 
     return {
-        "source": report.source,
-        "profile": report.profile,
-        "scheme": report.scheme,
-        "ok": report.ok,
+        **select_fields(report, "source", "profile", "scheme", "ok"),
         "counts": {level.value: len(report.of(level)) for level in Level},
         "ran": list(report.ran),
         "findings": [finding.as_dict() for finding in report.findings],
     }
 
 
-def _build_sarif(report: Report, text: str) -> dict[str, Any]:
-    from onym.registry.checks import to_sarif
-
-    return to_sarif(report, text)
-
-
-def _merge_logs(logs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one log with a run for each file."""
-    return {**logs[0], "runs": [run for log in logs for run in log["runs"]]}
-
-
 @scheme_command.command("match", short_help="Test whether strings match a grammar.")
 @click.argument("file")
 @click.argument("strings", nargs=-1, required=True, metavar="STRING...")
-@click.option("--start", metavar="RULE", help="The rule to start with. Default: the scheme's rule.")
+@start_option
 @pass_session
 def match_command(session: Session, file: str, strings: tuple[str, ...], start: str | None) -> None:
     """Test whether strings match the grammar of FILE and the rules of other RFCs that it uses, byte for byte.
@@ -159,12 +152,12 @@ def match_command(session: Session, file: str, strings: tuple[str, ...], start: 
     match = build_matcher(grammar, rule)
     all_match = True
     for string in strings:
-        found = match(os.fsencode(string))
-        all_match &= found
+        matches = match(os.fsencode(string))
+        all_match &= matches
         if session.as_json:
-            session.print_json_line({"string": string, "start": rule, "matches": found})
+            session.print_json_line({"string": string, "start": rule, "matches": matches})
         else:
-            word = session.paint("yes", "good") if found else session.paint("no ", "bad")
+            word = session.paint("yes", "good") if matches else session.paint("no ", "bad")
             session.print_line(f"{word}  {escape_unprintable(string)}")
     exit_with(exit_codes.OK if all_match else exit_codes.CHECK_FAILED)
 
@@ -180,9 +173,16 @@ def diff_command(session: Session, file_a: str, file_b: str, start: str | None, 
 
     The exit code is 0 if the grammars are equal, and 1 if they differ.
     """
-    first, second = _load_grammar(file_a, start), _load_grammar(file_b, start_b or start)
-    found = _compare_grammars(first, second)
-    session.print_record({"a": file_a, "b": file_b, **found})
+    from onym.registry.abnf import compare
+
+    (grammar_a, rule_a), (grammar_b, rule_b) = (
+        _load_grammar(file_a, start),
+        _load_grammar(file_b, start_b or start),
+    )
+    comparison = compare(grammar_a, rule_a, grammar_b, rule_b)
+    relation, strings = comparison.relation.value, select_fields(comparison, "only_a", "only_b", "both")
+    rules = {"start_a": rule_a, "start_b": rule_b}
+    session.print_record({"a": file_a, "b": file_b, "relation": relation, **rules, **strings})
     words = {
         "equal": "equal: A and B match the same strings",
         "subset": "subset: B matches more strings than A",
@@ -190,44 +190,37 @@ def diff_command(session: Session, file_a: str, file_b: str, start: str | None, 
         "overlap": "overlap: A and B each match strings that the other does not",
         "disjoint": "disjoint: no string matches both",
     }
-    session.print_line(words[found["relation"]])
+    session.print_line(words[relation])
     for side in ("only_a", "only_b"):
-        if found[side] is not None:
-            session.print_line(f"  only {side[-1].upper()}: {escape_unprintable(found[side])}")
-    exit_with(exit_codes.OK if found["relation"] == "equal" else exit_codes.CHECK_FAILED)
+        if strings[side] is not None:
+            session.print_line(f"  only {side[-1].upper()}: {escape_unprintable(strings[side])}")
+    exit_with(exit_codes.OK if relation == "equal" else exit_codes.CHECK_FAILED)
 
 
 @scheme_command.command("examples", short_help="Generate strings that match a grammar.")
 @click.argument("file")
-@click.option(
-    "-n",
-    "count",
-    type=click.IntRange(1, MAX_EXAMPLES),
-    default=10,
-    help="The number of strings (default 10).",
-)
+@click.option("-n", "count", type=click.IntRange(1, MAX_EXAMPLES), default=10,
+              help="The number of strings (default 10).")  # fmt: skip
 @click.option("--seed", type=int, default=0, help="The seed of the random choice (default 0).")
-@click.option("--start", metavar="RULE", help="The rule to start with. Default: the scheme's rule.")
+@start_option
 @pass_session
 def examples_command(session: Session, file: str, count: int, seed: int, start: str | None) -> None:
     """Generate strings that match the grammar of FILE. The same seed gives the same strings."""
     from onym.registry.abnf import generate_examples
 
     grammar, rule = _load_grammar(file, start)
-    found = generate_examples(grammar, rule, count, seed=seed)
-    session.print_record({"start": rule, "seed": seed, "examples": list(found)})
-    if not found:
+    strings = generate_examples(grammar, rule, count, seed=seed)
+    session.print_record({"start": rule, "seed": seed, "examples": strings})
+    if not strings:
         session.print_note(f"{rule} matches no UTF-8 text of at most 2,048 bytes")
-    for string in found:
+    for string in strings:
         session.print_line(escape_unprintable(string))
 
 
 @scheme_command.command("railroad", short_help="Draw a grammar as a railroad diagram (SVG).")
 @click.argument("file")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the picture to FILE."
-)
-@click.option("--start", metavar="RULE", help="The rule to start with. Default: the scheme's rule.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="The picture's file.")
+@start_option
 @pass_session
 def railroad_command(session: Session, file: str, output: Path | None, start: str | None) -> None:
     """Draw a grammar as a railroad diagram (SVG) of the rules that the scheme uses."""
@@ -255,12 +248,3 @@ def _load_grammar(file: str, start: str | None) -> tuple[Grammar, str]:
     from onym.registry.checks.runner import load_document, load_grammar
 
     return load_grammar(load_document(_read_text(file), source=file), start)
-
-
-def _compare_grammars(first: tuple[Grammar, str], second: tuple[Grammar, str]) -> dict[str, Any]:
-    """Return the relation of the two languages, and the shortest string of each difference."""
-    from onym.registry.abnf import compare
-
-    found = compare(first[0], first[1], second[0], second[1])
-    strings = {"only_a": found.only_a, "only_b": found.only_b, "both": found.both}
-    return {"relation": found.relation.value, "start_a": first[1], "start_b": second[1], **strings}

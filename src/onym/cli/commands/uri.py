@@ -21,14 +21,13 @@ from onym.cli._input import (
     load_providers,
     param_option,
     parse_params,
-    parse_subject,
     pass_session,
     read_key,
     read_text_file,
     resolve_subject,
     uri_argument,
 )
-from onym.cli._output import Session, Subject, encode_json, to_plain_data
+from onym.cli._output import Session, encode_json, select_fields, to_plain_data
 from onym.common.text import escape_unprintable
 from onym.errors import UsageError
 from onym.uri.llm import LLMURI
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from onym.llm.convert import Conversion, Note, Written
     from onym.uri.generic import URI
 
-#: bytes of a file to convert; the library has a lower limit of its own
+#: bytes of a file to convert; the library has a lower limit
 _MAX_MODELS = 64 * 1024 * 1024
 _NAMES = ("scheme", "authority", "userinfo", "host", "host_type", "port", "path", "query", "fragment")
 
@@ -82,18 +81,11 @@ def _mask_userinfo(userinfo: str) -> str:
     return f"{user}:{MARK}" if colon else userinfo
 
 
-Parts = dict[str, Any]
-
-
 @click.command("parse")
 @uri_argument
 @click.option("--strict", is_flag=True, help="Reject everything that the draft forbids.")
-@click.option(
-    "--as",
-    "kind",
-    type=click.Choice(["llm", "ai", "uri"]),
-    help="Parse as an llm or ai URI, or as any URI reference of RFC 3986. Default: by the scheme.",
-)
+@click.option("--as", "kind", type=click.Choice(["llm", "ai", "uri"]),
+              help="Parse as an llm or ai URI, or as any URI reference. Default: by the scheme.")  # fmt: skip
 @pass_session
 def parse_command(session: Session, uri: str, strict: bool, kind: str | None) -> None:
     """Split a URI into its parts: host, port, model, label and typed parameters. The key is shown as ***.
@@ -105,49 +97,8 @@ def parse_command(session: Session, uri: str, strict: bool, kind: str | None) ->
       onym parse --as uri 'https://example.org/a?b'
     """
     subject = resolve_subject(session, uri)
-    reader = {"llm": _parse_llm, "ai": _parse_ai, "uri": _parse_generic}[kind or _detect_kind(subject.text)]
-    parts = reader(subject, strict)
+    parts = _split_parts(subject.text, kind or ("ai" if _is_ai(subject.text) else "llm"), strict)
     session.print_record(parts)
-    _print_parts(session, parts)
-
-
-def _detect_kind(text: str) -> str:
-    return "ai" if text[:3].lower() == "ai:" else "llm"
-
-
-def _parse_llm(subject: Subject, strict: bool) -> Parts:
-    uri = parse_subject(subject, strict=strict)
-    return {
-        "uri": str(uri),
-        "scheme": "llm",
-        "label": uri.label,
-        "key": None if uri.key is None else str(uri.key),
-        "host": uri.host,
-        "host_type": uri.host_type,
-        "port": uri.port,
-        "effective_port": uri.effective_port,
-        "model": uri.model,
-        "params": to_plain_data(uri.params),
-        "fragment": uri.fragment,
-    }
-
-
-def _parse_ai(subject: Subject, strict: bool) -> Parts:
-    from onym.uri.ai import AIURI
-
-    uri = AIURI.parse(subject.text)
-    names = ("authority", "host", "port", "path", "query", "fragment")
-    return {"uri": str(uri), "scheme": "ai", **{name: getattr(uri, name) for name in names}}
-
-
-def _parse_generic(subject: Subject, strict: bool) -> Parts:
-    from onym.uri.generic import URI
-
-    uri = URI.parse(subject.text)
-    return {"uri": mask_uri(uri), **mask_parts(uri)}
-
-
-def _print_parts(session: Session, parts: Parts) -> None:
     rows: list[tuple[str, str]] = []
     for name, value in parts.items():
         if name == "params":
@@ -155,6 +106,34 @@ def _print_parts(session: Session, parts: Parts) -> None:
         elif value is not None:
             rows.append((name.replace("_", " "), str(value)))
     session.print_table(rows, styles=("dim",))
+
+
+def _is_ai(text: str) -> bool:
+    return text[:3].lower() == "ai:"
+
+
+def _split_parts(text: str, kind: str, strict: bool) -> dict[str, Any]:
+    if kind == "uri":
+        from onym.uri.generic import URI
+
+        generic = URI.parse(text)
+        return {"uri": mask_uri(generic), **mask_parts(generic)}
+    if kind == "ai":
+        from onym.uri.ai import AIURI
+
+        named = AIURI.parse(text)
+        names = ("authority", "host", "port", "path", "query", "fragment")
+        return {"uri": str(named), "scheme": "ai", **select_fields(named, *names)}
+    uri = LLMURI.parse(text, strict=strict)
+    return {
+        "uri": str(uri),
+        "scheme": "llm",
+        "label": uri.label,
+        "key": None if uri.key is None else str(uri.key),
+        **select_fields(uri, "host", "host_type", "port", "effective_port", "model"),
+        "params": to_plain_data(uri.params),
+        "fragment": uri.fragment,
+    }
 
 
 def _format_typed(value: object) -> str:
@@ -180,50 +159,34 @@ def normalize_command(session: Session, uris: tuple[str, ...], generic: bool, re
       onym normalize --generic 'HTTP://Example.ORG/%7ea/./b'
     """
     for subject in iter_subjects(session, uris):
-        if generic:
-            text = _normalize_generic(subject.text, reveal)
-        elif subject.text[:3].lower() == "ai:":
-            text = _normalize_ai(subject.text)
-        else:
-            text = _normalize_llm(parse_subject(subject), reveal)
+        text = _normalize_text(subject.text, generic, reveal)
         if session.as_json:
             session.print_json_line({"uri": text})
         else:
             session.print_line(escape_unprintable(text))
 
 
-def _normalize_llm(uri: LLMURI, reveal: bool) -> str:
+def _normalize_text(text: str, generic: bool, reveal: bool) -> str:
+    if generic:
+        from onym.uri.generic import URI
+
+        uri = URI.parse(text).normalize()
+        return str(uri) if reveal else mask_uri(uri)
+    if _is_ai(text):
+        from onym.uri.ai import AIURI
+
+        return str(AIURI.parse(text).target)
     from onym.llm.providers import normalize
 
-    return normalize(uri).render(reveal=reveal)
-
-
-def _normalize_ai(text: str) -> str:
-    from onym.uri.ai import AIURI
-
-    return str(AIURI.parse(text).target)
-
-
-def _normalize_generic(text: str, reveal: bool) -> str:
-    from onym.uri import generic
-
-    uri = generic.URI.parse(text).normalize()
-    return str(uri) if reveal else mask_uri(uri)
+    return normalize(LLMURI.parse(text)).render(reveal=reveal)
 
 
 @click.command("build")
 @click.option("--host", metavar="HOST", help="The server's host name or address.")
 @click.option(
-    "--provider",
-    metavar="WORD",
-    help="Use a provider instead of --host: openai, anthropic, ollama, embedded, ...",
+    "--provider", metavar="WORD", help="A provider instead of --host: openai, ollama, embedded, ..."
 )
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    metavar="PORT",
-    help="The port, if it is not the server's default.",
-)
+@click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="The port, if not the default.")
 @click.option("--model", required=True, metavar="NAME", help="The model; / separates path segments.")
 @click.option("--label", metavar="TEXT", help="The app label: your application, project or organisation.")
 @key_stdin_option
@@ -232,7 +195,7 @@ def _normalize_generic(text: str, reveal: bool) -> str:
 @click.option("--profile", metavar="NAME", help="A profile of the configuration file (the fragment).")
 @click.option("--reveal", is_flag=True, help="Print the key instead of ***.")
 @pass_session
-def build_command(session: Session, /, **given: Any) -> None:
+def build_command(session: Session, /, **options: Any) -> None:
     """Build a URI from its parts. Special characters are percent-encoded, so the result is always valid.
 
     \b
@@ -241,45 +204,38 @@ def build_command(session: Session, /, **given: Any) -> None:
       onym build --host localhost --port 8080 --model qwen/qwen3:8b
       pass show openai | onym build --provider openai --model gpt-5 --key-stdin --reveal
     """
-    uri = _build_uri(session, given)
-    text = uri.render(reveal=given["reveal"])
+    host, key_env, reveal = options["host"], options["key_env"], options["reveal"]
+    if (host is None) is (options["provider"] is None):
+        raise UsageError("give either --host or --provider", code="usage.command-line")
+    if options["key_stdin"] and key_env:
+        raise UsageError("give either --key-stdin or --key-env", code="usage.command-line")
+    params = dict(parse_params(options["params"]))
+    if key_env:
+        params["auth"] = f"env:{key_env}"
+    uri = LLMURI.build(
+        _find_provider_host(options["provider"]) if host is None else host,
+        key=read_key(session) if options["key_stdin"] else None,
+        params=params,
+        fragment=options["profile"],
+        **{name: options[name] for name in ("model", "label", "port")},
+    )
+    text = uri.render(reveal=reveal)
     session.print_line(text)
     session.print_record({"uri": text})
-    if uri.key is not None and not given["reveal"]:
+    if uri.key is not None and not reveal:
         session.print_note("the key is shown as ***; use --reveal to print it")
 
 
-def _build_uri(session: Session, given: dict[str, Any]) -> LLMURI:
-    if (given["host"] is None) is (given["provider"] is None):
-        raise UsageError("give either --host or --provider", code="usage.command-line")
-    if given["key_stdin"] and given["key_env"]:
-        raise UsageError("give either --key-stdin or --key-env", code="usage.command-line")
-    params = dict(parse_params(given["params"]))
-    if given["key_env"]:
-        params["auth"] = f"env:{given['key_env']}"
-    return LLMURI.build(
-        _get_host(given),
-        model=given["model"],
-        label=given["label"],
-        key=read_key(session) if given["key_stdin"] else None,
-        port=given["port"],
-        params=params,
-        fragment=given["profile"],
-    )
-
-
-def _get_host(given: dict[str, Any]) -> str:
-    if given["host"] is not None:
-        return str(given["host"])
+def _find_provider_host(word: str) -> str:
     from onym.llm.providers import ProviderTable, format_suggestion
 
     table = ProviderTable.builtin()
-    row = table.find_alias(given["provider"])
+    row = table.find_alias(word)
     if row is None or row.host is None:
         raise UsageError(
-            f'there is no provider "{given["provider"]}"',
+            f'no provider has the alias "{word}"',
             code="usage.provider",
-            hint=format_suggestion(given["provider"], table.aliases()) or "name the server with --host",
+            hint=format_suggestion(word, table.aliases()) or "name the server with --host",
         )
     return row.host
 
@@ -297,7 +253,15 @@ _TARGETS = ("env", "litellm", "langchain", "ai-sdk")
 @click.option("--model", metavar="NAME", help="With --from env: the model, if no variable names one.")
 @click.option("--with-key", is_flag=True, help="Copy an API key from the source. Default: print a note.")
 @pass_session
-def convert_command(session: Session, /, **given: Any) -> None:
+def convert_command(
+    session: Session,
+    /,
+    source: str | None,
+    target: str | None,
+    text: str | None,
+    model: str | None,
+    with_key: bool,
+) -> None:
     """Convert between llm:// URIs and the model names of other tools.
 
     With --from, TEXT is a LiteLLM file (a configuration or model_list in YAML or JSON; - reads standard
@@ -316,55 +280,43 @@ def convert_command(session: Session, /, **given: Any) -> None:
       onym convert --to litellm 'llm://openai/gpt-5?max_tokens=500'
       onym convert --to env llm://localhost:8000/Qwen/Qwen3-8B
     """
-    if (given["source"] is None) is (given["target"] is None):
-        raise UsageError(
-            "give either --from or --to", code="usage.command-line", hint=_suggest_direction(given)
-        )
-    if given["target"] is not None:
-        _convert_to(session, given)
+    if source is not None and target is None:
+        _convert_from(session, source, text, model, with_key)
+    elif target is not None and source is None:
+        _convert_to(session, target, text, with_key)
     else:
-        _convert_from(session, given)
+        hint = f"use --from to convert another format to a URI: {', '.join(_SOURCES)}"
+        if (text or "").startswith("llm://"):
+            hint = f"use --to to convert a URI to another format: {', '.join(_TARGETS)}"
+        raise UsageError("give either --from or --to", code="usage.command-line", hint=hint)
 
 
-def _suggest_direction(given: dict[str, Any]) -> str:
-    """Suggest --from or --to, by the form of the text."""
-    text = given["text"] or ""
-    if text.startswith("llm://"):
-        return f"use --to to convert a URI to another format: {', '.join(_TARGETS)}"
-    return f"use --from to convert another format to a URI: {', '.join(_SOURCES)}"
-
-
-def _convert_from(session: Session, given: dict[str, Any]) -> None:
-    found = _convert_text(given)
-    _print_notes(session, found.notes)
-    reveal = given["with_key"]
+def _convert_from(session: Session, source: str, text: str | None, model: str | None, with_key: bool) -> None:
+    conversion = _convert_text(source, text, model, with_key)
+    _print_notes(session, conversion.notes)
+    uris = [(name, uri.render(reveal=with_key)) for name, uri in conversion.found]
     session.print_record(
         {
-            "uris": [{"name": name, "uri": uri.render(reveal=reveal)} for name, uri in found.found],
-            "notes": _build_note_records(found.notes),
+            "uris": [{"name": name, "uri": uri} for name, uri in uris],
+            "notes": [note._asdict() for note in conversion.notes],
         }
     )
-    if any(name for name, _ in found.found):
-        session.print_table(
-            [(name or "", uri.render(reveal=reveal)) for name, uri in found.found], styles=("name",)
-        )
+    if any(name for name, _ in uris):
+        session.print_table([(name or "", uri) for name, uri in uris], styles=("name",))
     else:
-        for uri in found.uris:
-            session.print_line(escape_unprintable(uri.render(reveal=reveal)))
-    if not found.found and not session.as_json:
+        for _, uri in uris:
+            session.print_line(escape_unprintable(uri))
+    if not uris and not session.as_json:
         session.print_note("the source names no model")
 
 
-def _convert_text(given: dict[str, Any]) -> Conversion:
+def _convert_text(source: str, text: str | None, model: str | None, with_key: bool) -> Conversion:
     from onym.llm import convert
 
-    source, text, with_key = given["source"], given["text"], given["with_key"]
     if source == "env":
         if text is not None:
             raise UsageError("--from env reads the environment; remove the text", code="usage.command-line")
-        return convert.from_env(
-            os.environ, model=given["model"], with_key=with_key, providers=load_providers()
-        )
+        return convert.from_env(os.environ, model=model, with_key=with_key, providers=load_providers())
     if text is None:
         raise UsageError(f"--from {source} needs a text to convert", code="usage.command-line")
     if text.startswith("llm://") and source != "llm-strings":
@@ -374,11 +326,8 @@ def _convert_text(given: dict[str, Any]) -> Conversion:
             hint="use --to for another format, or --from llm-strings for a URI of npm's llm-strings",
         )
     if source == "litellm":
-        return convert.from_litellm(
-            convert.load_models(read_text_file(text, _MAX_MODELS, code="usage.file")),
-            with_key=with_key,
-            providers=load_providers(),
-        )
+        models = convert.load_models(read_text_file(text, _MAX_MODELS, code="usage.file"))
+        return convert.from_litellm(models, with_key=with_key, providers=load_providers())
     if source == "langchain":
         return convert.from_langchain(text)
     if source == "ai-sdk":
@@ -386,17 +335,17 @@ def _convert_text(given: dict[str, Any]) -> Conversion:
     return convert.from_llm_strings(text, environ=os.environ, with_key=with_key)
 
 
-def _convert_to(session: Session, given: dict[str, Any]) -> None:
-    if given["text"] is None:
+def _convert_to(session: Session, target: str, text: str | None, with_key: bool) -> None:
+    if text is None:
         raise UsageError("--to needs an llm:// URI", code="usage.command-line")
-    written = _convert_uri(
-        given["target"], parse_subject(resolve_subject(session, given["text"])), given["with_key"]
-    )
+    written = _convert_uri(target, LLMURI.parse(resolve_subject(session, text).text), with_key)
     _print_notes(session, written.notes)
-    session.print_record({"value": written.value, "notes": _build_note_records(written.notes)})
-    if given["target"] == "env":
+    session.print_record({"value": written.value, "notes": [note._asdict() for note in written.notes]})
+    if target == "env":
+        from shlex import quote  # for a shell, and for most readers of .env files
+
         for name, value in written.value.items():
-            session.print_line(f"{name}={_quote_value(str(value))}")
+            session.print_line(f"{name}={quote(str(value))}")
     else:
         session.print_line(encode_json(written.value, indent=2))
 
@@ -410,21 +359,10 @@ def _convert_uri(target: str, uri: Any, with_key: bool) -> Written:
     return write(uri, with_key=with_key, providers=load_providers())
 
 
-def _quote_value(value: str) -> str:
-    """Quote the value for a shell and for most readers of .env files."""
-    from shlex import quote
-
-    return quote(value)
-
-
 def _print_notes(session: Session, notes: Iterable[Note]) -> None:
     sys.stdout.flush()
     for note in notes:
         session.print_note(str(note))
-
-
-def _build_note_records(notes: Iterable[Note]) -> list[dict[str, str]]:
-    return [note._asdict() for note in notes]
 
 
 _CHUNK = 1 << 16
@@ -450,8 +388,10 @@ def redact_command(session: Session, files: tuple[str, ...]) -> None:
         pieces = redact_stream(_iter_text(name))
         if session.as_json:
             session.print_record({"text": "".join(pieces)})
-        else:
-            _write_pieces(pieces)
+            continue
+        for piece in filter(None, pieces):
+            sys.stdout.buffer.write(piece.encode("utf-8", "surrogateescape"))
+            sys.stdout.buffer.flush()
 
 
 def _iter_text(name: str) -> Iterator[str]:
@@ -463,11 +403,3 @@ def _iter_text(name: str) -> Iterator[str]:
         while data := source.read1(_CHUNK):
             yield decoder.decode(data)
         yield decoder.decode(b"", final=True)
-
-
-def _write_pieces(pieces: Iterator[str]) -> None:
-    out = sys.stdout.buffer
-    for piece in pieces:
-        if piece:
-            out.write(piece.encode("utf-8", "surrogateescape"))
-            out.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,14 +12,14 @@ import click
 
 from onym._lazy import require_extra
 from onym.cli._input import pass_session, read_file, translate_key_errors
-from onym.cli._output import Session, replace_text_file
+from onym.cli._output import Session, replace_text_file, select_fields
 from onym.errors import CredentialError, NetError, ProvenanceError, SignatureError, UsageError
 from onym.sign.algorithms import RECEIPT_ALGORITHMS
 
 if TYPE_CHECKING:
     from onym.sign.keys import AuthorityKeys
     from onym.sign.keystore import KeyRecord, KeyStore
-    from onym.sign.receipts import Receipt, StreamEnd
+    from onym.sign.receipts import Receipt
     from onym.uri.ai import AIURI
 
 #: bytes
@@ -38,22 +38,12 @@ _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
 
 @click.command("verify", short_help="Verify a receipt offline.")
 @click.argument("receipt", metavar="RECEIPT")
-@click.option(
-    "--body", metavar="FILE", help="The content of the response, byte for byte; of a stream, all of it."
-)
-@click.option(
-    "--history", metavar="FILE", help="The authority's key history, with every key that ever signed."
-)
+@click.option("--body", metavar="FILE", help="The response's content, byte for byte; of a stream, all of it.")
+@click.option("--history", metavar="FILE", help="The authority's key history: every key that ever signed.")
 @click.option("--keys", metavar="FILE", help="The authority's current key set, for a recent receipt.")
-@click.option(
-    "--uri", metavar="URI", help="The ai URI of the request; the receipt and its issuer must match it."
-)
-@click.option(
-    "--at",
-    "when",
-    metavar="TIME",
-    help="Verify as of this time (ISO 8601 with an offset or Z). Default: now.",
-)
+@click.option("--uri", metavar="URI", help="The request's ai URI; the receipt and its issuer must match it.")
+@click.option("--at", "when", metavar="TIME",
+              help="Verify as of this time (ISO 8601 with an offset or Z). Default: now.")  # fmt: skip
 @click.option("--gateway", is_flag=True, help="The receipt is a gateway's (AIIP-Gateway-Receipt).")
 @pass_session
 def verify_command(
@@ -82,64 +72,31 @@ def verify_command(
       onym ai verify receipt.jwt --keys jwks.json --uri ai://bank.example/balance --json
     """
     require_extra("joserfc", "ai")
+    from onym.sign.receipts import GATEWAY, RECEIPT, get_kid, verify_filed  # late: the JOSE library
+    from onym.uri.ai import AIURI
+
     at = _parse_time(when)
     token = _FIELD.sub("", read_file(receipt, _MAX_TOKEN).decode("ascii", "replace").strip(), count=1)
     authority_keys = _load_keys(history, keys)
+    content = None if body is None else read_file(body, _MAX_BODY)
+    target = None if uri is None else AIURI.parse(uri).without_query
+    subject, kind = None if target is None else str(target), GATEWAY if gateway else RECEIPT
     try:
-        found = _verify_case(_ReceiptCase(token, authority_keys, uri, body, at, gateway))
+        verified = verify_filed(token, authority_keys, subject=subject, at=at, kind=kind)
+        if not gateway:
+            _require_issuer(verified, target or AIURI.parse(verified.subject))
+        if content is not None and verified.stream is None:
+            verify_filed(token, authority_keys, body=content, kind=kind)
+        elif content is not None:
+            _require_stream(verified, content)
     except ProvenanceError as error:
         # the user has the file, and may see more of the reason than an untrusted caller
         if error.hint is None and isinstance(error.__cause__, SignatureError):
             error.hint = str(error.__cause__)
         raise
-    _print_receipt(session, found)
-
-
-@dataclass(frozen=True, slots=True)
-class _ReceiptCase:
-    token: str
-    keys: AuthorityKeys
-    uri: str | None
-    body: str | None
-    at: float
-    gateway: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _VerifiedReceipt:
-    receipt: Receipt
-    kid: str
-    algorithm: str | None
-    checked: tuple[str, ...]
-    unchecked: tuple[str, ...]
-
-
-def _verify_case(case: _ReceiptCase) -> _VerifiedReceipt:
-    from onym.sign.receipts import GATEWAY, RECEIPT, get_kid, verify_filed
-    from onym.uri.ai import AIURI
-
-    content = None if case.body is None else read_file(case.body, _MAX_BODY)
-    asked = None if case.uri is None else AIURI.parse(case.uri).without_query
-    receipt = verify_filed(
-        case.token,
-        case.keys,
-        subject=None if asked is None else str(asked),
-        at=case.at,
-        kind=GATEWAY if case.gateway else RECEIPT,
-    )
-    if not case.gateway:
-        _require_issuer(receipt, asked or AIURI.parse(receipt.subject))
-    if content is not None:
-        _require_content(case, receipt, content)
-    checked = (
-        *_ALWAYS,
-        *(("issuer",) if not case.gateway else ()),
-        *(("resource",) if asked is not None else ()),
-        *(("content",) if content is not None else ()),
-    )
-    left = tuple(name for name in ("issuer", "resource", "content") if name not in checked)
-    kid = get_kid(case.token)
-    return _VerifiedReceipt(receipt, kid, case.keys.keys[kid].algorithm, checked, (*left, *_NEVER))
+    kid = get_kid(token)
+    optional = {"issuer": not gateway, "resource": target is not None, "content": content is not None}
+    _print_receipt(session, verified, kid, authority_keys.keys[kid].algorithm, optional)
 
 
 def _require_issuer(receipt: Receipt, uri: AIURI) -> None:
@@ -153,21 +110,8 @@ def _require_issuer(receipt: Receipt, uri: AIURI) -> None:
         )
 
 
-def _require_content(case: _ReceiptCase, receipt: Receipt, content: bytes) -> None:
-    from onym.sign.receipts import GATEWAY, RECEIPT, verify_filed
-
-    if receipt.stream is None:
-        verify_filed(case.token, case.keys, body=content, kind=GATEWAY if case.gateway else RECEIPT)
-    elif _compute_stream_end(receipt, content) != receipt.stream:
-        raise ProvenanceError(
-            "the receipt is invalid",
-            clause=f"{_CLAUSE} step 7 (str)",
-            hint="the receipt is for other events, or for a different number of events",
-        )
-
-
-def _compute_stream_end(receipt: Receipt, content: bytes) -> StreamEnd:
-    """Return the end of the chain over a saved event stream, without the receipt events at its end."""
+def _require_stream(receipt: Receipt, content: bytes) -> None:
+    """Check the end of the chain over a saved event stream, without the receipt events at its end."""
     from onym.net.sse import SSEDecoder
     from onym.sign.receipts import StreamChain
 
@@ -185,53 +129,48 @@ def _compute_stream_end(receipt: Receipt, content: bytes) -> StreamEnd:
         events.pop()
     for event in events:
         chain.add(event.id, event.event, event.data)
-    return chain.end
+    if chain.end != receipt.stream:
+        raise ProvenanceError(
+            "the receipt is invalid",
+            clause=f"{_CLAUSE} step 7 (str)",
+            hint="the receipt is for other events, or for a different number of events",
+        )
 
 
-def _print_receipt(session: Session, found: _VerifiedReceipt) -> None:
-    receipt = found.receipt
+def _print_receipt(
+    session: Session, receipt: Receipt, kid: str, algorithm: str | None, optional: dict[str, bool]
+) -> None:
+    """Print a valid receipt; `optional` tells which checks beyond those of every receipt were done."""
+    checked = [*_ALWAYS, *(name for name, done in optional.items() if done)]
+    unchecked = [*(name for name, done in optional.items() if not done), *_NEVER]
     session.print_record(
         {
             "valid": True,
             "receipt": {name: value for name, value in asdict(receipt).items() if value is not None},
             "issued": _format_iso(receipt.issued),
             "expires": _format_iso(receipt.expires),
-            "key": {"kid": found.kid, "algorithm": found.algorithm},
-            "checked": list(found.checked),
-            "unchecked": list(found.unchecked),
+            "key": {"kid": kid, "algorithm": algorithm},
+            "checked": checked,
+            "unchecked": unchecked,
         }
     )
-    if session.as_json:
-        return
     session.print_line(session.paint("the receipt is valid", "good"))
-    session.print_table(_build_receipt_rows(found), indent="  ", styles=("dim",))
-
-
-def _build_receipt_rows(found: _VerifiedReceipt) -> list[tuple[str, str]]:
-    receipt = found.receipt
-    content = (
-        f"{receipt.length} bytes, {receipt.digest}"
-        if receipt.stream is None
-        else f"{receipt.stream.count} events, {receipt.stream.digest}"
-    )
-    optional = (
-        ("task", receipt.task),
-        ("policy", receipt.policy),
-        ("approval", receipt.approval),
-        ("upstream", receipt.upstream),
-    )
-    return [
+    content = f"{receipt.length} bytes, {receipt.digest}"
+    if receipt.stream is not None:
+        content = f"{receipt.stream.count} events, {receipt.stream.digest}"
+    rows = [
         ("signed by", receipt.issuer),
-        ("key", f"{found.kid} ({found.algorithm})"),
+        ("key", f"{kid} ({algorithm})"),
         ("for", receipt.audience),
         ("about", receipt.subject),
         ("issued", _format_iso(receipt.issued)),
         ("status", f"{receipt.status} {receipt.content_type or ''}".rstrip()),
         ("content", content),
-        *((name, value) for name, value in optional if value is not None),
-        ("checked", ", ".join(found.checked)),
-        ("not", ", ".join(found.unchecked)),
     ]
+    details = select_fields(receipt, "task", "policy", "approval", "upstream")
+    rows += [(name, value) for name, value in details.items() if value is not None]
+    rows += [("checked", ", ".join(checked)), ("not", ", ".join(unchecked))]
+    session.print_table(rows, indent="  ", styles=("dim",))
 
 
 def _load_keys(history: str | None, keys: str | None) -> AuthorityKeys:
@@ -244,34 +183,36 @@ def _load_keys(history: str | None, keys: str | None) -> AuthorityKeys:
             code="usage.command-line",
             hint="add --history FILE or --keys FILE, from ANCHOR/.well-known/aiip.jwks.json (?history)",
         )
-    octets = read_file(file, _MAX_KEYS)
+    content = read_file(file, _MAX_KEYS)
     with translate_key_errors(file, *_NO_KEYS):
-        return read_authority_keys(octets, history=history is not None)
+        return read_authority_keys(content, history=history is not None)
 
 
 def _parse_time(text: str | None) -> float:
     if text is None:
-        return datetime.now(UTC).timestamp()
+        return _get_timestamp()
     try:
-        found = datetime.fromisoformat(text)
+        at = datetime.fromisoformat(text)
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+        at = None
+    if at is None or at.tzinfo is None:
         raise UsageError(
             f"--at {text} is not a time with an offset",
             code="usage.command-line",
             hint="write a time such as 2026-11-22T09:30:00Z",
         )
-    return found.timestamp()
+    return at.timestamp()
 
 
 def _format_iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat()
 
 
-_LATEST: Final = 24 * 3600
+#: seconds
+_MAX_AGE: Final = 24 * 3600
+_ALGORITHM: Final = click.Choice(RECEIPT_ALGORITHMS)
 #: what to do without a private key
-_WAYS: Final = (
+_LOST_KEY_HINT: Final = (
     "restore it from a backup, or run onym ai keys revoke to use the next key at once (receipts by a "
     "revoked key become invalid)"
 )
@@ -296,13 +237,7 @@ def keys_command() -> None:
 
 @keys_command.command("new", short_help="Create a key folder and its first signing key.")
 @_folder
-@click.option(
-    "--algorithm",
-    type=click.Choice(RECEIPT_ALGORITHMS),
-    default="Ed25519",
-    show_default=True,
-    help="The signature algorithm.",
-)
+@click.option("--algorithm", type=_ALGORITHM, default="Ed25519", show_default=True, help="The algorithm.")
 @pass_session
 def new_command(session: Session, /, folder: Path, algorithm: str) -> None:
     """Create a key folder and its first signing key. A folder that does not exist is created for you only."""
@@ -312,17 +247,9 @@ def new_command(session: Session, /, folder: Path, algorithm: str) -> None:
 
 @keys_command.command("rotate", short_help="Rotate the signing key, with overlap.")
 @_folder
-@click.option(
-    "--algorithm",
-    type=click.Choice(RECEIPT_ALGORITHMS),
-    help="The new key's algorithm. Default: that of the old key.",
-)
-@click.option(
-    "--max-age",
-    type=click.IntRange(60, _LATEST),
-    metavar="SECONDS",
-    help="How long clients may cache the key set (3600). The new key signs after that time.",
-)
+@click.option("--algorithm", type=_ALGORITHM, help="The new key's algorithm. Default: that of the old key.")
+@click.option("--max-age", type=click.IntRange(60, _MAX_AGE), metavar="SECONDS",
+              help="How long clients may cache the key set (3600). The new key signs after it.")  # fmt: skip
 @pass_session
 def rotate_command(session: Session, /, folder: Path, algorithm: str | None, max_age: int | None) -> None:
     """Rotate the signing key. The new key is published before it is used, so that clients already know it.
@@ -336,9 +263,8 @@ def rotate_command(session: Session, /, folder: Path, algorithm: str | None, max
     lost = [record.kid for record in store.records() if record.can_sign(at) and _is_lost(store, record, at)]
     starts = _format_time(next(record.starts for record in store.records() if record.kid == kid))
     for lost_kid in lost:
-        session.print_note(
-            f"{lost_kid} is scheduled to sign, but its private key is lost: {_WAYS}", kind="warning"
-        )
+        message = f"{lost_kid} is scheduled to sign, but its private key is lost"
+        session.print_note(f"{message}: {_LOST_KEY_HINT}", kind="warning")
     _print_key(session, folder, kid, f"signs from {starts}", starts=starts)
 
 
@@ -352,7 +278,7 @@ def rotate_command(session: Session, /, folder: Path, algorithm: str | None, max
 @click.argument("kid")
 @pass_session
 def revoke_command(session: Session, /, folder: Path, kid: str) -> None:
-    """Revoke a key that somebody else may have. Everything that it signed becomes invalid, saved or not.
+    """Revoke a key that was exposed. Everything that it signed becomes invalid, saved or not.
 
     If it is the signing key, the next key signs at once; a new key is created if there is none.
     """
@@ -364,12 +290,8 @@ def revoke_command(session: Session, /, folder: Path, kid: str) -> None:
 @keys_command.command("publish", short_help="Write the public key set (JWKS).")
 @_folder
 @click.option("--history", is_flag=True, help="Include every key that ever signed, for auditors of receipts.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the key set to FILE instead of standard output.",
-)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write the key set to FILE instead of standard output.")  # fmt: skip
 @pass_session
 def publish_command(session: Session, /, folder: Path, history: bool, output: Path | None) -> None:
     """Write the public key set (application/jwk-set+json). It contains no secret."""
@@ -397,22 +319,18 @@ def list_command(session: Session, /, folder: Path) -> None:
         record.kid: "lost" if _is_lost(store, record, at) else record.get_state(at) for record in records
     }
     session.print_record({"keys": [_build_key_record(record, states[record.kid]) for record in records]})
-    if not session.as_json:
-        session.print_table(
-            [_build_key_row(record, states[record.kid]) for record in records], styles=("name",)
-        )
+    session.print_table([_build_key_row(record, states[record.kid]) for record in records], styles=("name",))
     if "lost" in states.values():
-        session.print_note(
-            f"the private file of a lost key is missing or unreadable: {_WAYS}", kind="warning"
-        )
+        message = f"the private file of a lost key is missing or unreadable: {_LOST_KEY_HINT}"
+        session.print_note(message, kind="warning")
 
 
-def _is_lost(store: KeyStore, each: KeyRecord, at: float) -> bool:
+def _is_lost(store: KeyStore, record: KeyRecord, at: float) -> bool:
     """Return whether a key signs now or later and its private file cannot be read."""
-    if not (each.can_sign(at) or each.is_waiting(at)):
+    if not (record.can_sign(at) or record.is_waiting(at)):
         return False
     try:
-        store.signer(max(at, each.starts))
+        store.signer(max(at, record.starts))
     except (CredentialError, SignatureError):
         return True
     return False
@@ -425,26 +343,24 @@ def _open_key_store(folder: Path, max_age: int | None = None) -> KeyStore:
     return KeyStore(folder, max_age=MAX_AGE if max_age is None else max_age)
 
 
-def _print_key(session: Session, folder: Path, kid: str, what: str, **more: str) -> None:
-    session.print_record({"kid": kid, "folder": str(folder), **more})
-    session.print_line(f"{session.paint(kid, 'name')}  {what}")
+def _print_key(session: Session, folder: Path, kid: str, effect: str, **members: str) -> None:
+    session.print_record({"kid": kid, "folder": str(folder), **members})
+    session.print_line(f"{session.paint(kid, 'name')}  {effect}")
 
 
-def _build_key_record(each: KeyRecord, state: str) -> dict[str, Any]:
-    times = ("created", "starts", "ends", "dropped", "revoked")
-    found = {name: getattr(each, name) for name in times}
+def _build_key_record(record: KeyRecord, state: str) -> dict[str, Any]:
+    times = select_fields(record, "created", "starts", "ends", "dropped", "revoked")
     return {
-        "kid": each.kid,
-        "algorithm": each.algorithm,
+        **select_fields(record, "kid", "algorithm"),
         "state": state,
-        **{name: None if value is None else _format_time(value) for name, value in found.items()},
+        **{name: None if at is None else _format_time(at) for name, at in times.items()},
     }
 
 
-def _build_key_row(each: KeyRecord, state: str) -> tuple[str, ...]:
-    end = each.revoked if each.revoked is not None else each.ends
+def _build_key_row(record: KeyRecord, state: str) -> tuple[str, ...]:
+    end = record.revoked if record.revoked is not None else record.ends
     until = "" if end is None else f" until {_format_time(end)}"
-    return each.kid, each.algorithm, state, f"from {_format_time(each.starts)}{until}"
+    return record.kid, record.algorithm, state, f"from {_format_time(record.starts)}{until}"
 
 
 def _get_timestamp() -> float:

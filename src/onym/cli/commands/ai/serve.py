@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,14 +15,13 @@ import click
 
 from onym.cli import exit_codes
 from onym.cli._input import pass_session
-from onym.cli._output import Session
+from onym.cli._output import Session, select_fields
 from onym.common.text import escape_unprintable
 from onym.errors import OnymError, UsageError
 from onym.uri.generic import URI
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
     from onym.ai.endpoint import Endpoint
     from onym.ai.gateway.audit import AuditReport
@@ -32,31 +32,15 @@ _FORM: Final = "write module:name for a module in this folder or an installed on
 
 @click.command("serve", short_help="Serve Python functions as ai:// resources.")
 @click.argument("app", metavar="MODULE:APP")
-@click.option(
-    "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="The address to listen on."
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=_PORT,
-    show_default=True,
-    help="The port; 0 is any free port.",
-)
-@click.option(
-    "--tls-cert", metavar="FILE", type=click.Path(path_type=Path), help="The certificate chain (PEM)."
-)
-@click.option(
-    "--tls-key",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Its private key (PEM), if it is in another file.",
-)
-@click.option(
-    "--keys",
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Sign with the keys in this folder (onym ai keys new). Default: the app's keys.",
-)
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True,
+              help="The address to listen on.")  # fmt: skip
+@click.option("--port", type=click.IntRange(0, 65535), default=_PORT, show_default=True,
+              help="The port; 0 is any free port.")  # fmt: skip
+@click.option("--tls-cert", metavar="FILE", type=click.Path(path_type=Path), help="The certificates (PEM).")
+@click.option("--tls-key", metavar="FILE", type=click.Path(path_type=Path),
+              help="The private key (PEM), if it is in another file.")  # fmt: skip
+@click.option("--keys", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
+              help="Sign with the keys in this folder. Default: the app's keys.")  # fmt: skip
 @pass_session
 def serve_command(
     session: Session,
@@ -90,10 +74,10 @@ def serve_command(
     endpoint.check()
     scheme = "http" if tls_cert is None else "https"
 
-    def ready(found: int) -> None:
-        for note in _iter_notes(endpoint, found, tls=tls_cert is not None):
+    def ready(bound_port: int) -> None:
+        for note in _iter_notes(endpoint, bound_port, tls=tls_cert is not None):
             session.print_note(note)
-        _print_serving(session, endpoint, f"{scheme}://{f'[{host}]' if ':' in host else host}:{found}")
+        _print_serving(session, endpoint, f"{scheme}://{f'[{host}]' if ':' in host else host}:{bound_port}")
 
     run_app(endpoint, host=host, port=port, certificate=tls_cert, key=tls_key, ready=ready)
 
@@ -122,10 +106,10 @@ def _load_endpoint(name: str) -> Endpoint:
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        found: Any = getattr(importlib.import_module(module), attribute, None)
+        endpoint: Any = getattr(importlib.import_module(module), attribute, None)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module}.".startswith(f"{error.name}."):
-            raise UsageError(f"there is no module {module}", hint=_FORM) from None
+            raise UsageError(f"the module {module} does not exist", hint=_FORM) from None
         raise UsageError(f"{module} needs the module {error.name}, which is not installed") from None
     except OnymError:
         raise
@@ -134,9 +118,9 @@ def _load_endpoint(name: str) -> Endpoint:
             f"{module} cannot be imported: {type(error).__name__}{_locate_failure(error)}",
             hint=f"run python -c 'import {module}' to see the traceback",
         ) from error
-    if not isinstance(found, Endpoint):
+    if not isinstance(endpoint, Endpoint):
         raise UsageError(f"{attribute} of {module} is not an Endpoint", hint=_FORM)
-    return found
+    return endpoint
 
 
 def _locate_failure(error: Exception) -> str:
@@ -161,14 +145,8 @@ def _print_serving(session: Session, endpoint: Endpoint, address: str) -> None:
         for resource in endpoint.resources
     ]
     if session.as_json:
-        session.print_json_line(
-            {
-                "address": address,
-                "authority": endpoint.authority,
-                "anchor": endpoint.anchor,
-                "resources": rows,
-            }
-        )
+        names = select_fields(endpoint, "authority", "anchor")
+        session.print_json_line({"address": address, **names, "resources": rows})
         return
     session.print_error(f"{session.paint('serving', 'good', sys.stderr)}: {address} (Ctrl-C ends it)")
     session.print_error(f"anchor: {endpoint.anchor}/.well-known/aiip")
@@ -193,9 +171,7 @@ def audit_command() -> None:
 @audit_command.command("verify", short_help="Verify the hash chain of a log.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--from", "begins", metavar="HASH", help="The hash that the first line must continue.")
-@click.option(
-    "--expect", metavar="HASH", help="The hash that the last line must have; it reveals a truncated log."
-)
+@click.option("--expect", metavar="HASH", help="The hash of the last line; it reveals a truncated log.")
 @pass_session
 def verify_audit_command(
     session: Session, /, files: tuple[str, ...], begins: str | None, expect: str | None
@@ -218,9 +194,8 @@ def verify_audit_command(
         _print_verdict(session, file, verdict)
         previous, begun, good = verdict.ends, verdict.begun, good and verdict.is_valid
     if begun:
-        session.print_line(
-            f"{_format_streams(len(begun))} no end: in progress, or cut off when a gateway was killed"
-        )
+        streams = "1 stream has" if len(begun) == 1 else f"{len(begun)} streams have"
+        session.print_line(f"{streams} no end: in progress, or cut off when a gateway was killed")
     if expect is not None and previous != expect.lower():
         good = False
         session.print_line(f"the last hash is {previous}, not the expected one: lines were removed or added")
@@ -233,24 +208,16 @@ def _print_verdict(session: Session, file: str, verdict: AuditReport) -> None:
         {
             "file": file,
             "holds": verdict.is_valid,
-            "lines": verdict.lines,
-            "begins": verdict.begins,
-            "ends": verdict.ends,
-            "first": verdict.first,
-            "last": verdict.last,
-            "torn": verdict.torn,
+            **select_fields(verdict, "lines", "begins", "ends", "first", "last", "torn"),
             "begun": sorted(verdict.begun),
-            "faults": [{"line": fault.line, "message": fault.message} for fault in verdict.faults],
+            "faults": [select_fields(fault, "line", "message") for fault in verdict.faults],
         }
     )
     # the times come from the file, which may contain anything
     span = escape_unprintable(f", {verdict.first} to {verdict.last}") if verdict.first else ""
-    word = (
-        session.paint("holds", "good", sys.stdout)
-        if verdict.is_valid
-        else session.paint("broken", "bad", sys.stdout)
-    )
-    session.print_line(f"{file}: {word}: {_format_lines(verdict.lines)}{span}")
+    word = session.paint("holds", "good") if verdict.is_valid else session.paint("broken", "bad")
+    lines = "1 line" if verdict.lines == 1 else f"{verdict.lines} lines"
+    session.print_line(f"{file}: {word}: {lines}{span}")
     for fault in verdict.faults:
         session.print_line(f"  line {fault.line}: {fault.message}")
     if verdict.torn:
@@ -271,11 +238,11 @@ def repair_audit_command(session: Session, /, file: str) -> None:
     Examples:
       onym ai audit repair audit.jsonl
     """
-    from onym.ai.gateway.audit import repair_log as mended
+    from onym.ai.gateway.audit import repair_log
 
-    octets = mended(file, at=_utc_now())
-    session.print_record({"file": file, "octets": octets})
-    session.print_line(f"{file}: {f'removed {octets} bytes' if octets else 'nothing to repair'}")
+    size = repair_log(file, at=datetime.now(UTC))
+    session.print_record({"file": file, "octets": size})
+    session.print_line(f"{file}: {f'removed {size} bytes' if size else 'nothing to repair'}")
 
 
 @audit_command.command("rotate", short_help="Start a new log file, and remove old ones.")
@@ -292,53 +259,31 @@ def rotate_audit_command(session: Session, /, file: str, keep_days: float | None
       onym ai audit rotate audit.jsonl
       onym ai audit rotate audit.jsonl --keep-days 90
     """
-    from onym.ai.gateway.audit import remove_old_logs
-    from onym.ai.gateway.audit import rotate_log as rotated
+    from onym.ai.gateway.audit import remove_old_logs, rotate_log
 
-    at = _utc_now()
-    kept = rotated(file, at=at)
-    gone = () if keep_days is None else remove_old_logs(file, days=keep_days, at=at)
-    session.print_record({"file": file, "kept": str(kept), "removed": [str(path) for path in gone]})
-    session.print_line(f"{file}: renamed to {kept}")
-    for path in gone:
+    at = datetime.now(UTC)
+    renamed = rotate_log(file, at=at)
+    removed = () if keep_days is None else remove_old_logs(file, days=keep_days, at=at)
+    session.print_record({"file": file, "kept": str(renamed), "removed": [str(path) for path in removed]})
+    session.print_line(f"{file}: renamed to {renamed}")
+    for path in removed:
         session.print_line(f"removed {path}")
-
-
-def _format_streams(count: int) -> str:
-    return "1 stream has" if count == 1 else f"{count} streams have"
-
-
-def _format_lines(count: int) -> str:
-    return "1 line" if count == 1 else f"{count} lines"
-
-
-def _utc_now() -> datetime:
-    from datetime import UTC, datetime
-
-    return datetime.now(UTC)
 
 
 @click.command("gateway", short_help="Serve ai:// resources to web users over HTTPS.")
 @click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_GATEWAY_CONFIG.")
-@click.option(
-    "--host", metavar="ADDRESS", help="The address to listen on. Default: 127.0.0.1, or the settings."
-)
+@click.option("--host", metavar="ADDRESS", help="The address to listen on (127.0.0.1, or the settings).")
 @click.option("--port", type=click.IntRange(1, 65535), help="The port. Default: 8480, or the settings.")
 @click.option("--base-url", metavar="URL", help="The public origin, such as https://gw.example.")
 @click.option("--tls-cert", "certificate", metavar="FILE", help="The certificate chain (PEM).")
 @click.option("--tls-key", "key", metavar="FILE", help="Its private key (PEM).")
 @click.option("--keys", metavar="DIR", help="The folder of the signing keys (onym ai keys new).")
 @click.option("--audit", metavar="FILE", help="The audit log. Default: none.")
-@click.option(
-    "--ca-file",
-    "ca_files",
-    multiple=True,
-    metavar="FILE",
-    help="A certificate authority (PEM) to trust (repeatable).",
-)
+@click.option("--ca-file", "ca_files", multiple=True, metavar="FILE",
+              help="A certificate authority (PEM) to trust (repeatable).")  # fmt: skip
 @click.option("--local", is_flag=True, help="Allow authorities on this computer, for tests.")
 @pass_session
-def gateway_command(session: Session, /, config: str | None, local: bool, **given: Any) -> None:
+def gateway_command(session: Session, /, config: str | None, local: bool, **options: Any) -> None:
     """Serve ai:// resources to web users over HTTPS, until Ctrl-C.
 
     `https://GATEWAY/gateway/AUTHORITY/PATH` is `ai://AUTHORITY/PATH`. The gateway reaches only read-only
@@ -353,8 +298,8 @@ def gateway_command(session: Session, /, config: str | None, local: bool, **give
     from onym.server.gateway import create_gateway, load_gateway_settings  # late: the web server is large
     from onym.server.http_server import run_app
 
-    given["ca_files"] = given["ca_files"] or None
-    settings = load_gateway_settings(config, network="local" if local else None, **given)
+    options["ca_files"] = options["ca_files"] or None
+    settings = load_gateway_settings(config, network="local" if local else None, **options)
     app = create_gateway(settings)
 
     def ready(port: int) -> None:

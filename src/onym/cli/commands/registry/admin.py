@@ -234,11 +234,8 @@ async def restore_command(session: Session, /, file: str, db: str | None) -> Non
 @click.command("serve", short_help="Serve the registry's web pages and API.")
 @click.option("--host", metavar="ADDRESS", help="The address to listen on (127.0.0.1, or the settings).")
 @click.option("--port", type=click.IntRange(1, 65535), help="The port. Default: 8000, or the settings.")
-@click.option(
-    "--base-url",
-    metavar="ORIGIN",
-    help="The public origin, such as https://registry.example. Required unless only loopback is used.",
-)
+@click.option("--base-url", metavar="ORIGIN",
+              help="The public origin: https://registry.example. Required unless on loopback.")  # fmt: skip
 @click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG.")
 @db_option
 @pass_session
