@@ -36,7 +36,7 @@ _FORM: Final = "write module:name for a module in this folder or an installed on
               help="The address to listen on.")  # fmt: skip
 @click.option("--port", type=click.IntRange(0, 65535), default=_PORT, show_default=True,
               help="The port; 0 is any free port.")  # fmt: skip
-@click.option("--tls-cert", metavar="FILE", type=click.Path(path_type=Path), help="The certificates (PEM).")
+@click.option("--tls-cert", metavar="FILE", type=click.Path(path_type=Path), help="The certificate chain.")
 @click.option("--tls-key", metavar="FILE", type=click.Path(path_type=Path),
               help="The private key (PEM), if it is in another file.")  # fmt: skip
 @click.option("--keys", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
