@@ -20,8 +20,7 @@ from starlette.testclient import TestClient
 from onym.accounts.passwords import hash_password
 from onym.accounts.records import ALL_REALMS, Account, ApiToken, hash_secret, make_token
 from onym.errors import OnymError, RefusalError, StoreError
-from onym.registry.accounts import TOKEN_PREFIX, parse_scopes
-from onym.registry.records import Role
+from onym.registry.records import TOKEN_PREFIX, Role, parse_scopes
 from onym.registry.store import Store
 from onym.server.app import create_app
 from onym.server.security.conditional_requests import (

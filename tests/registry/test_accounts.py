@@ -8,8 +8,7 @@ import pytest
 
 from onym.accounts.records import ALL_REALMS, Account
 from onym.errors import RegistryError
-from onym.registry.accounts import Scope, get_registry_roles, is_administrator, limit_roles, parse_scopes
-from onym.registry.records import Role
+from onym.registry.records import Role, Scope, get_registry_roles, is_administrator, limit_roles, parse_scopes
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from onym.accounts.records import is_token
-from onym.registry.accounts import TOKEN_PREFIX
+from onym.registry.records import TOKEN_PREFIX
 from onym.server.security.tokens import MAX_TOKENS
 from server_support import World, world
 

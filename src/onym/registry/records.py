@@ -1,22 +1,25 @@
-"""What the registry knows: entries, requests, events, actors. Frozen values; no I/O, no clock.
+"""The values of a registry: entries, requests, events, actors, roles and scopes. No I/O, no clock.
 
-An `Event` is what somebody asks for or what time brings; the engine answers it with a `Decision` or
-refuses it. A decision that was accepted becomes a `LogRecord`; entries and requests are nothing but the
-log, folded (`onym.registry.engine.rebuild`).
+A person or a timer causes an `Event`; the engine returns a `Decision` or rejects the event. The store keeps
+an accepted event as a `LogRecord`. Entries and requests follow from the log alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
+from onym.accounts.records import ALL_REALMS, Account
+from onym.errors import RegistryError
+
 __all__ = [
     "EMPTY",
     "IANA_CLOCK",
+    "TOKEN_PREFIX",
     "Actor",
     "Decision",
     "DraftReference",
@@ -30,7 +33,12 @@ __all__ = [
     "RequestKind",
     "RequestState",
     "Role",
+    "Scope",
     "Status",
+    "get_registry_roles",
+    "is_administrator",
+    "limit_roles",
+    "parse_scopes",
 ]
 
 EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -63,6 +71,61 @@ class Role(StrEnum):
     EXPERT = "expert"
     IESG = "iesg"
     READER = "reader"
+
+
+#: the beginning of every API token of a registry
+TOKEN_PREFIX: Final = "onym_reg_"  # noqa: S105
+
+
+class Scope(StrEnum):
+    """What an API token may do. A scope lets the token use a role that the account has."""
+
+    READ = "read"
+    SUBMIT = "submit"
+    REVIEW = "review"
+    IANA = "iana"
+    IESG = "iesg"
+    ADMIN = "admin"
+
+
+#: which role each scope lets a token use
+_SCOPE_ROLES: Final[Mapping[Scope, Role]] = {
+    Scope.READ: Role.READER,
+    Scope.SUBMIT: Role.REGISTRANT,
+    Scope.REVIEW: Role.EXPERT,
+    Scope.IANA: Role.IANA,
+    Scope.IESG: Role.IESG,
+}
+
+
+def get_registry_roles(account: Account, registry: str) -> frozenset[Role]:
+    """Return the account's roles in a registry, including those in every registry."""
+    names = account.get_roles(registry)
+    return frozenset(role for role in Role if role in names)
+
+
+def is_administrator(account: Account) -> bool:
+    """Report whether the account may manage other accounts: it has the role IANA in every registry."""
+    return Role.IANA in account.roles.get(ALL_REALMS, frozenset())
+
+
+def parse_scopes(words: Iterable[str]) -> frozenset[str]:
+    """Return the scopes. Raises RegistryError (field "scopes") for an unknown scope, or none."""
+    names = tuple(words)
+    unknown = [name for name in names if name not in frozenset(Scope)]
+    if unknown or not names:
+        raise RegistryError(
+            f"there is no scope {unknown[0][:40]!r}" if unknown else "a token needs at least one scope",
+            code="registry.bad-scope",
+            field="scopes",
+            hint=f"Choose from {', '.join(Scope)}.",
+        )
+    return frozenset(names)
+
+
+def limit_roles(roles: frozenset[Role], scopes: Iterable[str]) -> frozenset[Role]:
+    """Return the roles that a token with these scopes may use."""
+    return roles & {_SCOPE_ROLES[Scope(scope)] for scope in scopes if scope in _SCOPE_ROLES}
 
 
 class RequestKind(StrEnum):

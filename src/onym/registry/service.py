@@ -12,10 +12,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard
 
-from onym.errors import RefusalError, StoreError, TemplateError, UsageError
-from onym.registry.accounts import resolve_accounts
+from onym.errors import RefusalError, StoreError, TemplateError, UnknownEntryError, UsageError
 from onym.registry.documents.types import Document, DocumentKind, Template, TemplateValue
 from onym.registry.records import (
     EMPTY,
@@ -31,6 +30,7 @@ from onym.registry.records import (
 from onym.registry.registries import DRAFT_LIFETIME, PROFILES, Profile, Registry, get_profile
 
 if TYPE_CHECKING:
+    from onym.accounts.store import AccountStore
     from onym.registry.checks import ReferenceData, Report
     from onym.registry.checks.reference_data import NameIndex
     from onym.registry.iana import Snapshot
@@ -304,6 +304,82 @@ async def check_submission(submission: ParsedSubmission, store: Store | None, *,
 
 
 # -- steps ----------------------------------------------------------------------------------------------
+
+
+#: members of `Event.data` that name accounts with a new say in an entry
+_ACCOUNT_MEMBERS: Final = {
+    EventKind.REASSIGN: ("to",),
+    EventKind.OVERRIDE: ("registrant",),
+    EventKind.DESIGNATE: ("add",),
+}
+#: people in one event
+_MAX_PEOPLE: Final = 64
+
+
+async def resolve_accounts(store: AccountStore, event: Event) -> Event:
+    """Return the event with account IDs instead of logins. Events without accounts come back unchanged.
+
+    Accounts that lose their say may be unknown, so that the ID of a former account can be removed. Raises
+    UnknownEntryError (accounts.unknown-account) and RefusalError (registry.disabled-account, and
+    registry.bad-data for more than 64 people); `field` is the member of `Event.data`.
+    """
+    members: dict[str, Any] = {}
+    for member in _ACCOUNT_MEMBERS.get(event.kind, ()):
+        value = event.data.get(member)
+        # the engine rejects other types
+        if isinstance(value, str) and value.strip():
+            members[member] = await _get_account_id(store, value, member)
+        elif _is_text_list(value):
+            members[member] = [
+                await _get_account_id(store, word, member) for word in _limit_people(value, member)
+            ]
+    removed = event.data.get("remove")
+    if event.kind is EventKind.DESIGNATE and _is_text_list(removed):
+        members["remove"] = await _resolve_removed(store, _limit_people(removed, "remove"))
+    return replace(event, data={**event.data, **members}) if members else event
+
+
+def _is_text_list(value: object) -> TypeGuard[Sequence[str]]:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+
+
+async def _resolve_removed(store: AccountStore, words: Sequence[str]) -> list[str]:
+    """Return the words and the IDs of the logins among them: designated experts may be listed as either."""
+    names: dict[str, None] = {}
+    for word in words:
+        account = await store.accounts.find_by_login(word)
+        names |= dict.fromkeys([word] if account is None else [word, account.id])
+    return list(names)
+
+
+def _limit_people(words: Sequence[str], member: str) -> Sequence[str]:
+    if len(words) > _MAX_PEOPLE:
+        raise RefusalError(
+            f"an event names at most {_MAX_PEOPLE} people, not {len(words)}",
+            code="registry.bad-data",
+            field=member,
+        )
+    return words
+
+
+async def _get_account_id(store: AccountStore, word: str, member: str) -> str:
+    # IDs take precedence, so that a person cannot take another one's ID as a login
+    account = await store.accounts.get(word.strip()) or await store.accounts.find_by_login(word)
+    if account is None:
+        raise UnknownEntryError(
+            "there is no account with this login or ID",
+            code="accounts.unknown-account",
+            field=member,
+            hint="The person signs in once, or you add the account: onym registry user add LOGIN",
+        )
+    if account.disabled:
+        raise RefusalError(
+            "the account is disabled",
+            code="registry.disabled-account",
+            field=member,
+            hint="Enable it: onym registry user enable LOGIN",
+        )
+    return account.id
 
 
 async def apply_step(

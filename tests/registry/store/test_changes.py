@@ -10,8 +10,8 @@ from sqlalchemy import text
 
 from onym.accounts.records import Account
 from onym.errors import RefusalError, StaleError, StoreError, UnknownEntryError
-from onym.registry.accounts import resolve_accounts
 from onym.registry.records import Actor, Event, EventKind, Role, Status
+from onym.registry.service import resolve_accounts
 from onym.registry.store import Store
 from registry.store.store_support import (
     AT,

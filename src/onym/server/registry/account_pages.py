@@ -9,8 +9,7 @@ from starlette.responses import Response
 
 from onym.accounts.records import ApiToken
 from onym.errors import AccessError
-from onym.registry.accounts import Scope, get_registry_roles, is_administrator
-from onym.registry.records import Role
+from onym.registry.records import Role, Scope, get_registry_roles, is_administrator
 from onym.registry.registries import REGISTRIES
 from onym.server.registry import urls
 from onym.server.registry.dependencies import get_store, load_account_names

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from onym.errors import UsageError
-from onym.registry.accounts import Scope, limit_roles
 from onym.registry.engine import RULES
-from onym.registry.records import Entry, EventKind, Request, Role, Status
+from onym.registry.records import Entry, EventKind, Request, Role, Scope, Status, limit_roles
 from onym.registry.registries import REGISTRIES
 from onym.registry.store import EntryChange
 from onym.server.registry import urls

@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from onym.errors import AccessError, RefusalError, RegistryError, UnknownEntryError
-from onym.registry.accounts import Scope
 from onym.registry.engine import RULES, list_allowed_events
 from onym.registry.records import (
     Actor,
@@ -24,6 +23,7 @@ from onym.registry.records import (
     Request,
     RequestState,
     Role,
+    Scope,
     Status,
 )
 from onym.registry.registries import REGISTRIES, Registry

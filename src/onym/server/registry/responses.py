@@ -18,8 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from onym.errors import RegistryError, UnknownEntryError, UsageError
-from onym.registry.accounts import is_administrator
-from onym.registry.records import Role
+from onym.registry.records import Role, is_administrator
 from onym.registry.registries import PROFILES, REGISTRIES
 from onym.registry.service import render_entries, render_feed
 from onym.server.registry import urls

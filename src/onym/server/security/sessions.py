@@ -17,9 +17,8 @@ from starlette.requests import Request
 
 from onym.accounts.records import Account, ApiToken, Session, hash_secret, is_token, make_session_id
 from onym.errors import AccessError, OnymError
-from onym.registry.accounts import TOKEN_PREFIX, get_registry_roles, is_administrator, limit_roles
-from onym.registry.accounts import Scope as TokenScope
-from onym.registry.records import Actor, Role
+from onym.registry.records import TOKEN_PREFIX, Actor, Role, get_registry_roles, is_administrator, limit_roles
+from onym.registry.records import Scope as TokenScope
 from onym.server.security.clients import CSRFKey
 from onym.server.services import HTTPMiddleware, Services, get_request_state, get_services
 from onym.uri.secret import Secret

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from onym.accounts.records import ApiToken, hash_secret, make_id, make_token, validate_label
 from onym.errors import RegistryError, UnknownEntryError
-from onym.registry.accounts import TOKEN_PREFIX, Scope, parse_scopes
+from onym.registry.records import TOKEN_PREFIX, Scope, parse_scopes
 from onym.server.security.middleware import set_audit_action
 from onym.server.security.sessions import Visitor, get_visitor, require_access
 from onym.server.security.sign_in import read_form

@@ -19,8 +19,16 @@ from onym.cli._input import add_options, pass_session
 from onym.cli._output import Session, has_colour, is_terminal
 from onym.common.text import escape_unprintable
 from onym.errors import AccessError, StoreError, UnknownEntryError, UsageError
-from onym.registry.accounts import get_registry_roles
-from onym.registry.records import Actor, Entry, Event, LogRecord, Request, RequestState, Role
+from onym.registry.records import (
+    Actor,
+    Entry,
+    Event,
+    LogRecord,
+    Request,
+    RequestState,
+    Role,
+    get_registry_roles,
+)
 from onym.registry.registries import PROFILES, REGISTRIES, get_registry
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from onym.cli.commands.registry._common import (
     utc_now,
 )
 from onym.errors import UnknownEntryError, UsageError
-from onym.registry import accounts
-from onym.registry.records import Role
+from onym.registry.records import TOKEN_PREFIX, Role, parse_scopes
 from onym.registry.registries import REGISTRIES
 from onym.uri.secret import Secret
 
@@ -114,13 +113,13 @@ async def _revoke_token(store: Store, account: Account, identifier: str) -> None
 
 
 def _make_token(account: Account, label: str, scopes: Sequence[str], days: int) -> tuple[Secret, Any]:
-    fresh = records.make_token(accounts.TOKEN_PREFIX)
+    fresh = records.make_token(TOKEN_PREFIX)
     made = records.ApiToken(
         id=records.make_id("token"),
         digest=records.hash_secret(fresh),
         account=account.id,
         label=label[: records.MAX_LABEL],
-        scopes=accounts.parse_scopes(scopes),
+        scopes=parse_scopes(scopes),
         created=utc_now(),
         expires=utc_now() + timedelta(days=days),
     )

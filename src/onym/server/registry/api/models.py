@@ -11,8 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from onym.accounts.records import MAX_LABEL
-from onym.registry.accounts import Scope
-from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestKind
+from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestKind, Scope
 from onym.registry.registries import Registry
 from onym.server.registry import urls
 

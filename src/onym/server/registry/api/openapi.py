@@ -13,8 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from onym._version import __version__
-from onym.registry.accounts import Scope
-from onym.registry.records import EventKind, RequestState, Role, Status
+from onym.registry.records import EventKind, RequestState, Role, Scope, Status
 from onym.registry.registries import REGISTRIES
 from onym.server.registry.api import handlers
 from onym.server.registry.api import models as m
