@@ -152,6 +152,16 @@ class RequestState(StrEnum):
     WITHDRAWN = "withdrawn"
     TIMED_OUT = "timed-out-to-provisional"
 
+    @property
+    def is_final(self) -> bool:
+        """Report whether the request has ended; an incomplete one can be submitted again."""
+        return self in _FINAL_STATES
+
+
+_FINAL_STATES: Final = frozenset(
+    {RequestState.APPROVED, RequestState.REJECTED, RequestState.WITHDRAWN, RequestState.TIMED_OUT}
+)
+
 
 class EventKind(StrEnum):
     """Everything that can be asked of the engine. `data` members that an event reads are in brackets."""

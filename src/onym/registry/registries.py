@@ -47,6 +47,11 @@ class TemplateField:
         """The standard's own name for it."""
         return self.labels[0]
 
+    @property
+    def heading(self) -> str:
+        """The label with a capital letter, for pages and tables."""
+        return self.label[:1].upper() + self.label[1:]
+
     def is_required_for(self, status: Status) -> bool:
         """Must a request for `status` fill it?"""
         return self.required or status in self.required_for
@@ -92,9 +97,14 @@ class Profile:
     status_words: tuple[str, ...]
     status_clause: str
 
+    @property
+    def all_fields(self) -> tuple[TemplateField, ...]:
+        """The fields of this template and of the other."""
+        return (*self.fields, *self.elsewhere)
+
     def find_field(self, identifier: str) -> TemplateField | None:
         """The field of that id, of this template or of the other."""
-        return next((field for field in (*self.fields, *self.elsewhere) if field.id == identifier), None)
+        return next((field for field in self.all_fields if field.id == identifier), None)
 
     def list_missing_fields(self, status: Status, given: Mapping[str, str]) -> tuple[TemplateField, ...]:
         """The fields that a request for `status` needs and `given` leaves out or blank."""
@@ -367,6 +377,14 @@ class Registry:
         text = name.strip()
         # letters of ASCII alone: the sign of Kelvin is no k
         return text.lower() if self.fold_case and text.isascii() else text
+
+    def map_headings(self) -> dict[str, str]:
+        """Return field IDs with their headings: the columns, then the other fields of the templates."""
+        headings = {column.id: column.heading for column in self.columns}
+        for name in self.profiles:
+            for field in PROFILES[name].all_fields:
+                headings.setdefault(field.id, field.heading)
+        return headings
 
     def is_valid_name(self, key: str) -> bool:
         """Is it a name that this registry may hold?"""

@@ -186,13 +186,6 @@ async def _fetch_entries(connection: AsyncConnection, found: list[int]) -> tuple
 
 #: records that the database hands over together
 _FETCH_SIZE: Final = 50
-#: states in which no timer runs
-FINAL_STATES: Final = (
-    RequestState.APPROVED,
-    RequestState.REJECTED,
-    RequestState.WITHDRAWN,
-    RequestState.TIMED_OUT,
-)
 
 
 async def count_by_status(connection: AsyncConnection, registry: str) -> dict[Status, int]:
@@ -277,7 +270,8 @@ async def select_records(
 
 async def select_timed(connection: AsyncConnection, day: Any) -> tuple[list[Request], list[Entry]]:
     """The requests that are open, and the entries with a timer that may have gone off by `day`."""
-    waiting = select(requests.c.record).where(requests.c.state.not_in([str(state) for state in FINAL_STATES]))
+    final = [str(state) for state in RequestState if state.is_final]
+    waiting = select(requests.c.record).where(requests.c.state.not_in(final))
     timed = select(entries.c.record).where(entries.c.wake <= day)
     open_ones = (await connection.execute(waiting.order_by(requests.c.opened))).scalars()
     ripe = (await connection.execute(timed.order_by(entries.c.registry, entries.c.name))).scalars()

@@ -17,30 +17,19 @@ from onym.server.registry.page_parts import ActionField, ActionView, Choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActionInput:
-    """One thing that an action asks for; the member of `Event.data` that it becomes."""
-
-    id: str
-    label: str
-    kind: str = "text"
-    required: bool = False
-    help: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """One step. `tone` is good, bad or plain."""
 
     label: str
     help: str
     tone: str = "plain"
-    asks: tuple[ActionInput, ...] = ()
+    asks: tuple[ActionField, ...] = ()
 
 
 def _make_reason_input(
     help_: str = "It is stored in the history and sent to the people concerned.",
-) -> ActionInput:
-    return ActionInput(id="reason", label="Reason", kind="long", required=True, help=help_)
+) -> ActionField:
+    return ActionField(id="reason", label="Reason", kind="long", required=True, help=help_)
 
 
 _REASON_REQUIRED: Final = (_make_reason_input(),)
@@ -50,7 +39,7 @@ ACTIONS: Final[Mapping[EventKind, Action]] = {
     EventKind.ANNOUNCE: Action(
         label="Announce for list review",
         help="Post the template to uri-review@ietf.org, then enter the URL of the message.",
-        asks=(ActionInput(id="archive", label="URL of the message in the list's archive"),),
+        asks=(ActionField(id="archive", label="URL of the message in the list's archive"),),
     ),
     EventKind.SUBMIT: Action(
         label="Submit to IANA", help="Submits the current version of the request.", tone="good"
@@ -65,7 +54,7 @@ ACTIONS: Final[Mapping[EventKind, Action]] = {
         label="Reject as incomplete",
         help="A required field is missing or a citation is wrong. The registrant can correct it.",
         tone="bad",
-        asks=(ActionInput(id="missing", label="What is missing", kind="list"), _make_reason_input()),
+        asks=(ActionField(id="missing", label="What is missing", kind="list"), _make_reason_input()),
     ),
     EventKind.ASK_MORE_REVIEW: Action(
         label="Ask for more review",
@@ -103,8 +92,8 @@ ACTIONS: Final[Mapping[EventKind, Action]] = {
         label="Reassign",
         help="Assigns a provisional entry to another registrant.",
         asks=(
-            ActionInput(id="to", label="Account ID of the new registrant", required=True),
-            ActionInput(id="change_controller", label="New change controller"),
+            ActionField(id="to", label="Account ID of the new registrant", required=True),
+            ActionField(id="change_controller", label="New change controller"),
             _make_reason_input(),
         ),
     ),
@@ -115,14 +104,14 @@ ACTIONS: Final[Mapping[EventKind, Action]] = {
         label="Attach a security note",
         help="Adds security information that became known after the registration.",
         asks=(
-            ActionInput(id="text", label="Security information", kind="long", required=True),
-            ActionInput(id="reference", label="Reference"),
+            ActionField(id="text", label="Security information", kind="long", required=True),
+            ActionField(id="reference", label="Reference"),
         ),
     ),
     EventKind.DESIGNATE: Action(
         label="Change the designees",
         help="Accounts that may also change the entry: IDs, separated by commas.",
-        asks=(ActionInput(id="add", label="Add"), ActionInput(id="remove", label="Remove")),
+        asks=(ActionField(id="add", label="Add"), ActionField(id="remove", label="Remove")),
     ),
     EventKind.RETIRE: Action(
         label="Retire",
@@ -133,7 +122,7 @@ ACTIONS: Final[Mapping[EventKind, Action]] = {
     EventKind.DRAFT_PUBLISHED: Action(
         label="The draft is published",
         help="The Internet-Draft has become an RFC.",
-        asks=(ActionInput(id="reference", label="Reference", required=True, help="For example [RFC7595]."),),
+        asks=(ActionField(id="reference", label="Reference", required=True, help="For example [RFC7595]."),),
     ),
     EventKind.ENTER_SAFE_MODE: Action(
         label="Put into safe mode", help="The name can be looked up and must not act.", asks=_REASON_REQUIRED
@@ -153,13 +142,13 @@ ACTIONS: Final[Mapping[EventKind, Action]] = {
     EventKind.RENEW: Action(
         label="Renew",
         help="Sets a new expiry date.",
-        asks=(ActionInput(id="expires", label="Last day", kind="date", required=True),),
+        asks=(ActionField(id="expires", label="Last day", kind="date", required=True),),
     ),
     EventKind.OVERRIDE: Action(
         label="Override",
         help="Bypasses the procedure. Your name and the reason are recorded; an override can be undone.",
         tone="bad",
-        asks=(ActionInput(id="status", label="New status", kind="choice"), _make_reason_input()),
+        asks=(ActionField(id="status", label="New status", kind="choice"), _make_reason_input()),
     ),
 }
 
@@ -169,7 +158,7 @@ _REMOVE: Final = "remove"
 _UNDO: Final = Action(
     label="Undo the last override",
     help="Restores the entry. Your name and the reason are recorded.",
-    asks=(ActionInput(id="undoes", label="Override to undo", kind="choice"), _make_reason_input()),
+    asks=(ActionField(id="undoes", label="Override to undo", kind="choice"), _make_reason_input()),
 )
 
 _CONTROL: Final = Action(
@@ -177,9 +166,9 @@ _CONTROL: Final = Action(
     help="Empty fields are not changed. Your name and the reason are recorded.",
     tone="bad",
     asks=(
-        ActionInput(id="registrant", label="Login or account ID of the new registrant"),
-        ActionInput(id="change_controller", label="New change controller"),
-        ActionInput(id="iesg_approved", label="Does an IESG-approved document define it?", kind="choice"),
+        ActionField(id="registrant", label="Login or account ID of the new registrant"),
+        ActionField(id="change_controller", label="New change controller"),
+        ActionField(id="iesg_approved", label="Does an IESG-approved document define it?", kind="choice"),
         _make_reason_input(),
     ),
 )
@@ -236,17 +225,17 @@ _REQUESTS: Final[Mapping[str, Action]] = {
     "status-change": Action(
         label="Change its status",
         help="The expert reviews provisional to permanent; the IESG decides permanent to historical.",
-        asks=(ActionInput(id="status", label="New status", kind="choice"),),
+        asks=(ActionField(id="status", label="New status", kind="choice"),),
     ),
     "note-separate-use": Action(
         label="Note a separate use",
         help="The name has a second use, which the entry should mention.",
-        asks=(ActionInput(id="use", label="Second use", kind="long", required=True),),
+        asks=(ActionField(id="use", label="Second use", kind="long", required=True),),
     ),
     "reassign": Action(
         label="Request a reassignment",
         help="The registrant cannot be reached. The IESG decides.",
-        asks=(ActionInput(id="grounds", label="Grounds", kind="long", required=True),),
+        asks=(ActionField(id="grounds", label="Grounds", kind="long", required=True),),
     ),
 }
 
@@ -325,14 +314,7 @@ def _build_action_view(
     kind: str, action: Action, href: str, version: int, options: Mapping[str, tuple[Choice, ...]]
 ) -> ActionView:
     fields = tuple(
-        ActionField(
-            id=ask.id,
-            label=ask.label,
-            kind=ask.kind,
-            required=ask.required,
-            help=ask.help,
-            choices=options.get(ask.id, ()),
-        )
+        replace(ask, choices=options.get(ask.id, ()))
         for ask in action.asks
         if ask.kind != "list" or options.get(ask.id)
     )

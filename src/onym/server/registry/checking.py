@@ -23,6 +23,7 @@ from onym.errors import OnymError, RegistryError
 from onym.registry.checks.context import Finding, Level, Report
 from onym.registry.codec import to_data
 from onym.registry.records import Entry
+from onym.registry.registries import REGISTRIES
 from onym.registry.service import (
     ParsedSubmission,
     SubmissionInput,
@@ -287,23 +288,27 @@ def _get_visitor_key(request: HTTPRequest) -> str:
     return make_address_key(visitor.address) if visitor.account is None else visitor.account.id
 
 
-async def check_saved_request(
-    request: HTTPRequest, about: Request, entry: Entry | None
-) -> tuple[Report | None, str]:
-    """Return the report about a saved request, or None and the reason. `entry` is the existing entry."""
-    from onym.registry.registries import get_registry  # late: the name is taken by parameters elsewhere
-
-    given = SubmissionInput(
-        registry=get_registry(about.registry),
+def make_input_from_request(about: Request) -> SubmissionInput:
+    """Return the submission that a saved request holds."""
+    return SubmissionInput(
+        registry=REGISTRIES[about.registry],
         text=about.template,
         fields={**about.fields, "name": about.name},
         profile=about.profile,
         status=str(about.status),
+        on_behalf_of=about.on_behalf_of or "",
         update=about.kind != "new",
         request=about.id,
     )
+
+
+async def check_saved_request(
+    request: HTTPRequest, about: Request, entry: Entry | None
+) -> tuple[Report | None, str]:
+    """Return the report about a saved request, or None and the reason. `entry` is the existing entry."""
+    given = fill_from_entry(make_input_from_request(about), entry)
     try:
-        return await check_submission(request, fill_from_entry(given, entry)), ""
+        return await check_submission(request, given), ""
     except RegistryError as error:
         return None, str(error)
 

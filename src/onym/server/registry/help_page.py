@@ -92,7 +92,7 @@ def _build_profile_help(profile: Profile) -> ProfileHelp:
     fields = tuple(
         Cell(
             id=field.id,
-            heading=field.label[0].upper() + field.label[1:],
+            heading=field.heading,
             value=f"{'required' if field.required else 'optional'}; see {field.guideline}",
         )
         for field in profile.fields
@@ -199,10 +199,6 @@ _GRID_STEP: Final = (192, 112)
 
 _EDGE: Final = 24
 
-_FINAL: Final = frozenset(
-    {RequestState.APPROVED, RequestState.REJECTED, RequestState.WITHDRAWN, RequestState.TIMED_OUT}
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Transition:
@@ -301,7 +297,7 @@ def build_diagram(profile_id: str) -> Diagram:
     boxes = tuple(
         DiagramBox(
             id=str(state), label=_get_state_label(state), x=_get_corner(state)[0], y=_get_corner(state)[1],
-            width=_BOX[0], height=_BOX[1], final=state in _FINAL,
+            width=_BOX[0], height=_BOX[1], final=state.is_final,
         )
         for state in states
     )  # fmt: skip

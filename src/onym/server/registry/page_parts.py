@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from onym.registry.checks.context import Finding, Level, Report
 from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestKind, RequestState, Status
-from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
+from onym.registry.registries import PROFILES, REGISTRIES, Profile
 from onym.server.registry import urls
 from onym.server.registry.labels import EVENT_LABELS, STATUS_LABELS, format_date, format_time
 
@@ -129,13 +129,13 @@ class FormField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionField:
-    """A field of an action; `kind` is text, long, choice, date or list."""
+    """A field of an action and the member of `Event.data`; `kind` is text, long, choice, date or list."""
 
     id: str
     label: str
-    kind: str
-    required: bool
-    help: str
+    kind: str = "text"
+    required: bool = False
+    help: str = ""
     value: str = ""
     choices: tuple[Choice, ...] = ()
 
@@ -237,19 +237,9 @@ def build_entry_row(entry: Entry) -> EntryRow:
     )
 
 
-def _list_field_labels(row: Registry) -> dict[str, str]:
-    """Return the headings of a registry's fields: its columns, then its templates' fields."""
-    found = {column.id: column.heading for column in row.columns}
-    for name in row.profiles:
-        profile = PROFILES[name]
-        for field in (*profile.fields, *profile.elsewhere):
-            found.setdefault(field.id, field.label[0].upper() + field.label[1:])
-    return found
-
-
 def build_field_cells(registry: str, values: Mapping[str, str]) -> tuple[Cell, ...]:
     """Return the fields that have a value, in the registry's order, unknown fields last."""
-    labels = _list_field_labels(REGISTRIES[registry])
+    labels = REGISTRIES[registry].map_headings()
     order = [*labels, *sorted(set(values) - set(labels))]
     return tuple(_build_cell(key, labels.get(key, key), values[key]) for key in order if values.get(key))
 

@@ -22,7 +22,12 @@ from onym.registry.service import (
 )
 from onym.server.registry import urls
 from onym.server.registry.actions import build_actions, parse_event_data
-from onym.server.registry.checking import check_saved_request, check_submission, parse_in_worker
+from onym.server.registry.checking import (
+    check_saved_request,
+    check_submission,
+    make_input_from_request,
+    parse_in_worker,
+)
 from onym.server.registry.dependencies import (
     apply_event,
     filter_visible_requests,
@@ -54,6 +59,7 @@ from onym.server.registry.responses import (
     get_template_environment,
     list_all_roles,
     make_page_response,
+    parse_form_version,
     parse_number,
     read_form,
     redirect_to,
@@ -96,7 +102,7 @@ async def edit_page(request: HTTPRequest) -> Response:
             code="registry.not-allowed",
             hint="The request's page shows the possible actions.",
         )
-    return _make_form_response(request, _make_input_from_request(about), None, about=about, step=step)
+    return _make_form_response(request, make_input_from_request(about), None, about=about, step=step)
 
 
 def _find_revision_step(request: HTTPRequest, about: Request, entry: Entry | None) -> str:
@@ -105,20 +111,11 @@ def _find_revision_step(request: HTTPRequest, about: Request, entry: Entry | Non
     return next((name for name, kind in _STEPS.items() if kind in allowed), "")
 
 
-def _make_input_from_request(about: Request) -> SubmissionInput:
-    return SubmissionInput(
-        registry=REGISTRIES[about.registry],
-        text=about.template,
-        fields={**about.fields, "name": about.name},
-        profile=about.profile,
-        status=str(about.status),
-        on_behalf_of=about.on_behalf_of or "",
-        update=about.kind != "new",
-    )
-
-
-def _make_input_from_form(form: PageForm, *, update: bool = False) -> SubmissionInput:
-    return SubmissionInput(
+async def _parse_submit_form(request: HTTPRequest, form: PageForm) -> tuple[Request | None, SubmissionInput]:
+    """Return the request that the form revises, or None, and what the form submits."""
+    identifier = form.get_text("request")
+    about = await find_visible_request(request, identifier) if identifier else None
+    return about, SubmissionInput(
         registry=registry_of(form.get_text("registry") or "uri-schemes"),
         text=form.get_text("template"),
         fields={
@@ -127,17 +124,14 @@ def _make_input_from_form(form: PageForm, *, update: bool = False) -> Submission
         profile=form.get_text("profile"),
         status=form.get_text("status"),
         on_behalf_of=form.get_text("on_behalf_of").strip(),
-        update=update,
+        update=about is not None and about.kind != "new",
     )
 
 
 async def check_form(request: HTTPRequest) -> Response:
     """POST: the report, as a fragment for htmx or in the whole form. Nothing is saved."""
     form = await read_form(request)
-    about = (
-        await find_visible_request(request, form.get_text("request")) if form.get_text("request") else None
-    )
-    given = _make_input_from_form(form, update=about is not None and about.kind != "new")
+    about, given = await _parse_submit_form(request, form)
     entry = await get_store(request).entry(about.registry, about.name) if about and given.update else None
     report = await _build_check_report(request, fill_from_entry(given, entry))
     if request.headers.get("hx-request") == "true":
@@ -162,10 +156,7 @@ async def save_form(request: HTTPRequest) -> Response:
     """POST: open a draft request or revise it. An invalid form is shown again with its errors."""
     form = await read_form(request)
     require_access(get_visitor(request))
-    about = (
-        await find_visible_request(request, form.get_text("request")) if form.get_text("request") else None
-    )
-    given = _make_input_from_form(form, update=about is not None and about.kind != "new")
+    about, given = await _parse_submit_form(request, form)
     try:
         submission = await parse_in_worker(request, given)
         if about is None:
@@ -199,20 +190,16 @@ def _get_error_status(error: RegistryError) -> int:
 async def _open_request(request: HTTPRequest, submission: ParsedSubmission) -> str:
     row = submission.given.registry
     if not submission.name:
-        raise _make_missing_name_error(submission.profile)
+        raise RegistryError(
+            "the registration has no name",
+            code="registry.missing-data",
+            field="name",
+            clause=submission.profile.template_clause,
+            hint="Fill in the first field of the template.",
+        )
     data = build_opening_data(submission, RequestKind.NEW)
     applied = await apply_event(request, EventKind.OPEN, row.id, name=submission.name, data=data)
     return get_applied_request(applied).id
-
-
-def _make_missing_name_error(profile: Profile) -> RegistryError:
-    return RegistryError(
-        "the registration has no name",
-        code="registry.missing-data",
-        field="name",
-        clause=profile.template_clause,
-        hint="Fill in the first field of the template.",
-    )
 
 
 def _make_form_response(
@@ -273,13 +260,13 @@ def _build_status_choices(profile: Profile, given: SubmissionInput, about: Reque
 
 
 def _build_form_fields(profile: Profile, given: Mapping[str, str], report: ReportView | None) -> Any:
-    for field in (*profile.fields, *profile.elsewhere):
+    for field in profile.all_fields:
         if field.id in _ASIDE:
             continue
         problems = () if report is None else _list_field_problems(report, field.id)
         yield FormField(
             id=field.id,
-            label=field.label[0].upper() + field.label[1:],
+            label=field.heading,
             value=given.get(field.id, ""),
             required=field.required,
             clause=field.guideline,
@@ -294,9 +281,6 @@ def _list_field_problems(report: ReportView, field: str) -> tuple[str, ...]:
     return tuple(f"{finding.message} [{finding.clause}]" for finding in found)
 
 
-_FINAL: Final = frozenset(
-    {RequestState.APPROVED, RequestState.REJECTED, RequestState.WITHDRAWN, RequestState.TIMED_OUT}
-)
 #: lines of a template that the review page numbers
 _MOST_LINES: Final = 5_000
 _QUEUE: Final = 200
@@ -391,7 +375,7 @@ async def request_page(request: HTTPRequest) -> Response:
     records = await load_request_history(request, about.id)
     part, earlier = paginate_records(records, parse_number(request.query_params.get("before"), "before"))
     names = await load_actor_names(request, part) | await load_account_names(request, (about.registrant,))
-    final = about.state in _FINAL
+    final = about.state.is_final
     may_review = not final and not get_visitor(request).list_roles(about.registry).isdisjoint(_REVIEWERS)
     return make_page_response(
         request,
@@ -420,11 +404,7 @@ async def post_request_event(request: HTTPRequest) -> Response:
     about = await find_request(request)
     form = await read_form(request)
     kind = parse_event_kind(form.get_text("kind"))
-    expected = parse_number(form.get_text("version"), "version")
-    if expected is None:
-        raise UsageError(
-            "the form has no version", code="http.precondition-required", hint="Reload the page."
-        )
+    expected = parse_form_version(form)
     await apply_event(
         request,
         kind,
@@ -507,7 +487,7 @@ async def queue_page(request: HTTPRequest) -> Response:
         found += (await get_store(request).requests(registry=registry, holder=role, limit=_QUEUE)).items
     found.sort(key=lambda about: (about.due is None, about.due or about.since))
     now = get_current_time(request)
-    rows = [about for about in found if about.state not in _FINAL]
+    rows = [about for about in found if not about.state.is_final]
     title, intro = _QUEUES[role]
     mine = list_all_roles(request)
     return make_page_response(

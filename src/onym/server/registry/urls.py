@@ -171,11 +171,6 @@ def token_revoke_url(identifier: str) -> str:
     return build_path("account", "tokens", identifier, "revoke")
 
 
-def oidc_url(provider: str) -> str:
-    """The start of a sign-in with an OpenID provider."""
-    return build_path("login", "oidc", provider)
-
-
 def help_url(anchor: str | None = None) -> str:
     """The help page with the procedures."""
     return build_path("help") + ("" if anchor is None else f"#{anchor}")

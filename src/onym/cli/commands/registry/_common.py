@@ -378,23 +378,13 @@ def build_entry_rows(entries: Iterable[Entry]) -> list[tuple[str, str, str, str]
     ]
 
 
-def _map_headings(entry: Entry) -> dict[str, str]:
-    """Map field IDs to headings: the registry's columns, then the templates' labels."""
-    row = get_registry(entry.registry)
-    headings = {column.id: column.heading for column in row.columns} | _HEADINGS
-    for identifier in row.profiles:
-        for field in (*PROFILES[identifier].fields, *PROFILES[identifier].elsewhere):
-            headings.setdefault(field.id, field.label[:1].upper() + field.label[1:])
-    return headings
-
-
 def print_entry(session: Session, entry: Entry, names: Mapping[str, str] | None = None) -> None:
     """Print one entry: status, columns, fields and notes. `names` are logins by ID."""
     row = get_registry(entry.registry)
     name = session.paint(escape_unprintable(entry.spelling or entry.name), "name")
     status = session.paint(str(entry.status), "warning" if entry.pending else "good")
     session.print_line(f"{name}  {row.noun}, {status}")
-    headings = _map_headings(entry)
+    headings = row.map_headings() | _HEADINGS
     rows = [
         (headings.get(name) or name.replace("_", " ").capitalize(), _join_lines(entry.fields[name]))
         for name in (*headings, *sorted(set(entry.fields) - set(headings)))
