@@ -26,85 +26,37 @@ from onym.registry.records import (
 )
 from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
 from onym.server.registry import urls
-from onym.server.registry.labels import EVENT_LABELS, ROLE_LABELS, STATE_LABELS, STATUS_HELP, STATUS_LABELS
-from onym.server.registry.page_parts import Cell, Link
+from onym.server.registry.labels import EVENT_LABELS, ROLE_LABELS, STATE_LABELS, STATUS_HELP
 from onym.server.registry.responses import build_page_frame, make_page_response
 from onym.server.registry.urls import make_route
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyRow:
-    """How requests for one status are decided."""
-
-    status: Status
-    policy: str
-    clause: str
-    list_review: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileHelp:
-    """One procedure: its policies, fields and state diagram."""
-
-    id: str
-    title: str
-    policies: tuple[PolicyRow, ...]
-    fields: tuple[Cell, ...]
-    timeout: str
-    diagram: Diagram
-
-
 async def help_page(request: HTTPRequest) -> Response:
     """GET: the procedures."""
-    profiles = tuple(_build_profile_help(profile) for profile in PROFILES.values())
     return make_page_response(
         request,
         "help.html",
         build_page_frame(request, "How it works", (urls.HOME_URL, "Home")),
-        procedures=profiles,
-        contents=(
-            Link(href=urls.help_url("short"), text="In short"),
-            Link(href=urls.help_url("statuses"), text="Statuses"),
-            *(Link(href=urls.help_url(profile.id), text=profile.title) for profile in profiles),
-        ),
-        statuses=tuple(
-            Cell(id=str(status), heading=STATUS_LABELS[status], value=text)
-            for status, text in STATUS_HELP.items()
-        ),
-        submit=urls.SUBMIT_URL,
+        procedures=[
+            (profile, _describe_timeout(profile), build_diagram(profile.id)) for profile in PROFILES.values()
+        ],
+        describe_review=_describe_review,
+        statuses=STATUS_HELP,
     )
 
 
-def _build_profile_help(profile: Profile) -> ProfileHelp:
-    rows = []
-    for status, policy in profile.policies.items():
-        review = profile.list_review.get(status)
-        said = "optional"
-        if review is not None:
-            weeks = f"{review.reasonable.days // 7} weeks, {review.clause}"
-            said = f"{'required' if review.required else 'optional'}: {weeks}"
-        rows.append(PolicyRow(status=status, policy=policy.name, clause=policy.clause, list_review=said))
-    timeout = (
-        f"The expert should answer within {profile.expert_time.days} days."
-        if profile.expert_timeout is None
-        else f"After {profile.expert_timeout.days} days without an answer it is registered provisionally."
-    )
-    fields = tuple(
-        Cell(
-            id=field.id,
-            heading=field.heading,
-            value=f"{'required' if field.required else 'optional'}; see {field.guideline}",
-        )
-        for field in profile.fields
-    )
-    return ProfileHelp(
-        id=profile.id,
-        title=profile.title,
-        policies=tuple(rows),
-        fields=fields,
-        timeout=timeout,
-        diagram=build_diagram(profile.id),
-    )
+def _describe_review(profile: Profile, status: Status) -> str:
+    review = profile.list_review.get(status)
+    if review is None:
+        return "optional"
+    word = "required" if review.required else "optional"
+    return f"{word}: {review.reasonable.days // 7} weeks, {review.clause}"
+
+
+def _describe_timeout(profile: Profile) -> str:
+    if profile.expert_timeout is None:
+        return f"The expert should answer within {profile.expert_time.days} days."
+    return f"After {profile.expert_timeout.days} days without an answer it is registered provisionally."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,8 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from onym.registry.checks.context import Finding, Level, Report
 from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestKind, RequestState, Status
 from onym.registry.registries import PROFILES, REGISTRIES, Profile
-from onym.server.registry import urls
 from onym.server.registry.labels import EVENT_LABELS, STATUS_LABELS, format_date, format_time
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFrame:
-    """The frame of every page: navigation, the visitor and the assets."""
+    """The frame of every page: navigation and the visitor."""
 
     title: str
     nav: tuple[Link, ...]
@@ -42,16 +40,7 @@ class PageFrame:
     crumbs: tuple[Link, ...]
     #: the name of the signed-in visitor, or ""
     who: str
-    account: str
-    login: str
-    logout: str
     csrf: str
-    css: str
-    script: str
-    icon: str
-    openapi: str
-    help: str
-    search: str
     #: the result of the last form as a sentence, or ""
     done: str
 
@@ -64,33 +53,6 @@ class Cell:
     heading: str
     value: str
     parts: tuple[Link, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryRow:
-    """One row of a registry's table."""
-
-    registry: str
-    registry_title: str
-    name: str
-    href: str
-    status: Status
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportView:
-    """The checker's report with counts. `fault` is the reason if there is no report, else ""."""
-
-    profile: str
-    profile_title: str
-    scheme: str
-    ok: bool
-    errors: int
-    warnings: int
-    hints: int
-    findings: tuple[Finding, ...]
-    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,19 +183,11 @@ def _build_cell(identifier: str, heading: str, text: str) -> Cell:
     return Cell(id=identifier, heading=heading, value=text, parts=split_links(text))
 
 
-def build_entry_row(entry: Entry) -> EntryRow:
-    """Return a table row with the registry's columns."""
-    row = REGISTRIES[entry.registry]
-    return EntryRow(
-        registry=entry.registry,
-        registry_title=row.title,
-        name=entry.name,
-        href=urls.entry_url(entry.registry, entry.name),
-        status=entry.status,
-        cells=tuple(
-            _build_cell(column.id, column.heading, get_column_value(entry, column.id))
-            for column in row.columns
-        ),
+def build_entry_row(entry: Entry) -> tuple[Entry, tuple[Cell, ...]]:
+    """Return an entry with the cells of its registry's columns."""
+    columns = REGISTRIES[entry.registry].columns
+    return entry, tuple(
+        _build_cell(column.id, column.heading, get_column_value(entry, column.id)) for column in columns
     )
 
 
@@ -273,24 +227,6 @@ def paginate_records(
         end = sum(record.number < before for record in records)
     part = records[max(0, end - EVENTS_SHOWN) : end]
     return part, part[0].number if end > EVENTS_SHOWN else None
-
-
-def build_report_view(report: Report | None, *, fault: str = "", profile: str = "") -> ReportView:
-    """Return the view of a report; `fault` is the reason if there is none."""
-    findings = () if report is None else report.findings
-    used = profile if report is None else report.profile
-    counts = {level: sum(finding.level is level for finding in findings) for level in Level}
-    return ReportView(
-        profile=used,
-        profile_title=PROFILES[used].title if used in PROFILES else used,
-        scheme="" if report is None else report.scheme or "",
-        ok=report is not None and report.ok,
-        errors=counts[Level.ERROR],
-        warnings=counts[Level.WARNING],
-        hints=counts[Level.HINT],
-        findings=findings,
-        fault=fault,
-    )
 
 
 def build_choices(pairs: Iterable[tuple[str, str]], chosen: str) -> tuple[Choice, ...]:

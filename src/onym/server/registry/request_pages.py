@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import Response
 
 from onym.errors import RegistryError, UnknownEntryError, UsageError
+from onym.registry.checks.context import Level
 from onym.registry.records import EMPTY, Entry, EventKind, Request, RequestKind, RequestState, Role, Status
 from onym.registry.registries import PROFILES, REGISTRIES, Profile
 from onym.registry.registries import get_registry as registry_of
@@ -45,10 +46,8 @@ from onym.server.registry.page_parts import (
     ActionView,
     FormField,
     Link,
-    ReportView,
     build_choices,
     build_field_cells,
-    build_report_view,
     build_steps,
     paginate_records,
 )
@@ -72,6 +71,8 @@ from onym.server.services import get_services
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
 
+    from onym.registry.checks import Report
+
 _PREFIX: Final = "field."
 #: fields with a one-line input; other fields have a text area
 _ONE_LINE_FIELDS: Final = frozenset({"name", "status", "type", "expires", "anchor"})
@@ -87,7 +88,7 @@ async def submit_page(request: HTTPRequest) -> Response:
     row = registry_of(request.query_params.get("registry") or "uri-schemes")
     name = request.query_params.get("name", "")[:100]
     given = SubmissionInput(registry=row, fields={"name": name} if name else EMPTY)
-    return _make_form_response(request, given, None)
+    return _make_form_response(request, given)
 
 
 async def edit_page(request: HTTPRequest) -> Response:
@@ -102,7 +103,7 @@ async def edit_page(request: HTTPRequest) -> Response:
             code="registry.not-allowed",
             hint="The request's page shows the possible actions.",
         )
-    return _make_form_response(request, make_input_from_request(about), None, about=about, step=step)
+    return _make_form_response(request, make_input_from_request(about), about=about, step=step)
 
 
 def _find_revision_step(request: HTTPRequest, about: Request, entry: Entry | None) -> str:
@@ -133,23 +134,30 @@ async def check_form(request: HTTPRequest) -> Response:
     form = await read_form(request)
     about, given = await _parse_submit_form(request, form)
     entry = await get_store(request).entry(about.registry, about.name) if about and given.update else None
-    report = await _build_check_report(request, fill_from_entry(given, entry))
+    report, fault = await _check_input(request, fill_from_entry(given, entry))
     if request.headers.get("hx-request") == "true":
         macros: Any = get_template_environment().get_template("parts/macros.html").module
-        return Response(macros.report(report), media_type="text/html", headers={"cache-control": "no-store"})
+        return Response(
+            macros.report(report, fault), media_type="text/html", headers={"cache-control": "no-store"}
+        )
     return _make_form_response(
-        request, given, report, about=about, step=form.get_text("step") if about else "open"
+        request,
+        given,
+        report=report,
+        fault=fault,
+        about=about,
+        step=form.get_text("step") if about else "open",
     )
 
 
-async def _build_check_report(request: HTTPRequest, given: SubmissionInput) -> ReportView:
+async def _check_input(request: HTTPRequest, given: SubmissionInput) -> tuple[Report | None, str]:
+    """Return the report, or None and the reason."""
     if given.is_empty:
-        return build_report_view(None, fault="Nothing to check yet: paste a template, or fill a field.")
+        return None, "Nothing to check yet: paste a template, or fill a field."
     try:
-        report = await check_submission(request, given)
+        return await check_submission(request, given), ""
     except RegistryError as error:
-        return build_report_view(None, fault=str(error))
-    return build_report_view(report)
+        return None, str(error)
 
 
 async def save_form(request: HTTPRequest) -> Response:
@@ -170,11 +178,10 @@ async def save_form(request: HTTPRequest) -> Response:
         )  # fmt: skip
         return redirect_to(urls.request_url(about.id), str(kind))
     except RegistryError as error:
-        report = build_report_view(None, fault=str(error))
         return _make_form_response(
             request,
             given,
-            report,
+            fault=str(error),
             about=about,
             step=form.get_text("step") or "open",
             status=_get_error_status(error),
@@ -205,8 +212,9 @@ async def _open_request(request: HTTPRequest, submission: ParsedSubmission) -> s
 def _make_form_response(
     request: HTTPRequest,
     given: SubmissionInput,
-    report: ReportView | None,
     *,
+    report: Report | None = None,
+    fault: str = "",
     about: Request | None = None,
     step: str = "open",
     status: int = 200,
@@ -232,6 +240,7 @@ def _make_form_response(
         fields=tuple(_build_form_fields(profile, given.fields, report)),
         on_behalf_of=given.on_behalf_of,
         report=report,
+        fault=fault,
         action=urls.SUBMIT_URL,
         check=urls.SUBMIT_CHECK_URL,
         reload=urls.SUBMIT_URL,
@@ -259,7 +268,7 @@ def _build_status_choices(profile: Profile, given: SubmissionInput, about: Reque
     return build_choices([("", "From the template"), *pairs], given.status)
 
 
-def _build_form_fields(profile: Profile, given: Mapping[str, str], report: ReportView | None) -> Any:
+def _build_form_fields(profile: Profile, given: Mapping[str, str], report: Report | None) -> Any:
     for field in profile.all_fields:
         if field.id in _ASIDE:
             continue
@@ -276,7 +285,7 @@ def _build_form_fields(profile: Profile, given: Mapping[str, str], report: Repor
         )
 
 
-def _list_field_problems(report: ReportView, field: str) -> tuple[str, ...]:
+def _list_field_problems(report: Report, field: str) -> tuple[str, ...]:
     found = (finding for finding in report.findings if finding.field == field and finding.level == "error")
     return tuple(f"{finding.message} [{finding.clause}]" for finding in found)
 
@@ -431,7 +440,7 @@ async def review_page(request: HTTPRequest) -> Response:
     require_access(get_visitor(request), registry=about.registry, roles=_REVIEWERS)
     entry = await get_store(request).entry(about.registry, about.name)
     report, fault = await check_saved_request(request, about, entry)
-    view = build_report_view(report, fault=fault, profile=about.profile)
+    findings = () if report is None else report.findings
     names = await load_account_names(request, (about.registrant,))
     lines = tuple(about.template.split("\n")[:_MOST_LINES]) if about.template else ()
     other = None if entry is None or about.id in entry.pending else entry
@@ -450,15 +459,14 @@ async def review_page(request: HTTPRequest) -> Response:
         registrant=names.get(about.registrant, about.registrant),
         now=get_current_time(request),
         lines=lines,
-        faults=tuple(
-            sorted({finding.line for finding in view.findings if finding.line and finding.level != "hint"})
-        ),
+        faults={finding.line for finding in findings if finding.line and finding.level is not Level.HINT},
         fields=build_field_cells(about.registry, about.fields),
         missing=tuple(
             f"{label} ({PROFILES[about.profile].template_clause})"
             for _, label in list_missing_fields(about, entry)
         ),
-        report=view,
+        report=report,
+        fault=fault,
         existing=other,
         actions=await _list_request_actions(request, about, entry),
     )

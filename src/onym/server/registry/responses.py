@@ -171,7 +171,7 @@ def get_template_environment() -> Environment:
     found.filters["sign"] = STATUS_SIGNS.__getitem__
     found.filters["roles"] = format_roles
     found.filters["reason"] = _get_reason
-    found.globals |= {"urls": urls, "registries": REGISTRIES, "profiles": PROFILES}
+    found.globals |= {"urls": urls, "registries": REGISTRIES, "profiles": PROFILES, "asset": _build_asset_url}
     found.filters["sentence"] = _format_sentence
     found.filters["coded"] = _split_code
     return found
@@ -236,16 +236,7 @@ def build_page_frame(request: Request, title: str, *crumbs: tuple[str, str]) -> 
         desk=tuple(Link(href=href, text=text, current=href == here) for href, text in desk),
         crumbs=tuple(Link(href=href, text=text) for href, text in crumbs),
         who="" if account is None else account.name or account.login,
-        account=urls.ACCOUNT_URL,
-        login=urls.LOGIN_URL,
-        logout=urls.LOGOUT_URL,
         csrf=visitor.csrf_token,
-        css=_build_asset_url("onym.css"),
-        script=_build_asset_url("vendor/htmx.min.js"),
-        icon=_build_asset_url("icon.svg"),
-        openapi=urls.OPENAPI_URL,
-        help=urls.help_url(),
-        search=urls.search_url(),
         done=DONE_MESSAGES.get(request.query_params.get("done", ""), ""),
     )
 
