@@ -13,8 +13,6 @@ from onym.registry.records import Role, Scope, get_registry_roles, is_administra
 from onym.registry.registries import REGISTRIES
 from onym.server.registry import urls
 from onym.server.registry.dependencies import get_store, load_account_names
-from onym.server.registry.labels import format_roles
-from onym.server.registry.page_parts import Cell, Choice, Link
 from onym.server.registry.responses import build_page_frame, make_page_response, render_page
 from onym.server.registry.urls import make_route
 from onym.server.security.conditional_requests import parse_cursor, parse_page_size
@@ -67,15 +65,7 @@ class RegistryPages:
         return render_page(
             "error.html",
             build_page_frame(request, view.title, (urls.HOME_URL, "Home")),
-            status=view.status,
-            title=view.title,
-            code=view.code,
-            detail=view.detail,
-            clause=view.clause,
-            field=view.field,
-            hint=view.hint,
-            back=view.sign_in or urls.HOME_URL,
-            request_id=view.request_id,
+            problem=view,
         )
 
     def render_sign_in(self, request: Request, view: SignInView) -> str:
@@ -84,10 +74,7 @@ class RegistryPages:
             "login.html",
             build_page_frame(request, "Sign in", (urls.HOME_URL, "Home")),
             local=get_services(request).settings.local_accounts,
-            providers=tuple(Link(href=href, text=title) for title, href in view.providers),
-            login_name=view.login,
-            fault="" if view.error is None else str(view.error),
-            target=view.next,
+            view=view,
         )
 
     def render_account(self, request: Request, view: AccountView) -> str:
@@ -96,25 +83,15 @@ class RegistryPages:
         return render_page(
             "account.html",
             build_page_frame(request, "Your account", (urls.HOME_URL, "Home")),
-            login_name=account.login,
-            name=account.name,
-            email=account.email or "",
-            roles=tuple(
-                Cell(
-                    id=row.id,
-                    heading=row.title,
-                    value=format_roles(get_registry_roles(account, row.id) | {Role.REGISTRANT}),
-                )
+            account=account,
+            roles=[
+                (row.title, get_registry_roles(account, row.id) | {Role.REGISTRANT})
                 for row in REGISTRIES.values()
-            ),
+            ],
             tokens=[(token, _get_token_state(token, request)) for token in view.tokens],
-            scopes=tuple(
-                Choice(value=str(scope), label=label, chosen=scope is Scope.READ)
-                for scope, label in _SCOPES.items()
-            ),
+            scopes=_SCOPES,
             new_token="" if view.new_token is None else view.new_token.reveal(),
-            has_password=account.password_hash is not None,
-            fault="" if view.error is None else str(view.error),
+            error=view.error,
         )
 
 
