@@ -20,9 +20,8 @@ from onym.llm.batch._provider_flow import BatchClient
 from onym.llm.client import Client
 from onym.llm.config import Config
 from onym.llm.dialects import Exchange
-from onym.llm.dialects.anthropic_batches import MESSAGES
 from onym.llm.dialects.anthropic_messages import decode_chat
-from onym.llm.dialects.batch_api import Batch, BatchApi, BatchRequest
+from onym.llm.dialects.batch_api import MESSAGES, Batch, BatchApi, BatchRequest
 from onym.llm.flow import SYSTEM_CLOCK
 from onym.llm.providers import ProviderTable
 from onym.net.messages import Headers, Reply, Send

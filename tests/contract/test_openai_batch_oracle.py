@@ -22,8 +22,7 @@ from onym.llm.batch._provider_flow import BatchClient
 from onym.llm.client import Client
 from onym.llm.config import Config
 from onym.llm.dialects import Exchange
-from onym.llm.dialects.batch_api import BatchRequest
-from onym.llm.dialects.openai_batches import CHAT, RESPONSES
+from onym.llm.dialects.batch_api import CHAT, RESPONSES, BatchRequest
 from onym.llm.dialects.openai_chat import decode_chat
 from onym.llm.flow import SYSTEM_CLOCK
 from onym.llm.providers import ProviderTable

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from onym.llm.dialects import WireSpec, mistral_chat, openai_chat
+from onym.llm.dialects import WireSpec, openai_chat
 from onym.llm.types import DocumentPart, ImagePart, Message, Request, TextPart, Tool
 
 SPEC = WireSpec()
 
 
 def encode(*messages: Message, **members: Any) -> dict[str, Any]:
-    return mistral_chat.encode_chat(Request(model="m", messages=messages, **members), SPEC)
+    return openai_chat.MISTRAL.encode_chat(Request(model="m", messages=messages, **members), SPEC)
 
 
 def user(*parts: Any) -> Message:
@@ -58,11 +58,11 @@ def test_documents_are_urls_or_data_urls_and_images_are_openais() -> None:
 
 def test_seed_and_dimensions_have_names_of_their_own() -> None:
     assert encode(user(TextPart("Hi")), params={"seed": 7})["random_seed"] == 7
-    body = mistral_chat.encode_embed("e", ["a"], {"dimensions": 8, "x": 1})
+    body = openai_chat.MISTRAL.encode_embed("e", ["a"], {"dimensions": 8, "x": 1})
     assert body == {"model": "e", "input": ["a"], "output_dimension": 8, "x": 1}
 
 
 def test_answers_are_read_as_openais() -> None:
-    assert mistral_chat.decode_chat is openai_chat.decode_chat
-    assert mistral_chat.stream_decoder is openai_chat.stream_decoder
-    assert mistral_chat.name == "mistral_chat"
+    assert openai_chat.MISTRAL.decode_chat is openai_chat.decode_chat
+    assert openai_chat.MISTRAL.stream_decoder is openai_chat.stream_decoder
+    assert openai_chat.MISTRAL.name == "mistral_chat"

@@ -14,7 +14,7 @@ from onym.errors import MalformedResponseError, ProviderError
 from onym.llm.batch._rows import make_answer_result
 from onym.llm.cache._store import encode_answer
 from onym.llm.dialects import WireSpec, get_dialect
-from onym.llm.dialects.openai_batches import CHAT
+from onym.llm.dialects.batch_api import CHAT
 from onym.llm.types import Completion, Message, Request, Usage
 from support import as_subtests
 

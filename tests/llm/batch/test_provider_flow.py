@@ -34,9 +34,8 @@ from onym.llm.batch._provider_flow import (
 from onym.llm.client import build_setup, wrap_secret
 from onym.llm.config import Config
 from onym.llm.dialects import Exchange
-from onym.llm.dialects.anthropic_batches import MESSAGES
 from onym.llm.dialects.anthropic_messages import decode_chat as decode_message
-from onym.llm.dialects.openai_batches import CHAT
+from onym.llm.dialects.batch_api import CHAT, MESSAGES
 from onym.llm.dialects.openai_chat import decode_chat
 from onym.net.messages import ConnectionInfo, Headers, Reply, Send, Wait
 from onym.net.policy import Policy

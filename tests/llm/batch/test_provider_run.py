@@ -184,7 +184,7 @@ def test_what_does_not_fit_into_one_batch_goes_into_several(server, rows, tmp_pa
 
 
 def test_the_most_requests_of_a_batch_are_kept(openai, rows, tmp_path, monkeypatch):
-    from onym.llm.dialects.openai_batches import OpenAIBatches
+    from onym.llm.dialects.batch_api import OpenAIBatches
 
     monkeypatch.setattr(OpenAIBatches, "most", 2)
     go(openai, tmp_path)

@@ -107,87 +107,6 @@ _MAX_FETCHES: Final = 3
 CANCEL_HINT: Final = "Run again with --cancel to give up the rows that have no answer."
 
 
-@dataclass(slots=True)
-class ResultFetcher:
-    """Fetches results with `transport`, which accepts large responses, and passes them to `collector`.
-
-    With `give_up`, results that stay unreadable are skipped.
-    """
-
-    client: api_flow.BatchClient
-    work: WorkQueue
-    collector: ResultCollector
-    transport: AsyncTransport
-    rest: Callable[[float], Awaitable[Any]]
-    give_up: bool
-
-    async def is_ours(self, chunk: storage.Submission, batch: Batch) -> bool | None:
-        """Whether the first line of the results belongs to this batch; None if the run was stopped."""
-        for call in self.client.api.download(batch):
-            async with aclosing(self._iter_lines(call)) as lines:
-                async for line in lines:
-                    ours = self.collector.is_ours(chunk, line)
-                    if ours is not None:
-                        return ours
-                    break
-        if self.work.stop.is_set():
-            return None
-        if self.give_up:
-            return False
-        raise self._make_damaged_error(f"the results of the batch {batch.id} do not name their requests")
-
-    async def fetch(self, chunk: storage.Submission, batch: Batch) -> bool:
-        """Fetch all results; False if the run was stopped. Raises the error if they stay incomplete."""
-        for attempt in range(_MAX_FETCHES):
-            failure: errors.OnymError | None = None
-            try:
-                if not await self._collect_lines(chunk, batch):
-                    failure = self._make_damaged_error(f"the results of the batch {batch.id} are damaged")
-            except (errors.NetError, errors.ProviderError) as error:
-                failure = error
-            if self.work.stop.is_set():
-                return False
-            if not self.collector.has_missing(chunk) or (failure is None and batch.ending != "completed"):
-                return True
-            if attempt < _MAX_FETCHES - 1:
-                await self.rest(self.client.compute_wait(attempt, failure or TimeoutError()).seconds)
-        if failure is not None and not self.give_up:
-            raise failure
-        return True
-
-    async def _collect_lines(self, chunk: storage.Submission, batch: Batch) -> bool:
-        """Collect the results; False if one of their lines is malformed."""
-        sound = True
-        for call in self.client.api.download(batch):
-            async with aclosing(self._iter_lines(call)) as lines:
-                async for line in lines:
-                    sound = self.collector.collect_line(chunk, line) and sound
-                    if self.work.stop.is_set():
-                        return sound
-                    if self.work.full:
-                        await self.work.wait_for_room()
-        return sound
-
-    async def _iter_lines(self, call: BatchRequest) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of a response as they arrive; ends early if the run is stopped."""
-        flow = api_flow.send_call(self.client, call, timeout=api_flow.TRANSFER_TIMEOUT, stream=True)
-        reply = await arun_flow(flow, self.transport, sleep=self.rest)
-        if reply is None:
-            return
-        lines = LineFramer(_MAX_LINE_SIZE)
-        async with cast("AsyncStreamBody", reply.stream) as body:
-            while (data := await body.aread()) and not self.work.stop.is_set():
-                for line in lines.feed(data):
-                    yield line
-        for line in lines.close():
-            yield line
-
-    def _make_damaged_error(self, text: str) -> errors.MalformedResponseError:
-        return errors.MalformedResponseError(
-            text, endpoint=self.client.exchange.endpoint, status=200, hint=CANCEL_HINT
-        )
-
-
 T = TypeVar("T")
 
 #: seconds before the second poll of a batch
@@ -243,8 +162,9 @@ class ProviderEngine:
         self._ledger: storage.SubmissionLog
         self._labels: storage.LabelStore
         self._collector: ResultCollector
-        self._fetcher: ResultFetcher
         self._transport: AsyncTransport
+        #: accepts large responses
+        self._result_transport: AsyncTransport
 
     def _is_stopped(self) -> bool:
         return self._work.stop.is_set()
@@ -278,11 +198,8 @@ class ProviderEngine:
         self._transport = AsyncTransport(network)
         stack.push_async_callback(self._transport.close)
         limits = replace(network.limits, body=_MAX_RESULTS_SIZE)
-        result_transport = AsyncTransport(replace(network, limits=limits))
-        stack.push_async_callback(result_transport.close)
-        self._fetcher = ResultFetcher(
-            self._client, work, self._collector, result_transport, self._rest, self._cancel
-        )
+        self._result_transport = AsyncTransport(replace(network, limits=limits))
+        stack.push_async_callback(self._result_transport.close)
 
     async def _recover_submissions(self) -> None:
         """Search for batches of an earlier run if it is unknown whether they were created."""
@@ -320,7 +237,7 @@ class ProviderEngine:
                 return
             if batch.ending is None:
                 continue
-            ours = batch.ending != "gone" and await self._fetcher.is_ours(chunk, batch)
+            ours = batch.ending != "gone" and await self._is_ours(chunk, batch)
             if ours is None:
                 return
             if ours:
@@ -472,12 +389,78 @@ class ProviderEngine:
                 error = batch.faults[0].error
                 error.hint = f"Was the batch {batch.id} created with another API key? {CANCEL_HINT}"
                 raise error
-        elif not await self._fetcher.fetch(chunk, batch):
+        elif not await self._fetch_results(chunk, batch):
             return
         for _ in self._collector.fail_missing(chunk, batch):
             if self._work.full:
                 await self._work.wait_for_room()
         await self._close_submission(chunk)
+
+    async def _is_ours(self, chunk: storage.Submission, batch: Batch) -> bool | None:
+        """Whether the first line of the results belongs to this batch; None if the run was stopped."""
+        for call in self._client.api.download(batch):
+            async with aclosing(self._iter_lines(call)) as lines:
+                async for line in lines:
+                    ours = self._collector.is_ours(chunk, line)
+                    if ours is not None:
+                        return ours
+                    break
+        if self._work.stop.is_set():
+            return None
+        if self._cancel:
+            return False
+        raise self._make_damaged_error(f"the results of the batch {batch.id} do not name their requests")
+
+    async def _fetch_results(self, chunk: storage.Submission, batch: Batch) -> bool:
+        """Fetch all results; False if the run was stopped. Raises the error if they stay incomplete."""
+        for attempt in range(_MAX_FETCHES):
+            failure: errors.OnymError | None = None
+            try:
+                if not await self._collect_lines(chunk, batch):
+                    failure = self._make_damaged_error(f"the results of the batch {batch.id} are damaged")
+            except (errors.NetError, errors.ProviderError) as error:
+                failure = error
+            if self._work.stop.is_set():
+                return False
+            if not self._collector.has_missing(chunk) or (failure is None and batch.ending != "completed"):
+                return True
+            if attempt < _MAX_FETCHES - 1:
+                await self._rest(self._client.compute_wait(attempt, failure or TimeoutError()).seconds)
+        if failure is not None and not self._cancel:
+            raise failure
+        return True
+
+    async def _collect_lines(self, chunk: storage.Submission, batch: Batch) -> bool:
+        """Collect the results; False if one of their lines is malformed."""
+        sound = True
+        for call in self._client.api.download(batch):
+            async with aclosing(self._iter_lines(call)) as lines:
+                async for line in lines:
+                    sound = self._collector.collect_line(chunk, line) and sound
+                    if self._work.stop.is_set():
+                        return sound
+                    if self._work.full:
+                        await self._work.wait_for_room()
+        return sound
+
+    async def _iter_lines(self, call: BatchRequest) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of a response as they arrive; ends early if the run is stopped."""
+        flow = api_flow.send_call(self._client, call, timeout=api_flow.TRANSFER_TIMEOUT, stream=True)
+        reply = await arun_flow(flow, self._result_transport, sleep=self._rest)
+        if reply is None:
+            return
+        lines = LineFramer(_MAX_LINE_SIZE)
+        async with cast("AsyncStreamBody", reply.stream) as body:
+            while (data := await body.aread()) and not self._work.stop.is_set():
+                for line in lines.feed(data):
+                    yield line
+        for line in lines.close():
+            yield line
+
+    def _make_damaged_error(self, text: str) -> errors.MalformedResponseError:
+        return errors.MalformedResponseError(
+            text, endpoint=self._client.exchange.endpoint, status=200, hint=CANCEL_HINT
+        )
 
     async def _close_submission(self, chunk: storage.Submission) -> None:
         if await self._work.wait_until_durable():

@@ -21,7 +21,7 @@ from onym.net.messages import Flow, HTTPRequest, Reply, Send, Wait
 def require_batch_api(endpoint: Endpoint) -> batch_api.BatchApi:
     """Return the batch API of this endpoint. Raises UnsupportedError if it is known to have none."""
     support = endpoint.provider.capabilities.get("batch", "unknown")
-    api = batch_api.find_batch_api(endpoint.dialect.name)
+    api = batch_api.BATCH_APIS.get(endpoint.dialect.name)
     # paths of one model, signed requests and local servers have no files and no batches
     unsupported = endpoint.is_embedded or endpoint.is_signed or "{model}" in endpoint.place.base
     if api is None or support == "no" or unsupported:

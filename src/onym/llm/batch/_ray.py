@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
@@ -91,8 +92,6 @@ class RayWorker:
         self, given: Mapping[str, Any], uri: str, key: str | None, variable: str | None = None
     ) -> None:
         """Create the client. See `_reveal_credentials` for the arguments beside `given`."""
-        import time
-
         profiles = given["profiles"]
         rest = {name: value for name, value in given.items() if name != "profiles"}
         if variable is not None and key is not None:

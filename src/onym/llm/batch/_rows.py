@@ -102,7 +102,9 @@ def decode_row(index: int, line: bytes, model: str) -> Row:
     except UsageError as error:
         return Row(index, get_label(index, line), error=error)
     except msgspec.ValidationError as error:
-        return Row(index, get_label(index, line), error=_make_row_error(_describe_validation(error)))
+        # the message contains names of members and types, but no values
+        text = f"the row is invalid: {redact(str(error))[:_MAX_REMARK]}"
+        return Row(index, get_label(index, line), error=_make_row_error(text))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Row(index, get_label(index, line), error=_make_row_error("the row is not JSON"))
     name = fields.custom_id if fields.id is None else fields.id
@@ -111,11 +113,6 @@ def decode_row(index: int, line: bytes, model: str) -> Row:
 
 def _make_row_error(text: str, *, hint: str | None = None) -> UsageError:
     return UsageError(text, code="usage.bad-row", hint=hint)
-
-
-def _describe_validation(error: Exception) -> str:
-    # the message contains names of members and types, but no values
-    return f"the row is invalid: {redact(str(error))[:_MAX_REMARK]}"
 
 
 def _decode_own_row(fields: _RowInput) -> tuple[Any, dict[str, Any]]:

@@ -169,7 +169,7 @@ DIALECTS = {
     "cohere_v2": "cohere_v2",
     "gemini": "gemini",
     "gemini_vertex": "gemini:VERTEX",
-    "mistral_chat": "mistral_chat",
+    "mistral_chat": "openai_chat:MISTRAL",
     "ollama": "ollama",
     "openai_chat": "openai_chat",
     "openai_responses": "openai_responses",

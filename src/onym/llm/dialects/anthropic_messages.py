@@ -214,7 +214,6 @@ def _to_blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _encode_parts(content: types.Content) -> str | list[dict[str, Any]]:
-    """Return the content of a user's or a tool's message."""
     return content if isinstance(content, str) else [_encode_part(part) for part in content]
 
 
@@ -554,7 +553,6 @@ def _decode_delta(delta: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _close_block(block: _BlockBuilder, events: list[types.Event]) -> None:
-    """Add the events that complete a block."""
     arguments = block.fill_input()
     if arguments and block.call is not None:
         events.append(types.ToolCallDelta(index=block.call, arguments=arguments))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -458,11 +458,11 @@ def _decode_text(block: Mapping[str, Any]) -> str:
     if not isinstance(text, str):
         raise codec.make_malformed_error("a block's text is not a string")
     pieces = codec.get_member(block, "citationsContent", "content")
-    return text + "".join(_iter_texts(pieces if isinstance(pieces, list) else ()))
-
-
-def _iter_texts(pieces: Iterable[Any]) -> Iterable[str]:
-    return (codec.get_text(piece, "text") or "" for piece in pieces if isinstance(piece, dict))
+    return text + "".join(
+        codec.get_text(piece, "text") or ""
+        for piece in (pieces if isinstance(pieces, list) else ())
+        if isinstance(piece, dict)
+    )
 
 
 def _decode_reasoning(block: Mapping[str, Any]) -> str:

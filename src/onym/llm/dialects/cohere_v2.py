@@ -63,31 +63,19 @@ def _decode_usage(value: Any) -> types.Usage:
     `tokens` are the tokens that the model read and wrote. `billed_units`, without what Cohere adds to a
     prompt, are used only if there is no other count.
     """
-    if not isinstance(value, dict):
-        return codec.NO_USAGE
     for name in ("tokens", "billed_units"):
-        counts = value.get(name)
-        if isinstance(counts, dict):
-            input_tokens, output_tokens = (
-                _parse_number(counts.get("input_tokens")),
-                _parse_number(counts.get("output_tokens")),
-            )
-            if input_tokens is not None or output_tokens is not None:
-                break
-    else:
-        input_tokens = output_tokens = None
+        counts = [_find_number(value, name, member) for member in ("input_tokens", "output_tokens")]
+        if counts != [None, None]:
+            break
     return types.Usage(
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        cached_tokens=_parse_number(value.get("cached_tokens")),
+        input_tokens=counts[0], output_tokens=counts[1], cached_tokens=_find_number(value, "cached_tokens")
     )
 
 
-def _parse_number(value: Any) -> int | None:
-    """Return a count, which the API may write as a float."""
-    if type(value) is float and value.is_integer():
-        value = int(value)
-    return codec.parse_count(value)
+def _find_number(record: Any, *path: str) -> int | None:
+    """Return a nested count, which the API may write as a float."""
+    value = codec.get_member(record, *path)
+    return codec.parse_count(int(value) if type(value) is float and value.is_integer() else value)
 
 
 def _get_object(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -101,6 +89,12 @@ def _get_object(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
 parameters = list_wire_names("cohere_v2")
 
 _API_NAME = "Cohere"
+_POSITIONS: Mapping[str, str] = {
+    "system": "a system message",
+    "user": "a user's message",
+    "assistant": "an assistant's message",
+    "tool": "a tool's result",
+}
 #: `auto` is the API's default and is not sent
 _TOOL_CHOICES: Mapping[str, str | None] = {"auto": None, "none": "NONE", "required": "REQUIRED"}
 
@@ -158,7 +152,7 @@ def _encode_messages(messages: Sequence[types.Message]) -> list[dict[str, Any]]:
 def _encode_system(content: types.Content) -> str:
     if isinstance(content, str):
         return content
-    return "\n\n".join(_encode_text_part(part, "a system message")["text"] for part in content)
+    return "\n\n".join(_encode_part(part, "system")["text"] for part in content)
 
 
 def _encode_message(message: types.Message) -> dict[str, Any]:
@@ -167,7 +161,7 @@ def _encode_message(message: types.Message) -> dict[str, Any]:
         "role": message.role,
         "content": content
         if isinstance(content, str)
-        else [_PART_ENCODERS[message.role](part) for part in content],
+        else [_encode_part(part, message.role) for part in content],
     }
     if message.tool_call_id is not None:
         out["tool_call_id"] = message.tool_call_id
@@ -178,34 +172,20 @@ def _encode_message(message: types.Message) -> dict[str, Any]:
     return out
 
 
-def _encode_text_part(part: types.ContentPart, position: str = "an assistant's message") -> dict[str, Any]:
+def _encode_part(part: types.ContentPart, role: str) -> dict[str, Any]:
+    """Return a part of a message. The model may cite the text documents in a tool's result."""
     if isinstance(part, types.TextPart):
         return {"type": "text", "text": part.text}
-    raise codec.make_part_error(
-        f"{'images' if isinstance(part, types.ImagePart) else 'documents'} in {position}", _API_NAME
-    )
-
-
-def _encode_part(part: types.ContentPart) -> dict[str, Any]:
-    if isinstance(part, types.TextPart):
-        return {"type": "text", "text": part.text}
-    if isinstance(part, types.DocumentPart):
-        raise codec.make_part_error(
-            "documents in a user's message", _API_NAME, hint="Pass texts to cite as the parameter documents."
-        )
-    return codec.encode_image_url(part)
-
-
-def _encode_result_part(part: types.ContentPart) -> dict[str, Any]:
-    """Return a part of a tool's result: text, or a text document that the model may cite."""
-    if isinstance(part, types.TextPart):
-        return {"type": "text", "text": part.text}
-    if isinstance(part, types.ImagePart):
-        raise codec.make_part_error("images in a tool's result", _API_NAME)
-    document: dict[str, Any] = {"data": _encode_document(part)}
-    if part.name is not None:
-        document["id"] = part.name
-    return {"type": "document", "document": document}
+    if role == "user" and isinstance(part, types.ImagePart):
+        return codec.encode_image_url(part)
+    if role == "tool" and isinstance(part, types.DocumentPart):
+        document: dict[str, Any] = {"data": _encode_document(part)}
+        if part.name is not None:
+            document["id"] = part.name
+        return {"type": "document", "document": document}
+    kind = "images" if isinstance(part, types.ImagePart) else "documents"
+    hint = "Pass texts to cite as the parameter documents." if role == "user" else None
+    raise codec.make_part_error(f"{kind} in {_POSITIONS[role]}", _API_NAME, hint=hint)
 
 
 def _encode_document(part: types.DocumentPart) -> dict[str, Any]:
@@ -224,14 +204,6 @@ def _encode_document(part: types.DocumentPart) -> dict[str, Any]:
     if not part.media_type.startswith("text/"):
         raise codec.make_part_error("documents that are not text", _API_NAME)
     return {"text": codec.decode_document(part, "a text document in a tool's result is not UTF-8")}
-
-
-#: the encoder of a part, by the role of its message
-_PART_ENCODERS: Mapping[str, Callable[[types.ContentPart], dict[str, Any]]] = {
-    "user": _encode_part,
-    "assistant": _encode_text_part,
-    "tool": _encode_result_part,
-}
 
 
 def _is_strict(tools: Iterable[types.Tool]) -> bool:
@@ -337,7 +309,6 @@ def _require_message(data: Any) -> dict[str, Any]:
 
 
 def _decode_content(content: Any) -> tuple[str, str]:
-    """Return the text and the thinking."""
     if content is None or isinstance(content, str):
         return content or "", ""
     if not isinstance(content, list):
@@ -360,7 +331,7 @@ def _decode_vectors(vectors: Any, count: int) -> tuple[Sequence[float], ...]:
 
 def _decode_model_info(record: Mapping[str, Any]) -> types.ModelInfo:
     return types.ModelInfo(
-        id=record["name"], context_window=_parse_number(record.get("context_length")) or None, raw=record
+        id=record["name"], context_window=_find_number(record, "context_length") or None, raw=record
     )
 
 

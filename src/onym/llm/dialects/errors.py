@@ -211,7 +211,9 @@ class ErrorDecoder:
     ) -> errors.ProviderError:
         kind = self._find_error_class(details, status)
         text = clean_message(details.text, exchange)
-        retry_after = None if headers is None else _find_retry_after(headers, exchange)
+        # without the current time a Retry-After date is treated as past
+        now = inf if exchange.now is None else exchange.now
+        retry_after = None if headers is None else parse_retry_after(headers, now)
         codes = [name for code in details.codes if (name := clean_identifier(code, exchange)) is not None]
         return kind(
             f"{_DEFAULT_MESSAGES[kind]} (HTTP {status})" + (f": {text}" if text else ""),
@@ -260,11 +262,6 @@ def parse_error_status(value: Any) -> int | None:
     if isinstance(value, str) and len(value) == 3 and value.isascii() and value.isdigit():
         value = int(value)
     return value if type(value) is int and 400 <= value < 600 else None
-
-
-def _find_retry_after(headers: HeaderMap, exchange: Exchange) -> float | None:
-    # without the current time a Retry-After date is treated as past
-    return parse_retry_after(headers, inf if exchange.now is None else exchange.now)
 
 
 def _describe_media_type(headers: HeaderMap) -> str:

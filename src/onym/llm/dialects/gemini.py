@@ -288,7 +288,6 @@ def _classify_part(part: Mapping[str, Any]) -> tuple[bool, bool]:
 
 
 def _merge_frames(frames: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Merge the frames of a stream into one response."""
     if len(frames) == 1:
         return frames[0]
     answer: dict[str, Any] = {}
@@ -317,12 +316,8 @@ _EMBED_NAMES: Mapping[str, str] = {"dimensions": "outputDimensionality"}
 _INSTANCE_NAMES: Mapping[str, str] = {"task_type": "task_type", "taskType": "task_type", "title": "title"}
 _DEFAULT_IMAGE_TYPE = "image/png"
 _MEDIA_TYPES: Mapping[str, str] = {
-    "gif": "image/gif",
-    "heic": "image/heic",
-    "heif": "image/heif",
-    "jpeg": "image/jpeg",
     "jpg": "image/jpeg",
-    "webp": "image/webp",
+    **{name: f"image/{name}" for name in ("gif", "heic", "heif", "jpeg", "webp")},
 }
 _EXTENSION = re.compile(r"\.([A-Za-z]+)(?:[?#].*)?\Z", re.DOTALL)
 

@@ -41,16 +41,10 @@ def _decode_finish_reason(data: Mapping[str, Any], *, calls: bool) -> types.Fini
 
 
 def _require_message(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the message, or the piece of a message."""
     message = codec.require_object(data.get("message"), "it has no message")
     if not isinstance(message.get("content"), str | None):
         raise codec.make_malformed_error("the content is not a string")
     return message
-
-
-def _iter_tool_calls(message: Mapping[str, Any], first: int = 0) -> Iterator[types.ToolCall]:
-    """Yield the tool calls of a message, counted from `first`: most servers send no IDs."""
-    return codec.decode_tool_calls(message.get("tool_calls"), first)
 
 
 def _decode_usage(data: Mapping[str, Any]) -> types.Usage:
@@ -172,7 +166,7 @@ def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) ->
     Raises MalformedResponseError, or the error that the body describes.
     """
     message = _require_message(data)
-    calls = tuple(_iter_tool_calls(message))
+    calls = tuple(codec.decode_tool_calls(message.get("tool_calls")))
     return types.Completion(
         text=codec.get_text(message, "content") or "",
         model=codec.get_text(data, "model") or exchange.model,
@@ -191,7 +185,7 @@ def decode_embed(
 ) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST /api/embed."""
     return types.Embeddings(
-        vectors=_decode_vectors(data.get("embeddings"), count),
+        vectors=tuple(map(codec.decode_vector, codec.require_vector_list(data.get("embeddings"), count))),
         model=codec.get_text(data, "model") or exchange.model,
         usage=_decode_usage(data),
         request_id=find_request_id(headers, exchange),
@@ -222,10 +216,6 @@ def decode_model(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -
         context_window=_find_context_window(facts) if isinstance(facts, dict) else None,
         raw=data,
     )
-
-
-def _decode_vectors(vectors: Any, count: int) -> tuple[Sequence[float], ...]:
-    return tuple(map(codec.decode_vector, codec.require_vector_list(vectors, count)))
 
 
 def _find_context_window(facts: Mapping[str, Any]) -> int | None:
@@ -266,7 +256,7 @@ class StreamDecoder(EventDecoder[bytes]):
             events.append(types.ReasoningDelta(thinking))
         if text:
             events.append(types.TextDelta(text))
-        for call in _iter_tool_calls(message, self._calls):
+        for call in codec.decode_tool_calls(message.get("tool_calls"), self._calls):
             events.append(
                 types.ToolCallDelta(index=self._calls, id=call.id, name=call.name, arguments=call.arguments)
             )

@@ -8,12 +8,13 @@ Error bodies: OpenAI, Azure (`innererror`), llama.cpp (`type`), vLLM (`type`, `p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from onym import errors
 from onym.llm import types
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec, make_variant
 from onym.llm.dialects.errors import (
     ErrorDecoder,
     ErrorDetails,
@@ -165,7 +166,6 @@ def _get_part_text(part: Any, kind: str) -> str:
 
 
 def _decode_usage(record: Any) -> types.Usage:
-    """Return token counts, None for a count that is absent or invalid."""
     cached = codec.find_count(record, "prompt_tokens_details", "cached_tokens")
     return types.Usage(
         input_tokens=codec.find_count(record, "prompt_tokens"),
@@ -337,7 +337,6 @@ def decode_model(record: dict[str, Any], headers: HeaderMap, exchange: Exchange)
 
 
 def _require_choice(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the first choice and its message."""
     choices = data.get("choices")
     if not isinstance(choices, list) or not choices:
         raise codec.make_malformed_error("it has no choice")
@@ -358,16 +357,16 @@ def _decode_vectors(records: Any, count: int) -> tuple[Sequence[float], ...]:
 
 
 def _decode_model_info(record: Mapping[str, Any]) -> types.ModelInfo:
-    meta = record.get("meta")
-    window = next((record[name] for name in _WINDOW_NAMES if _is_positive(record.get(name))), None)
-    if window is None and isinstance(meta, dict):
-        # llama.cpp: the context of a slot, else the context that the model was trained with
-        window = next((meta[name] for name in ("n_ctx", "n_ctx_train") if _is_positive(meta.get(name))), None)
+    # llama.cpp: the context of a slot, else the context that the model was trained with
+    window_paths = (*((name,) for name in _WINDOW_NAMES), ("meta", "n_ctx"), ("meta", "n_ctx_train"))
+    outputs = ("max_completion_tokens", "max_output_tokens")
+    # OpenRouter reports the largest output of its best upstream server
+    output_paths = (*((name,) for name in outputs), *(("top_provider", name) for name in outputs))
     created = record.get("created")
     return types.ModelInfo(
         id=record["id"],
-        context_window=window,
-        max_output_tokens=_find_max_output(record),
+        context_window=_find_positive(record, window_paths),
+        max_output_tokens=_find_positive(record, output_paths),
         owner=codec.get_text(record, "owned_by"),
         created=created if type(created) is int else None,
         parameters=_list_names(record.get("supported_parameters")),
@@ -375,22 +374,14 @@ def _decode_model_info(record: Mapping[str, Any]) -> types.ModelInfo:
     )
 
 
-def _find_max_output(record: Mapping[str, Any]) -> int | None:
-    """Return the largest output. OpenRouter reports that of its best upstream server."""
-    top = record.get("top_provider")
-    for holder in (record, top if isinstance(top, dict) else {}):
-        for name in ("max_completion_tokens", "max_output_tokens"):
-            if _is_positive(holder.get(name)):
-                return int(holder[name])
-    return None
-
-
 def _list_names(value: Any) -> tuple[str, ...] | None:
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else None
 
 
-def _is_positive(value: Any) -> bool:
-    return type(value) is int and value > 0
+def _find_positive(record: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> int | None:
+    """Return the first of the nested members that is a positive number."""
+    values = (codec.get_member(record, *path) for path in paths)
+    return next((value for value in values if type(value) is int and value > 0), None)
 
 
 class StreamDecoder(EventDecoder[SSEEvent]):
@@ -491,3 +482,59 @@ defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
 stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)
 decode_error = ERRORS.decode_error
+
+
+_MISTRAL_NAMES = list_wire_names("mistral_chat")
+
+
+def _encode_mistral_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
+    """Return the body of POST /chat/completions."""
+    adapted = replace(
+        request,
+        messages=tuple(map(_strip_name, request.messages)),
+        tools=tuple(map(_fill_parameters, request.tools)),
+    )
+    renamed = WireSpec(names={**_MISTRAL_NAMES, **spec.names})
+    body = encode_chat(adapted, renamed, part=_encode_mistral_part)
+    if "stream_options" not in request.extra:
+        body.pop("stream_options", None)
+    return body
+
+
+def _encode_mistral_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of POST /embeddings."""
+    renamed = {"output_dimension" if name == "dimensions" else name: value for name, value in extra.items()}
+    return encode_embed(model, texts, renamed)
+
+
+def _strip_name(message: types.Message) -> types.Message:
+    return message if message.role == "tool" or message.name is None else replace(message, name=None)
+
+
+def _fill_parameters(tool: types.Tool) -> types.Tool:
+    return tool if tool.parameters else replace(tool, parameters=codec.NO_TOOL_PARAMETERS)
+
+
+def _encode_mistral_part(part: types.ContentPart) -> dict[str, Any]:
+    if not isinstance(part, types.DocumentPart):
+        return encode_part(part)
+    out: dict[str, Any] = {
+        "type": "document_url",
+        "document_url": part.url if part.data is None else codec.encode_data_url(part),
+    }
+    if part.name is not None:
+        out["document_name"] = part.name
+    return out
+
+
+#: Mistral's format: the same, except for documents and rejected members. The API rejects unknown members:
+#: `stream_options` (it always reports usage) and the `name` of a message that is not a tool result. Every
+#: tool needs parameters. Documents are URLs and may be data: URLs
+MISTRAL = make_variant(
+    __name__,
+    name="mistral_chat",
+    routes=Routes(chat="/chat/completions", embed="/embeddings", models="/models", model="/models/{model}"),
+    parameters=_MISTRAL_NAMES,
+    encode_chat=_encode_mistral_chat,
+    encode_embed=_encode_mistral_embed,
+)

@@ -23,33 +23,25 @@ from onym.llm.dialects.streaming import EventDecoder, make_stream_decoder
 from onym.llm.parameters import list_wire_names
 from onym.net.sse import SSEEvent
 
-_ERROR_CODES: Mapping[str, type[errors.ProviderError]] = {
-    "bio_policy": errors.ContentFilterError,
-    "cyber_policy": errors.ContentFilterError,
-    "image_content_policy_violation": errors.ContentFilterError,
-    "misalignment_policy_violation": errors.ContentFilterError,
-    "server_is_overloaded": errors.OverloadedError,
-    "slow_down": errors.OverloadedError,
-    "vector_store_timeout": errors.OverloadedError,
-}
+_ERROR_CODES: Mapping[str, type[errors.ProviderError]] = codec.invert_table(
+    {
+        errors.ContentFilterError: (
+            "bio_policy cyber_policy image_content_policy_violation misalignment_policy_violation"
+        ),
+        errors.OverloadedError: "server_is_overloaded slow_down vector_store_timeout",
+    }
+)
 
 #: errors caused by the request, in a response with status 200
-_BAD_REQUEST_CODES = (
-    "data_residency_mismatch",
-    "empty_image_file",
-    "failed_to_download_image",
-    "image_file_not_found",
-    "image_file_too_large",
-    "image_parse_error",
-    "image_too_large",
-    "image_too_small",
-    "invalid_base64_image",
-    "invalid_image",
-    "invalid_image_format",
-    "invalid_image_mode",
-    "invalid_image_url",
-    "invalid_prompt",
-    "unsupported_image_media_type",
+_BAD_REQUEST_CODES: Mapping[str, type[errors.ProviderError]] = codec.invert_table(
+    {
+        errors.BadRequestError: (
+            "data_residency_mismatch empty_image_file failed_to_download_image image_file_not_found "
+            "image_file_too_large image_parse_error image_too_large image_too_small "
+            "invalid_base64_image invalid_image invalid_image_format invalid_image_mode "
+            "invalid_image_url invalid_prompt unsupported_image_media_type"
+        )
+    }
 )
 
 
@@ -65,7 +57,7 @@ def _is_failure(data: Mapping[str, Any]) -> bool:
 ERRORS = replace(
     chat.ERRORS,
     codes={**chat.ERROR_CODES, **_ERROR_CODES},
-    wide={**chat.WIDE_CODES, **dict.fromkeys(_BAD_REQUEST_CODES, errors.BadRequestError)},
+    wide={**chat.WIDE_CODES, **_BAD_REQUEST_CODES},
     is_failure=_is_failure,
     hint="Check that this host supports OpenAI's Responses API.",
 )
@@ -121,7 +113,6 @@ def _iter_parts(parts: Any, kinds: Mapping[str, str]) -> Iterator[_ItemText]:
 
 
 def _decode_tool_call(item: Mapping[str, Any], index: int) -> types.ToolCall:
-    """Return the tool call in a `function_call` item."""
     identity = codec.get_text(item, "call_id") or codec.get_text(item, "id") or f"call_{index}"
     return codec.make_tool_call(identity, item.get("name"), item.get("arguments"))
 
@@ -141,7 +132,6 @@ def _decode_carried(items: Iterable[Mapping[str, Any]]) -> types.Carried | None:
 
 
 def _decode_usage(record: Any) -> types.Usage:
-    """Return token counts, None for a count that is absent or invalid."""
     return types.Usage(
         input_tokens=codec.find_count(record, "input_tokens"),
         output_tokens=codec.find_count(record, "output_tokens"),
@@ -333,7 +323,6 @@ def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) ->
 
 
 def _require_items(response: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the items of a response's output."""
     return codec.require_objects(
         response.get("output"), "it has no output", "an item of the output is not an object"
     )
@@ -357,8 +346,6 @@ _REASONING_PARTS = frozenset({"summary_text", "reasoning_text"})
 
 
 class _OutputItem:
-    """An item of the output while it arrives."""
-
     __slots__ = ("call", "returned", "whole")
 
     def __init__(self) -> None:

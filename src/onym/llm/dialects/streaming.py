@@ -171,7 +171,6 @@ class EventDecoder(Generic[F]):
         raise NotImplementedError
 
     def _make_stream_error(self, record: object) -> ProviderError:
-        """Return the error that a frame describes."""
         return self.errors.decode_stream_error(
             record,
             status=self._status,
