@@ -293,8 +293,9 @@ def test_a_dropped_parameter_warns_once_at_the_call() -> None:
 @pytest.mark.parametrize("name", ["anthropic", "bedrock", "perplexity"])
 def test_json_where_only_schemas_exist_is_refused_with_what_it_takes(name: str) -> None:
     uri = f"llm://{name}/m"
-    with pytest.raises(UnsupportedError, match="it takes json_schema alone") as caught:
+    with pytest.raises(UnsupportedError) as caught:
         explained(uri, {"format": "json"})
+    assert "json_schema" in str(caught.value)
     assert (caught.value.code, caught.value.parameter) == ("llm.no-format", "format")
     assert ROWS[name].title in str(caught.value)
     for how in ("warn", "drop"):
