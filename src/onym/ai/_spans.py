@@ -22,8 +22,6 @@ from onym.errors import InvocationError, NetError, OnymError
 from onym.net.messages import Send
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from opentelemetry.context import Context
     from opentelemetry.metrics import Meter
     from opentelemetry.trace import Span, Tracer
@@ -139,8 +137,8 @@ _LEFT: Final = (GeneratorExit, asyncio.CancelledError)
 
 def current_stage() -> Stage | None:
     """Return the innermost stage that this code runs in."""
-    found = context.get_value(_KEY)
-    return found if isinstance(found, Stage) else None
+    stage = context.get_value(_KEY)
+    return stage if isinstance(stage, Stage) else None
 
 
 def begin_stage(
@@ -148,68 +146,65 @@ def begin_stage(
     instruments: Instruments,
     name: str,
     kind: str,
-    said: Attributes,
-    where: Context | None = None,
+    attributes: Mapping[str, Value],
+    parent: Context | None = None,
 ) -> Stage:
-    """Begin a stage in the context `where`, or in the current one."""
-    where = context.get_current() if where is None else where
+    """Begin a stage in the context `parent`, or in the current one."""
+    parent = context.get_current() if parent is None else parent
     # samplers decide by the initial attributes
-    span = tracer.start_span(f"aiip.{name}", where, kind=SpanKind[kind.upper()], attributes=said)
-    return Stage(name, span, where, instruments, said)
+    span = tracer.start_span(f"aiip.{name}", parent, kind=SpanKind[kind.upper()], attributes=attributes)
+    return Stage(name, span, parent, instruments, attributes)
 
 
 class Stage:
     """A stage that has begun; the first `end` ends it. In a `with` block it is current."""
 
     __slots__ = (
-        "_done",
-        "_heard",
-        "_instruments",
-        "_labels",
-        "_outer",
-        "_span",
-        "_start",
-        "_token",
-        "asked",
+        "_done", "_instruments", "_labels", "_outer", "_responded", "_span", "_start", "_token", "asked",
         "context",
-    )
+    )  # fmt: skip
 
     def __init__(
-        self, name: str, span: Span, where: Context, instruments: Instruments, said: Attributes
+        self,
+        name: str,
+        span: Span,
+        parent: Context,
+        instruments: Instruments,
+        attributes: Mapping[str, Value],
     ) -> None:
         #: steps of a watched flow that used the network, or waited
         self.asked = 0
-        self.context: Context = context.set_value(_KEY, self, set_span_in_context(span, where))
-        self._outer = context.get_value(_KEY, where)
+        self.context: Context = context.set_value(_KEY, self, set_span_in_context(span, parent))
+        self._outer = context.get_value(_KEY, parent)
         self._span = span
         self._instruments = instruments
-        self._labels: Attributes = {"aiip.stage": name, "aiip.role": said["aiip.role"]}
-        self._labels |= {key: value for key, value in said.items() if key in _LABELS}
+        self._labels: Attributes = {"aiip.stage": name, "aiip.role": attributes["aiip.role"]}
+        self._labels |= {key: value for key, value in attributes.items() if key in _LABELS}
         self._start = instruments.clock()
         self._done = False
         #: whether a server has responded; None for a client
-        self._heard: bool | None = None
+        self._responded: bool | None = None
         self._token: Any = None
 
-    def set_attributes(self, said: dict[str, Any]) -> None:
+    def set_attributes(self, attributes: dict[str, Any]) -> None:
         """Set attributes of the span."""
         if not self._done:
-            self._span.set_attributes(said)
-            self._labels |= {key: value for key, value in said.items() if key in _LABELS}
+            self._span.set_attributes(attributes)
+            self._labels |= {key: value for key, value in attributes.items() if key in _LABELS}
 
-    def add_event(self, name: str, said: dict[str, Value]) -> None:
+    def add_event(self, name: str, attributes: dict[str, Value]) -> None:
         """Add an event to the span."""
-        self._span.add_event(name, said)
+        self._span.add_event(name, attributes)
 
-    def set_resource(self, said: dict[str, Any]) -> None:
+    def set_resource(self, attributes: dict[str, Any]) -> None:
         """Set the resource's attributes on this stage and on the stage around it.
 
         An endpoint's stage is not changed, because its functions call other resources than its own.
         """
-        self.set_attributes(said)
+        self.set_attributes(attributes)
         outer = self._outer
         if isinstance(outer, Stage) and outer._labels["aiip.role"] != "endpoint":
-            outer.set_attributes(said)
+            outer.set_attributes(attributes)
 
     def set_status(self, status: int) -> None:
         """Set the response's status. An error status makes a client's exchange a failure."""
@@ -223,10 +218,9 @@ class Stage:
         if isinstance(outer, Stage) and outer._labels["aiip.role"] == self._labels["aiip.role"] == "endpoint":
             outer.record_refusal(error)  # the error of the function is the error of the request
             failed = True
+        self.set_attributes({"error.type": kind})
         if failed:
             self._mark_failed(kind)
-        else:
-            self.set_attributes({"error.type": kind})
 
     def end(self, error: BaseException | None = None) -> None:
         """End the stage.
@@ -235,7 +229,7 @@ class Stage:
         """
         if self._done:
             return
-        if isinstance(error, _LEFT) or (error is None and self._heard is False):
+        if isinstance(error, _LEFT) or (error is None and self._responded is False):
             self.abandon()
             return
         if error is not None:
@@ -264,9 +258,7 @@ class Stage:
         self._token = context.attach(self.context)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         context.detach(self._token)
         self.end(error)
 
@@ -290,7 +282,7 @@ class Stage:
     ) -> Flow[T]:
         """Run the flow in this stage and end the stage. `then` gets its result, `change` its requests."""
         try:
-            result = yield from self._drive_flow(flow, then, change or _keep_request)
+            result = yield from self._drive_flow(flow, then, change)
         except BaseException as error:
             self.end(error)
             raise
@@ -298,7 +290,7 @@ class Stage:
         return result
 
     def _drive_flow(
-        self, flow: Flow[T], then: Callable[[T], None] | None, change: Callable[[Send], Send]
+        self, flow: Flow[T], then: Callable[[T], None] | None, change: Callable[[Send], Send] | None
     ) -> Flow[T]:
         act: Callable[[Any], Any] = flow.send
         value: Any = None
@@ -307,7 +299,7 @@ class Stage:
                 token = context.attach(self.context)
                 try:
                     step = act(value)
-                    if isinstance(step, Send):
+                    if change is not None and isinstance(step, Send):
                         step = change(step)
                 except StopIteration as stop:
                     if then is not None:
@@ -328,22 +320,15 @@ class Stage:
 
     def observe_send(self, send: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
         """Return an ASGI `send` that records the status; without a response the stage is abandoned."""
-        self._heard = False
+        self._responded = False
 
-        async def heard(message: Any) -> None:
+        async def observed_send(message: Any) -> None:
             if message["type"] == "http.response.start":
-                self._record_status(message["status"])
+                status = message["status"]
+                self._responded = True
+                self.set_attributes({"aiip.status": status})
+                if status >= 500:  # only these are failures of the server
+                    self._span.set_status(StatusCode.ERROR, str(self._labels.get("error.type", status)))
             await send(message)
 
-        return heard
-
-    def _record_status(self, status: int) -> None:
-        """Record a server's status. Only a 5xx status is a failure of the server."""
-        self._heard = True
-        self.set_attributes({"aiip.status": status})
-        if status >= 500:
-            self._span.set_status(StatusCode.ERROR, str(self._labels.get("error.type", status)))
-
-
-def _keep_request(send: Send) -> Send:
-    return send
+        return observed_send

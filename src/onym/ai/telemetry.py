@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from onym.ai._spans import Attributes, Stage
+    from onym.ai._spans import Stage
 
 __all__ = ["VARIABLE", "Telemetry", "from_environment"]
 
@@ -39,9 +39,7 @@ NULL_STAGE: Final = nullcontext()
 
 def resolve_telemetry(telemetry: Telemetry | None, *, path_key: bytes | None = None) -> Telemetry | None:
     """Return `telemetry`, or without it what `from_environment` returns for this `path_key`."""
-    if telemetry is None and os.environ.get("ONYM_TELEMETRY"):
-        return from_environment(path_key=path_key)
-    return telemetry
+    return from_environment(path_key=path_key) if telemetry is None else telemetry
 
 
 def observe_call(telemetry: Telemetry | None, method: str) -> AbstractContextManager[object]:
@@ -106,11 +104,7 @@ class Telemetry:
     def observe_resolution(self, flow: Flow[Resolution]) -> Flow[Resolution]:
         """Observe the resolution of a name. The call that needs it gets the resource's attributes too."""
         stage = self._begin_stage("resolve")
-
-        def report(resolution: Resolution) -> None:
-            stage.set_resource(self._get_attributes(resolution))
-
-        return stage.watch(flow, report)
+        return stage.watch(flow, lambda resolution: stage.set_resource(self._get_attributes(resolution)))
 
     def observe_discovery(
         self,
@@ -136,22 +130,16 @@ class Telemetry:
 
     def observe_exchange(self, method: str, resolution: Resolution, flow: Flow[Reply]) -> Flow[Reply]:
         """Observe a request until its response has arrived, or until a stream begins."""
-        stage = self._begin_stage(
-            "exchange", kind="client", method=method, attributes=self._get_attributes(resolution)
-        )
-
-        def report(reply: Reply) -> None:
-            stage.set_status(reply.status)
-
-        return stage.watch(flow, report, self._spans.inject_traceparent)
+        attributes = self._get_attributes(resolution)
+        stage = self._begin_stage("exchange", kind="client", method=method, attributes=attributes)
+        return stage.watch(flow, lambda reply: stage.set_status(reply.status), self._spans.inject_traceparent)
 
     def observe_verification(
         self, resolution: Resolution, call: Stage | None, flow: Flow[Result]
     ) -> Flow[Result]:
         """Observe the verification of a complete response. `call` is the stage that the stream belongs to."""
-        parent = None if call is None else call.context
-        stage = self._begin_stage("verify", attributes=self._get_attributes(resolution), parent=parent)
-        return stage.watch(flow)
+        parent, attributes = None if call is None else call.context, self._get_attributes(resolution)
+        return self._begin_stage("verify", attributes=attributes, parent=parent).watch(flow)
 
     def observe_key_renewal(self, resolution: Resolution, flow: Flow[T]) -> Flow[T]:
         """Count the renewal of a key set if the flow sends a request."""
@@ -179,13 +167,9 @@ class Telemetry:
         authority: str | None = None,
     ) -> Stage:
         """Begin the stage of a request to a server, in the trace that the caller names."""
+        attributes, parent = _get_authority_attributes(authority), self._spans.extract_parent(traceparent)
         return self._begin_stage(
-            "exchange",
-            role=role,
-            kind="server",
-            method=method,
-            attributes=_get_authority_attributes(authority),
-            parent=self._spans.extract_parent(traceparent),
+            "exchange", role=role, kind="server", method=method, attributes=attributes, parent=parent
         )
 
     def observe_step(self, name: Literal["invoke", "verify"], authority: str) -> Stage:
@@ -226,10 +210,10 @@ class Telemetry:
         attributes: Mapping[str, str] = MappingProxyType({}),
         parent: Context | None = None,
     ) -> Stage:
-        known: Attributes = {"aiip.role": role, **attributes}
+        attributes = {"aiip.role": role, **attributes}
         if method is not None:
-            known["aiip.method"] = method if method in _METHODS else "_OTHER"
-        return self._spans.begin_stage(self._tracer, self._instruments, name, kind, known, parent)
+            attributes["aiip.method"] = method if method in _METHODS else "_OTHER"
+        return self._spans.begin_stage(self._tracer, self._instruments, name, kind, attributes, parent)
 
 
 def _get_authority_attributes(authority: str | None) -> dict[str, str]:
