@@ -301,19 +301,16 @@ def _parse_entries(value: Any, member: str) -> tuple[EndpointEntry, ...]:
 
 def _parse_entry(found: _JSONObject) -> EndpointEntry:
     """Parse one entry. Missing or unknown effects count as physical effects."""
+    effects = found.get("effects", lambda value, _: value, None)
     return EndpointEntry(
         uri=found.require("uri", _parse_ai_uri),
         title=found.get("title", _parse_text, None),
-        effects=found.get("effects", _parse_effects, Effects.PHYSICAL),
+        effects=Effects(effects) if effects in list(Effects) else Effects.PHYSICAL,
         scopes=found.get("scopes", _parse_scopes, ()),
         idempotency=found.get("idempotency", lambda value, _: value is not False, False),
         asynchronous=found.get("async", lambda value, _: value is True, False),
         approval=found.get("approval", lambda value, _: value is not False, False),
     )
-
-
-def _parse_effects(value: Any, _: str) -> Effects:
-    return Effects(value) if isinstance(value, str) and value in set(Effects) else Effects.PHYSICAL
 
 
 def _parse_ai_uri(value: Any, member: str) -> str:

@@ -140,8 +140,11 @@ def weigh_sources(
     """
     canonical = _reject_ambiguous_pages([_canonicalize_source(source) for source in sources])
     weighed: list[Source] = []
-    listed = list_resources(document) if document else ()
-    candidates = [_make_own_candidate(uri, canonical) for uri in listed]
+    candidates: list[Candidate] = []
+    for uri in list_resources(document) if document else ():
+        agree = [source for source in canonical if source.verdict is Verdict.CONFIRMS and uri in source.said]
+        by = ("anchor", *(source.name for source in agree))
+        candidates.append(Candidate(uri=uri, confirmed=True, by=by, why="the discovery document lists it"))
     for source in canonical:
         if source.name not in POINTERS or source.verdict is not Verdict.CONFIRMS:
             weighed.append(source)
@@ -197,11 +200,6 @@ def _reject_ambiguous_pages(sources: list[Source]) -> list[Source]:
         replace(source, verdict=Verdict.CONTRADICTS, why=why, code=_CONFLICT) if source in pages else source
         for source in sources
     ]
-
-
-def _make_own_candidate(uri: str, sources: Sequence[Source]) -> Candidate:
-    agree = [source.name for source in sources if source.verdict is Verdict.CONFIRMS and uri in source.said]
-    return Candidate(uri=uri, confirmed=True, by=("anchor", *agree), why="the discovery document lists it")
 
 
 #: the verdict on one pointer, its reason, and the resource that may be shown
@@ -353,7 +351,15 @@ def _query_sources(question: str | AIURI, settings: ResolverSettings) -> Flow[Di
     refusal = weighed.refusal or failure
     if failure is not None and refusal is failure and failure.code == _UNKNOWN and weighed.candidates:
         # a pointer helps if another authority confirms it
-        refusal = _make_unconfirmed_error(statement.authority, weighed.candidates)
+        refusal = DiscoveryError(
+            f"{statement.authority} points to {weighed.candidates[0].uri}, "
+            "whose authority does not confirm it",
+            code="aiip.unconfirmed-origin",
+            clause="AIIP/HTTPS v1 3.3 rule 3",
+            hint="The other authority can list this origin in `origins` of its discovery document.",
+        )
+        if any(candidate.confirmed for candidate in weighed.candidates):
+            refusal = None
     targets = select_targets(statement.document, () if refusal else targets)
     return replace(
         statement,
@@ -389,9 +395,10 @@ def fetch_srv_targets(
         targets, sources = kept.value
     else:
         sources, targets = yield from _fetch_dns_sources(authority, settings)
-        life = _get_dns_cache_seconds(sources)
-        if life:
-            settings.cache.put(key, CacheEntry(value=(targets, sources), expires=settings.clock() + life))
+        failed = [source for source in sources if source.verdict is Verdict.FAILED]
+        if not any(source.code for source in failed):  # a failed validation is not cached
+            expires = settings.clock() + (_FAILED_DNS_SECONDS if failed else SHORTEST_LIFE)
+            settings.cache.put(key, CacheEntry(value=(targets, sources), expires=expires))
     named = yield from _fetch_named_documents(
         [source for source in sources if source.validated], authority, settings
     )
@@ -399,14 +406,6 @@ def fetch_srv_targets(
     if weighed.refusal is not None:
         raise weighed.refusal
     return targets, weighed.sources
-
-
-def _get_dns_cache_seconds(sources: Sequence[Source]) -> float:
-    """Return the seconds in the cache: few after a failed query, 0 after a failed validation."""
-    failed = [source for source in sources if source.verdict is Verdict.FAILED]
-    if any(source.code for source in failed):
-        return 0.0
-    return _FAILED_DNS_SECONDS if failed else SHORTEST_LIFE
 
 
 def _fetch_statement(target: DiscoveryTarget, settings: ResolverSettings) -> Flow[Discovery]:
@@ -544,14 +543,3 @@ def _fetch_named_documents(
         except DiscoveryError:
             continue  # then it confirms nothing
     return documents
-
-
-def _make_unconfirmed_error(authority: str, candidates: Sequence[Candidate]) -> DiscoveryError | None:
-    if any(candidate.confirmed for candidate in candidates):
-        return None
-    return DiscoveryError(
-        f"{authority} points to {candidates[0].uri}, whose authority does not confirm it",
-        code="aiip.unconfirmed-origin",
-        clause="AIIP/HTTPS v1 3.3 rule 3",
-        hint="The other authority can list this origin in `origins` of its discovery document.",
-    )

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import sqlite3
-import stat
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from onym.ai.records import LEVELS, AnchorDocument, Auth
+from onym.common.platform import is_open_to_others
 from onym.errors import DiscoveryError
 from onym.sign.algorithms import ALGORITHMS, RECEIPT_ALGORITHMS
 from onym.store.sqlite import (
@@ -87,8 +87,17 @@ def evaluate_pin(
             "it replaced all its keys at once",
             "Ask its owner: an authority publishes a new key before it removes the old one.",
         )
-    now = _extend_pin(held, demands, frozenset(kids) or known, at, document.pin_max_age)
-    return now if _needs_write(before, now) else None
+    # a shorter `pin_max_age` does not shorten earlier promises
+    until = at + min(max(document.pin_max_age, 0), MAX_PIN_SECONDS)
+    ends = {name: max(until, held.get(name, 0.0)) for name in demands}
+    ends = {name: end for name, end in ends.items() if end > at}
+    now = Pin(demands=ends, kids=(frozenset(kids) or known) if ends else frozenset())
+    if before is None:
+        return now if ends else None
+    same = now.kids == before.kids and ends.keys() == before.demands.keys()
+    if same and all(end - before.demands[name] < _UPDATE_SECONDS for name, end in ends.items()):
+        return None
+    return now
 
 
 def _list_demands(document: AnchorDocument) -> frozenset[str]:
@@ -105,27 +114,6 @@ def _list_demands(document: AnchorDocument) -> frozenset[str]:
             *(f"bits:{strength}" for strength in sorted(set(_BITS.values())) if strength <= bits),
         ]
     )
-
-
-def _extend_pin(
-    held: Mapping[str, float], demands: frozenset[str], kids: frozenset[str], at: float, pin_max_age: int
-) -> Pin:
-    """Return the pin with this document's demands.
-
-    A shorter `pin_max_age` does not shorten earlier promises.
-    """
-    until = at + min(max(pin_max_age, 0), MAX_PIN_SECONDS)
-    ends = {name: max(until, held.get(name, 0.0)) for name in demands}
-    ends = {name: end for name, end in ends.items() if end > at}
-    return Pin(demands=ends, kids=kids if ends else frozenset())
-
-
-def _needs_write(before: Pin | None, now: Pin) -> bool:
-    if before is None:
-        return bool(now.demands)
-    if now.kids != before.kids or now.demands.keys() != before.demands.keys():
-        return True
-    return any(end - before.demands[name] >= _UPDATE_SECONDS for name, end in now.demands.items())
 
 
 def _make_downgrade_error(authority: str, change: str, hint: str | None = None) -> DiscoveryError:
@@ -217,7 +205,8 @@ class PinFile:
                 before = _load_pin(db, authority)
                 pin = evaluate_pin(authority, document, kids, at, before)
                 if pin is not None and (before is not None or self._make_room(db, at)):
-                    db.execute(_PUT, (authority, pin.until, _encode_pin(pin)))
+                    members = {"demands": dict(pin.demands), "kids": sorted(pin.kids)}
+                    db.execute(_PUT, (authority, pin.until, json.dumps(members, sort_keys=True)))
 
     def _make_room(self, db: sqlite3.Connection, at: float) -> bool:
         if _count_pins(db) >= self._limit:
@@ -228,30 +217,21 @@ class PinFile:
     def _open_database(self) -> Iterator[sqlite3.Connection]:
         try:
             options = SQLiteOptions(timeout=_BUSY_SECONDS, wal=False, pragmas={"synchronous": "FULL"})
-            self._ensure_file(options)
+            if not self.path.exists():
+                create_sqlite(self.path, _FORMAT, options)
+            if is_open_to_others(self.path.stat()):
+                raise PermissionError(f"other users can read it; run: chmod 600 {self.path}")
             with contextlib.closing(open_sqlite(self.path, _FORMAT, options, create=False)) as db:
                 yield db
         except (sqlite3.Error, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-            raise self._make_unusable_error(error) from error
-
-    def _ensure_file(self, options: SQLiteOptions) -> None:
-        """Create the file if it is missing. Raises PermissionError if other users can read it."""
-        if not self.path.exists():
-            create_sqlite(self.path, _FORMAT, options)
-        if os.name == "posix" and stat.S_IMODE(self.path.stat().st_mode) & 0o077:
-            raise PermissionError(f"other users can read it; run: chmod 600 {self.path}")
-
-    def _make_unusable_error(self, error: Exception) -> DiscoveryError:
-        busy = is_busy(error)
-        return DiscoveryError(
-            f"the pin file {self.path} cannot be used: {describe_error(error)}",
-            code="aiip.unavailable",
-            clause=CLAUSE,
-            retryable=busy,
-            hint="Try again."
-            if busy
-            else "Repair the file. If you remove it, Onym trusts every authority anew on its next use.",
-        )
+            repair = "Repair the file. If you remove it, Onym trusts every authority anew on its next use."
+            raise DiscoveryError(
+                f"the pin file {self.path} cannot be used: {describe_error(error)}",
+                code="aiip.unavailable",
+                clause=CLAUSE,
+                retryable=is_busy(error),
+                hint="Try again." if is_busy(error) else repair,
+            ) from error
 
 
 def _load_pin(db: sqlite3.Connection, authority: str) -> Pin | None:
@@ -261,10 +241,6 @@ def _load_pin(db: sqlite3.Connection, authority: str) -> Pin | None:
     members = json.loads(row[0])
     demands = {str(name): float(until) for name, until in members["demands"].items()}
     return Pin(demands=demands, kids=frozenset(str(kid) for kid in members["kids"]))
-
-
-def _encode_pin(pin: Pin) -> str:
-    return json.dumps({"demands": dict(pin.demands), "kids": sorted(pin.kids)}, sort_keys=True)
 
 
 def _count_pins(db: sqlite3.Connection) -> int:

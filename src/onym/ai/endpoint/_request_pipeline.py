@@ -98,24 +98,16 @@ class RequestPipeline:
             answer = self.make_problem(error, getattr(error, "target", None), head.trace_id)
             known = getattr(error, "caller", None)
             if isinstance(known, Caller):
-                asked = self._build_receipt_request(head, self._parse_uri(head), known)
-                await self._send_signed(head, asked, answer, send)
+                await self._send_signed(ReceiptRequest(head, self._parse_uri(head), known), answer, send)
             else:
                 await send_answer(send, answer, head=head.method == "HEAD")
             return
-        await self._serve_caller(head, uri, resource, caller, receive, send, peer)
+        await self._serve_caller(ReceiptRequest(head, uri, caller), resource, receive, send, peer)
 
     async def _serve_caller(
-        self,
-        head: RequestHead,
-        uri: AIURI,
-        resource: Resource | None,
-        caller: Caller,
-        receive: Receive,
-        send: Send,
-        peer: Any,
+        self, request: ReceiptRequest, resource: Resource | None, receive: Receive, send: Send, peer: Any
     ) -> None:
-        asked = self._build_receipt_request(head, uri, caller)
+        head = request.head
         answer: Answer | StreamingAnswer
         try:
             if resource is None:
@@ -124,27 +116,24 @@ class RequestPipeline:
                 body = await read_body(receive, head.length, self._limits.body)
                 if body is None:
                     return  # the caller has disconnected
-                key = get_caller_key(caller, peer)
-                answer = await self._invoke_resource(head, asked, uri, resource, body, key)
+                key = get_caller_key(request.caller, peer)
+                answer = await self._invoke_resource(request, resource, body, key)
             else:
-                answer = self._make_description(head, asked, resource)
+                answer = self._make_description(request, resource)
         except Exception as error:  # noqa: BLE001 - every error becomes a response
-            answer = self.make_problem(error, asked.subject, head.trace_id)
+            answer = self.make_problem(error, request.subject, head.trace_id)
         if isinstance(answer, StreamingAnswer):
-            await self._runner.send_stream(answer, asked, receive, send)
+            await self._runner.send_stream(answer, request, receive, send)
         else:
-            await self._send_signed(head, asked, answer, send)
+            await self._send_signed(request, answer, send)
 
-    async def _send_signed(
-        self, head: RequestHead, asked: ReceiptRequest, answer: Answer, send: Send
-    ) -> None:
+    async def _send_signed(self, request: ReceiptRequest, answer: Answer, send: Send) -> None:
         """Sign and send the answer; if it cannot be signed, send an error response instead."""
-        no_body = head.method == "HEAD"
+        no_body, receipt = request.head.method == "HEAD", None
         try:
-            receipt = self.signing.sign_answer(asked, answer, get_sent_body(answer, head=no_body))
+            receipt = self.signing.sign_answer(request, answer, get_sent_body(answer, head=no_body))
         except OnymError as error:
-            await send_answer(send, self.make_problem(error, asked.subject, head.trace_id), head=no_body)
-            return
+            answer = self.make_problem(error, request.subject, request.head.trace_id)
         await send_answer(send, answer, receipt=receipt, head=no_body)
 
     def _parse_uri(self, head: RequestHead) -> AIURI:
@@ -172,20 +161,8 @@ class RequestPipeline:
         telemetry = self._telemetry
         return NULL_STAGE if telemetry is None else telemetry.observe_step(stage, self._site.authority)
 
-    def _build_receipt_request(self, head: RequestHead, uri: AIURI, caller: Caller) -> ReceiptRequest:
-        asked = ReceiptRequest(
-            method=head.method,
-            target=str(uri),
-            subject=str(uri.without_query),
-            caller=caller,
-            nonce=head.nonce,
-            content_type=head.content_type,
-            idempotency_key=head.idempotency_key,
-        )
-        asked.set_claimed_digest(head.digest)
-        return asked
-
-    def _make_description(self, head: RequestHead, asked: ReceiptRequest, resource: Resource) -> Answer:
+    def _make_description(self, request: ReceiptRequest, resource: Resource) -> Answer:
+        head = request.head
         if head.method not in _SAFE:
             # the body is not read, so the receipt covers the digest that the head claims
             error = AIIPError(f"resources support only {ALLOWED}", code="aiip.method-not-allowed")
@@ -194,7 +171,7 @@ class RequestPipeline:
             raise bad_request(f"a {head.method} request cannot have a body")
         if head.digest is not None:
             verify_content_digest(head.digest, b"")
-        asked.set_body(b"")
+        request.set_body(b"")
         if head.method == "OPTIONS":
             headers = (("Allow", ALLOWED), ("Accept-Post", resource.accepts))
             return Answer(status=204, content_type=None, headers=headers)
@@ -204,28 +181,22 @@ class RequestPipeline:
         return Answer(content_type=DESCRIPTION, body=resource.encode_description(), headers=headers)
 
     async def _invoke_resource(
-        self,
-        head: RequestHead,
-        asked: ReceiptRequest,
-        uri: AIURI,
-        resource: Resource,
-        body: bytes,
-        caller_key: str,
+        self, request: ReceiptRequest, resource: Resource, body: bytes, caller_key: str
     ) -> Answer | StreamingAnswer:
-        members = self._parse_body(head, asked, body)
+        head, policy_input = request.head, self._parse_body(request, body)
         call = Call(
-            uri=uri,
-            caller=asked.caller,
-            parameters=uri.parameters,
+            uri=request.uri,
+            caller=request.caller,
+            parameters=request.uri.parameters,
             body=body,
             content_type=head.content_type,
             accept=head.headers.get("accept"),
             headers=head.headers,
             nonce=head.nonce,
             idempotency_key=head.idempotency_key,
-            request_hash=asked.request_hash,
+            request_hash=request.request_hash,
         )
-        self.signing.require_signable(asked)  # without a signature nothing may happen
+        self.signing.require_signable(request)  # without a signature nothing may happen
         if resource.idempotency and head.idempotency_key is None:
             raise AIIPError(
                 f"a request with {resource.effects.value} effects needs an idempotency key",
@@ -234,27 +205,27 @@ class RequestPipeline:
                 hint='Send a new key with every request: Idempotency-Key: "8e03978e-40d5".',
             )
         if self._policies.needs_input:
-            members = _get_policy_input(resource.handler, call, members)
-        self._policies.require_permission(call, resource.effects, members)
+            policy_input = _get_policy_input(resource.handler, call, policy_input)
+        self._policies.require_permission(call, resource.effects, policy_input)
         if not resource.idempotency or self.store is None:
             with self._observe_step("invoke"):
                 return await self._runner.run(resource, call, caller_key)
         check = getattr(resource.handler, "check", None)
         if check is not None:
             check(call)
-        scope = _make_key_scope(asked, str(head.idempotency_key))
+        scope = _make_key_scope(request)
         with self._observe_step("invoke"):
             answer = await self._runner.run_once(resource, call, self.store, scope, caller_key)
         if self._telemetry is not None and _REPLAYED in answer.headers:
             self._telemetry.count_replay(self._site.authority, "idempotency")
         return answer
 
-    def _parse_body(self, head: RequestHead, asked: ReceiptRequest, body: bytes) -> Any:
+    def _parse_body(self, request: ReceiptRequest, body: bytes) -> Any:
         """Verify the body's digest and parse a JSON body, within its depth; return None for other bodies."""
-        if head.digest is not None:
-            verify_content_digest(head.digest, body)
-        asked.set_body(body)
-        if not body or not is_json(head.content_type):
+        if request.head.digest is not None:
+            verify_content_digest(request.head.digest, body)
+        request.set_body(body)
+        if not body or not is_json(request.head.content_type):
             return None
         validate_json_depth(body, self._limits.depth)
         try:
@@ -265,7 +236,7 @@ class RequestPipeline:
                 f"the body {error}",
                 code="aiip.invalid-input",
                 clause="RFC 8259 4",
-                hint="name each member once",
+                hint="Name each member once.",
             ) from None
 
     def make_problem(
@@ -300,9 +271,9 @@ def _get_policy_input(handler: Any, call: Call, data: Any) -> Any:
     return {**given, **data} if isinstance(data, dict) else given
 
 
-def _make_key_scope(asked: ReceiptRequest, key: str) -> KeyScope:
+def _make_key_scope(request: ReceiptRequest) -> KeyScope:
     """Return the scope of a key. Callers without a token never share a scope with those that have one."""
-    caller = asked.caller
+    caller, key = request.caller, str(request.head.idempotency_key)
     known = caller.client_id is not None
     client = f"client {caller.client_id}" if known else ANONYMOUS_CLIENT + caller.audience
-    return KeyScope(client=client, principal=caller.subject or "", target=asked.subject, key=key)
+    return KeyScope(client=client, principal=caller.subject or "", target=request.subject, key=key)

@@ -7,13 +7,13 @@ on a retry (AIIP/HTTPS v1, 3.11).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -48,25 +48,22 @@ class TaskSet:
     """Tasks of one endpoint. The set keeps every task alive until it has ended."""
 
     def __init__(self) -> None:
-        self._held: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._running)
 
     def __iter__(self) -> Iterator[asyncio.Task[Any]]:
-        return iter(tuple(self._held))
+        return iter(tuple(self._running))
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run the coroutine as a task that stays alive even if its waiter is cancelled."""
         task = asyncio.create_task(work)
-        self._held.add(task)
-        task.add_done_callback(self._discard_task)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        # its waiter gets the exception, so asyncio need not log it
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return task
-
-    def _discard_task(self, task: asyncio.Task[Any]) -> None:
-        self._held.discard(task)
-        if not task.cancelled():
-            task.exception()  # its waiter got the exception, so asyncio need not log it
 
 
 class CallDeadline:
@@ -190,10 +187,6 @@ async def _replay_events(rows: tuple[tuple[str, str, str | None], ...]) -> Async
         yield StreamEvent(data=data, event=event, id=name)
 
 
-#: runs a handler, and frees its slot when it has ended
-RunHandler: TypeAlias = Callable[
-    ["Resource", "Call", Callable[[], None]], Awaitable[Answer | StreamingAnswer]
-]
 _TIMEOUT_MESSAGE: Final = "the invocation exceeded the endpoint's time limit"
 
 
@@ -208,25 +201,45 @@ class KeyedCall:
     release: Callable[[], None]
 
 
-class IdempotentRunner:
-    """Runs calls with keys. `run_handler` runs the handler, `make_problem` makes an answer of an error."""
+class HandlerRunner:
+    """Runs handlers, at most `limits.concurrent` at a time. `make_problem` makes an answer of an error."""
 
     def __init__(
         self,
-        run_handler: RunHandler,
-        tasks: TaskSet,
+        signing: ReceiptSigner,
         limits: Limits,
         clock: Callable[[], float],
         make_problem: Callable[..., Answer],
     ) -> None:
-        self._run_handler = run_handler
-        self._tasks = tasks
+        self.signing = signing
         self._limits = limits
-        self._clock = clock
         self._make_problem = make_problem
+        self._limiter = make_limiter(limits)
+        self._tasks = TaskSet()
+        self._clock = clock
 
-    async def run(self, keyed: KeyedCall) -> Answer | StreamingAnswer:
-        """Return the answer for the key: the stored one, or a new one that is stored."""
+    async def run(self, resource: Resource, call: Call, caller_key: str) -> Answer | StreamingAnswer:
+        """Return the handler's answer. `caller_key` identifies the caller for its share of the slots.
+
+        Raises what the handler raises, `aiip.unavailable`, `aiip.too-many-requests`, `aiip.upstream-timeout`.
+        """
+        release = self._limiter.acquire(caller=caller_key)
+        limit = asyncio.timeout(self._limits.seconds)
+        try:
+            async with limit:
+                return await self._run_handler(resource, call, release)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise AIIPError(_TIMEOUT_MESSAGE, code="aiip.upstream-timeout") from error
+
+    async def run_once(
+        self, resource: Resource, call: Call, thread: StoreThread, scope: KeyScope, caller_key: str
+    ) -> Answer | StreamingAnswer:
+        """Return the answer for a key: the stored one, or a new one, even if the caller disconnects."""
+        # before the store is used: a full endpoint must not become the stored answer
+        release = self._limiter.acquire(caller=caller_key)
+        keyed = KeyedCall(resource=resource, call=call, thread=thread, scope=scope, release=release)
         task = self._tasks.spawn(self._find_or_run(keyed))
         try:
             return await asyncio.shield(task)
@@ -345,48 +358,6 @@ class IdempotentRunner:
                 await close_stream(stream)
             finally:
                 stream.release()
-
-
-class HandlerRunner:
-    """Runs handlers, at most `limits.concurrent` at a time. `make_problem` makes an answer of an error."""
-
-    def __init__(
-        self,
-        signing: ReceiptSigner,
-        limits: Limits,
-        clock: Callable[[], float],
-        make_problem: Callable[..., Answer],
-    ) -> None:
-        self.signing = signing
-        self._limits = limits
-        self._make_problem = make_problem
-        self._limiter = make_limiter(limits)
-        self._tasks = TaskSet()
-        self._once = IdempotentRunner(self._run_handler, self._tasks, limits, clock, make_problem)
-
-    async def run(self, resource: Resource, call: Call, caller_key: str) -> Answer | StreamingAnswer:
-        """Return the handler's answer. `caller_key` identifies the caller for its share of the slots.
-
-        Raises what the handler raises, `aiip.unavailable`, `aiip.too-many-requests`, `aiip.upstream-timeout`.
-        """
-        release = self._limiter.acquire(caller=caller_key)
-        limit = asyncio.timeout(self._limits.seconds)
-        try:
-            async with limit:
-                return await self._run_handler(resource, call, release)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise AIIPError(_TIMEOUT_MESSAGE, code="aiip.upstream-timeout") from error
-
-    async def run_once(
-        self, resource: Resource, call: Call, thread: StoreThread, scope: KeyScope, caller_key: str
-    ) -> Answer | StreamingAnswer:
-        """Return the answer for a key: the stored one, or a new one, even if the caller disconnects."""
-        # before the store is used: a full endpoint must not become the stored answer
-        release = self._limiter.acquire(caller=caller_key)
-        keyed = KeyedCall(resource=resource, call=call, thread=thread, scope=scope, release=release)
-        return await self._once.run(keyed)
 
     async def _run_handler(
         self, resource: Resource, call: Call, release: Callable[[], None]

@@ -46,7 +46,6 @@ from onym.ai.endpoint.schemas import (
     inline_root_reference,
     make_signature_error,
     parse_signature,
-    to_plain_value,
 )
 from onym.ai.records import JSON, encode_json, is_json
 from onym.errors import AIIPError, OnymError, UsageError
@@ -339,8 +338,6 @@ class FunctionHandler:
         """Return the function's arguments with defaults, for policies. Raises as `check` does."""
         given = self._decode_arguments(call)
         given.pop(self._signature.call or "", None)
-        for name in self._signature.models:
-            given[name] = to_plain_value(given[name])
         return given
 
     @property

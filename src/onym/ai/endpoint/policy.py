@@ -154,13 +154,25 @@ def _to_cedar_value(value: Any) -> Any:
 
 def _get_members(value: Any) -> Any:
     """Return the members of a typed value by their JSON names, including defaults."""
+    fields = getattr(type(value), "__pydantic_fields__", None)
+    if fields is not None:
+        # not `model_dump`, because a model may omit or change members that the function gets
+        if getattr(type(value), "__pydantic_root_model__", False):
+            return _get_members(value.root)
+        more = getattr(value, "__pydantic_extra__", None) or {}
+        aliases = {name: field.validation_alias for name, field in fields.items()}
+        own = {
+            alias if isinstance(alias, str) else fields[name].alias or name: getattr(value, name)
+            for name, alias in aliases.items()
+        }
+        return own | more
     if isinstance(value, msgspec.Struct):
         # not `to_builtins`, because a Struct may omit its defaults
         kind = type(value)
         tag = {kind.__struct_config__.tag_field: kind.__struct_config__.tag}
         names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
-        found = {given: getattr(value, name) for given, name in names}
-        return {**tag, **found} if None not in tag else found
+        members = {encoded: getattr(value, name) for encoded, name in names}
+        return {**tag, **members} if None not in tag else members
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {member.name: getattr(value, member.name) for member in dataclasses.fields(value)}
     if isinstance(value, Enum):

@@ -78,30 +78,6 @@ def find_model(kind: Any) -> PydanticModel | None:
     return model
 
 
-def to_plain_value(value: Any) -> Any:
-    """Return the members of models by their JSON names, for policies.
-
-    `model_dump` is not used, because a model may omit or change members that the function gets.
-    """
-    fields = getattr(type(value), "__pydantic_fields__", None)
-    if fields is not None:
-        if getattr(type(value), "__pydantic_root_model__", False):
-            return to_plain_value(value.root)
-        more = getattr(value, "__pydantic_extra__", None) or {}
-        own = {_get_json_name(name, field): getattr(value, name) for name, field in fields.items()}
-        return {name: to_plain_value(member) for name, member in (own | more).items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [to_plain_value(item) for item in value]
-    if isinstance(value, Mapping):
-        return {name: to_plain_value(member) for name, member in value.items()}
-    return value
-
-
-def _get_json_name(name: str, field: Any) -> str:
-    alias = field.validation_alias
-    return alias if isinstance(alias, str) else field.alias or name
-
-
 def is_pydantic_field(default: Any) -> bool:
     """Report whether this is a `pydantic.Field(...)`, which the function would get as its default."""
     loaded: Any = sys.modules.get("pydantic")

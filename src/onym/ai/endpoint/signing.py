@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from onym.ai.endpoint.context import CONTENT_TYPE, Answer, Caller
+from onym.ai.request_validation import RequestHead
 from onym.errors import AIIPError, CredentialError, OnymError, SignatureError
 from onym.sign.algorithms import USUAL_ALGORITHMS
 from onym.sign.keys import Signer
@@ -26,6 +27,7 @@ from onym.sign.receipts import (
     request_hash,
     sign_receipt,
 )
+from onym.uri.ai import AIURI
 
 #: the algorithms of receipts, unless a published key has another one (3.8)
 ALGORITHMS: Final = USUAL_ALGORITHMS
@@ -43,37 +45,40 @@ _NONCE: Final = "A" * 128
 _CLAIMED: Final = re.compile(r"sha-256=:[A-Za-z0-9+/]{43}=:")
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class ReceiptRequest:
-    """The request's part of a receipt. Until the body is read, `digest` is the one that the head claims."""
+    """A request with its caller, for its receipt. Until the body is read, `digest` is the head's claim."""
 
-    method: str
-    target: str
-    subject: str
+    head: RequestHead
+    uri: AIURI
     caller: Caller
-    nonce: str | None
-    content_type: str | None
-    idempotency_key: str | None
-    digest: str | None = None
+    #: the URI without its query
+    subject: str = field(init=False)
+    digest: str | None = field(init=False)
+    _hash: str | None = field(default=None, init=False)
 
-    def set_claimed_digest(self, digest: str | None) -> None:
-        """Set the digest that the head claims, for an error response before the body is read."""
-        self.digest = digest if digest is not None and _CLAIMED.fullmatch(digest) else None
+    def __post_init__(self) -> None:
+        claimed = self.head.digest
+        self.subject = str(self.uri.without_query)
+        self.digest = claimed if claimed is not None and _CLAIMED.fullmatch(claimed) else None
 
     def set_body(self, body: bytes) -> None:
         """Set the digest of the body."""
-        self.digest = content_digest(body) if body else None
+        self.digest, self._hash = content_digest(body) if body else None, None
 
     @property
     def request_hash(self) -> str:
         """`rqh`, the hash of the request (3.8)."""
-        return request_hash(
-            method=self.method,
-            target=self.target,
-            digest=self.digest,
-            content_type=self.content_type,
-            idempotency_key=self.idempotency_key,
-        )
+        if self._hash is None:
+            head = self.head
+            self._hash = request_hash(
+                method=head.method,
+                target=str(self.uri),
+                digest=self.digest,
+                content_type=head.content_type,
+                idempotency_key=head.idempotency_key,
+            )
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,45 +100,45 @@ class ReceiptSigner:
             raise _make_unavailable_error() from error
         return signer
 
-    def require_signable(self, asked: ReceiptRequest) -> None:
+    def require_signable(self, request: ReceiptRequest) -> None:
         """Raise AIIPError `aiip.receipt-unavailable` if no response to this request could be signed."""
-        signer, caller = self.get_signer(), asked.caller
+        signer, caller = self.get_signer(), request.caller
         bound = caller.token_hash is not None
         try:
-            if _measure_claims(self.anchor, asked.subject, caller.audience, bound) > _FITS:
+            if _measure_claims(self.anchor, request.subject, caller.audience, bound) > _FITS:
                 # the length of the receipt depends on the signature
-                sign_receipt(self._build_receipt(asked, _LARGEST, **_MOST), signer)
+                sign_receipt(self._build_receipt(request, _LARGEST, **_MOST), signer)
         except (SignatureError, CredentialError) as error:
             raise _make_unavailable_error() from error
 
-    def sign_answer(self, asked: ReceiptRequest, answer: Answer, body: bytes) -> str:
+    def sign_answer(self, request: ReceiptRequest, answer: Answer, body: bytes) -> str:
         """Return the receipt of a whole answer; `body` is the part that is sent (nothing for HEAD)."""
-        return self._sign_receipt(asked, answer, digest=content_digest(body), length=len(body))
+        return self._sign_receipt(request, answer, digest=content_digest(body), length=len(body))
 
-    def sign_stream(self, asked: ReceiptRequest, answer: Answer, end: StreamEnd) -> str:
+    def sign_stream(self, request: ReceiptRequest, answer: Answer, end: StreamEnd) -> str:
         """Return the receipt at the end of a stream."""
-        return self._sign_receipt(asked, answer, stream=end)
+        return self._sign_receipt(request, answer, stream=end)
 
-    def _sign_receipt(self, asked: ReceiptRequest, answer: Answer, **content: Any) -> str:
+    def _sign_receipt(self, request: ReceiptRequest, answer: Answer, **content: Any) -> str:
         try:
-            return sign_receipt(self._build_receipt(asked, answer, **content), self.get_signer())
+            return sign_receipt(self._build_receipt(request, answer, **content), self.get_signer())
         except (SignatureError, CredentialError) as error:
             raise _make_unavailable_error() from error
 
-    def _build_receipt(self, asked: ReceiptRequest, answer: Answer, **content: Any) -> _Receipt:
+    def _build_receipt(self, request: ReceiptRequest, answer: Answer, **content: Any) -> _Receipt:
         now = int(self.clock())
         return _Receipt(
             issuer=self.anchor,
-            subject=asked.subject,
-            audience=asked.caller.audience,
+            subject=request.subject,
+            audience=request.caller.audience,
             issued=now,
             expires=now + LIFE,
             id=make_receipt_id(),
-            nonce=asked.nonce,
-            request=asked.request_hash,
+            nonce=request.head.nonce,
+            request=request.request_hash,
             status=answer.status,
             content_type=answer.content_type,
-            token_hash=asked.caller.token_hash,
+            token_hash=request.caller.token_hash,
             **content,
         )
 
