@@ -250,7 +250,7 @@ def test_the_member_of_a_row_is_named(row: object, named: str) -> None:
 )  # fmt: skip
 def test_what_has_more_than_one_reading_is_refused(octets: bytes) -> None:
     # prov-103
-    with pytest.raises(DiscoveryError, match="discovery document") as caught:
+    with pytest.raises(DiscoveryError) as caught:
         parse_discovery_document(octets, anchor=ANCHOR, authority="bank.example")
     assert caught.value.code == "aiip.discovery-conflict"
 
@@ -260,15 +260,17 @@ def test_the_cap_is_exact() -> None:
     parse_discovery_document(
         octets + b" " * (MAX_OCTETS - len(octets)), anchor=ANCHOR, authority="bank.example"
     )
-    with pytest.raises(DiscoveryError, match="longer than"):
+    with pytest.raises(DiscoveryError) as caught:
         parse_discovery_document(
             octets + b" " * (MAX_OCTETS + 1 - len(octets)), anchor=ANCHOR, authority="bank.example"
         )
+    assert caught.value.code == "aiip.discovery-conflict"
 
 
 def test_no_key_set_is_no_document() -> None:
-    with pytest.raises(DiscoveryError, match="is missing"):
+    with pytest.raises(DiscoveryError) as caught:
         parse_discovery_document(b"{}", anchor=ANCHOR, authority="bank.example")
+    assert "`jwks`" in caught.value.message
 
 
 def test_an_address_can_be_a_service_as_far_as_the_document_goes() -> None:

@@ -59,7 +59,7 @@ def _ring() -> dict[str, Any]:
     ],
 )
 def test_what_json_cannot_say_is_refused_and_not_changed(arguments: Any) -> None:
-    with pytest.raises(UsageError, match="JSON") as caught:
+    with pytest.raises(UsageError) as caught:
         _body(arguments)
     assert caught.value.code == "usage.bad-argument"
 
@@ -96,5 +96,7 @@ def test_numbers_are_looked_at_only_where_a_null_could_hide_one(monkeypatch: pyt
     assert asked == []
     assert encode_json([1.5, None]) == b"[1.5,null]"
     assert asked == [[1.5, None]]
-    with pytest.raises(ValueError, match="JSON"):
-        require_finite_numbers([NAN])
+    for number in (NAN, INFINITE, -INFINITE):
+        with pytest.raises(ValueError):  # noqa: PT011 - it has no code
+            require_finite_numbers([number])
+    require_finite_numbers([1e308, -1e308, None])

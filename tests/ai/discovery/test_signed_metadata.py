@@ -182,10 +182,14 @@ def test_a_registry_says_which_key_may_sign_a_document(world: World) -> None:
     assert world.run(fetch_document(find_namespace("bank", settings), settings)).scopes == ("ours",)
     world.clock.at += 601
     world.bank.publish(**row, signed_metadata=signed(world, other, scopes=["theirs"]))
-    with pytest.raises(DiscoveryError, match="signed_metadata"):
-        world.run(resolve_uri(AIURI.parse("ai://bank/pay"), settings))
-    with pytest.raises(DiscoveryError, match="signed_metadata"):
-        world.run(fetch_document(find_namespace("bank", settings), settings))
+    for flow in (
+        resolve_uri(AIURI.parse("ai://bank/pay"), settings),
+        fetch_document(find_namespace("bank", settings), settings),
+    ):
+        with pytest.raises(DiscoveryError) as refusal:
+            world.run(flow)
+        found = (refusal.value.code, refusal.value.clause)
+        assert found == ("aiip.discovery-conflict", "AIIP/HTTPS v1 3.2, signed_metadata")
 
 
 def test_a_host_that_speaks_for_a_registry_name_has_the_keys_that_the_registry_allows(world: World) -> None:
@@ -293,7 +297,9 @@ def test_a_document_has_room_for_its_signature(tmp_path: Path) -> None:
         for number in range(600):
             app.resource(f"/{number}", title="x" * 500)(lambda: None)
 
-    with pytest.raises(UsageError, match="longer than"):
+    with pytest.raises(UsageError) as refusal:
         fill()
+    assert isinstance(refusal.value.__cause__, DiscoveryError)
+    assert 0 < len(app.resources) < 600
     octets = app._site.encode_published(app._exchanges.signing)
     assert MAX_OCTETS * 3 // 4 < len(octets) <= MAX_OCTETS

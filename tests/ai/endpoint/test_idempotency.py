@@ -196,7 +196,7 @@ def test_a_stream_that_broke_is_not_begun_again(serving: Serving) -> None:
         line.ask("POST", "/stream?breaks=true", b"", KEY)
         heard = line.ask("POST", "/stream?breaks=true", b"", KEY)
     assert (heard.status, heard.json()["code"]) == (409, "idempotency-in-progress")
-    assert "interrupted" in heard.json()["detail"]
+    assert heard.json()["retryable"] is False
     assert counter.ran == 1
 
 
@@ -240,7 +240,6 @@ def test_what_a_killed_process_had_begun_is_interrupted(tmp_path: Path) -> None:
             interrupted = refused(lambda: other.begin(SCOPE, "f", 1e9))
             assert interrupted.code == "aiip.idempotency-in-progress"
             assert not interrupted.retryable
-            assert "interrupted" in str(interrupted.hint)
         # somebody else's request under the key is told as such all the same
         assert refused(lambda: other.begin(SCOPE, "g", 1e9)).code == "aiip.idempotency-mismatch"
         other.close()
@@ -276,7 +275,8 @@ def test_a_process_that_ended_in_good_order_leaves_no_lock(tmp_path: Path) -> No
     first.begin(SCOPE, "f", 1e9)
     first.close()
     second = IdempotencyStore(tmp_path / "k.sqlite", most=9)
-    assert "interrupted" in str(refused(lambda: second.begin(SCOPE, "f", 1e9)).hint)
+    error = refused(lambda: second.begin(SCOPE, "f", 1e9))
+    assert (error.code, error.retryable) == ("aiip.idempotency-in-progress", False)
     second.close()
     assert list(tmp_path.glob("*.lock")) == []
     assert (tmp_path / "k.sqlite").stat().st_mode & 0o077 == 0

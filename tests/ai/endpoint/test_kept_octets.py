@@ -63,7 +63,6 @@ def test_a_caller_whose_answers_take_too_much_room_begins_nothing_new(
         True,
         "ai://a.example/x",
     )
-    assert "Nothing was done" in str(error.hint)
     # what was done is told again all the same
     assert store.begin(scope(1), "f", NOW) == b"x" * 99
     keep(store, scope(1, "client other"), 1)

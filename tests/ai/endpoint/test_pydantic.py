@@ -202,9 +202,9 @@ def test_what_pydantic_cannot_read_is_refused_when_the_function_is_registered() 
         return a
 
     for function, parameter in ((held, "a"), (default, "a")):
-        with pytest.raises(UsageError, match=f"the parameter {parameter}") as caught:
+        with pytest.raises(UsageError) as caught:
             Endpoint("factory.test").resource("/x")(function)
-        assert caught.value.hint
+        assert f"parameter {parameter}" in caught.value.message
 
 
 def test_constraints_that_nobody_would_check_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,8 +213,10 @@ def test_constraints_that_nobody_would_check_are_refused(monkeypatch: pytest.Mon
 
     Endpoint("factory.test").resource("/x")(take)
     monkeypatch.delitem(sys.modules, "pydantic")
-    with pytest.raises(UsageError, match=r"the parameter count.*pydantic"):
-        Endpoint("factory.test").resource("/x")(take)
+    app = Endpoint("factory.test")
+    with pytest.raises(UsageError) as refusal:
+        app.resource("/x")(take)
+    assert (refusal.value.code, app.resources) == ("usage.bad-argument", ())
 
 
 def test_an_endpoint_alone_does_not_load_pydantic() -> None:

@@ -259,5 +259,6 @@ def test_a_future_is_known_by_what_comes_of_it() -> None:
     ],
 )
 def test_what_no_json_can_say_is_refused(kind: Any) -> None:
-    with pytest.raises(UsageError, match="its result"):
+    with pytest.raises(UsageError) as refusal:
         ResultEncoder("give", kind)
+    assert (refusal.value.code, "give" in refusal.value.message) == ("usage.bad-argument", True)

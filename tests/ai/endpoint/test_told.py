@@ -211,7 +211,8 @@ def test_a_media_type_that_is_none_is_refused_at_the_start(played: Played, kind:
         def text() -> str:
             return ""
 
-        with pytest.raises(UsageError, match="media type"):
+        with pytest.raises(UsageError) as refusal:
             app.resource("/text", media_type=kind)(text)
+        assert (refusal.value.code, "/text" in str(app.resources)) == ("usage.bad-argument", False)
 
     played(scenario)

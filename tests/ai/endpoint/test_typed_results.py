@@ -183,9 +183,11 @@ def test_an_event_of_another_type_ends_the_stream_without_a_receipt(played: Call
 
 @pytest.mark.parametrize("kind", [Picky, list[Picky], Picky | None, complex, Iterator[Picky]])
 def test_a_result_without_a_json_form_is_refused_when_the_function_is_registered(kind: Any) -> None:
-    with pytest.raises(UsageError, match=r"give.*its result") as caught:
-        _giving(kind, None)(Endpoint("factory.test"))
-    assert "Any" in str(caught.value.hint)
+    app = Endpoint("factory.test")
+    with pytest.raises(UsageError) as caught:
+        _giving(kind, None)(app)
+    assert "give" in caught.value.message
+    assert app.resources == ()
 
 
 def test_a_function_that_gives_an_awaitable_is_known_by_what_comes_of_it(

@@ -101,10 +101,10 @@ NO_JSON = [Own, Path, complex, Callable[[int], int], list[Path], Flat | Node, ty
 def test_a_parameter_without_a_json_form_is_refused_by_its_name(kind: Any) -> None:
     def ask(prompt: str, other: Any) -> None: ...
 
-    with pytest.raises(UsageError, match="the parameter other") as caught:
+    with pytest.raises(UsageError) as caught:
         parse_signature(_hinted(ask, prompt=str, other=kind))
-    assert "msgspec" in str(caught.value.hint)
-    assert "dataclass" in str(caught.value.hint)
+    assert "parameter other" in caught.value.message
+    assert "prompt" not in caught.value.message
 
 
 def test_a_parameter_of_any_type_takes_anything() -> None:

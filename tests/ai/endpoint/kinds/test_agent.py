@@ -97,8 +97,9 @@ def test_an_input_without_a_message_is_refused(body: Any) -> None:
 def test_an_agent_without_end_is_stopped(endless: Update, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ANSWER", 1000)
     monkeypatch.setattr(module, "MAX_UPDATES", 3)
-    with pytest.raises(AIIPError, match="too large"):
+    with pytest.raises(AIIPError) as refusal:
         given(agent(Scripted(*[endless] * 4)), call({"message": "x"}))
+    assert refusal.value.code == "aiip.internal"
 
 
 def test_the_description_has_a_title_where_there_is_one() -> None:
