@@ -31,13 +31,7 @@ from onym.server.gateway.responses import (
     make_result_response,
     make_stream_response,
 )
-from onym.server.gateway.views import (
-    HomeView,
-    build_gateway_url,
-    build_resource_view,
-    build_result_view,
-    render_view,
-)
+from onym.server.gateway.views import build_gateway_url, render_home, render_resource, render_result
 from onym.uri.ai import AIURI, from_target
 
 if TYPE_CHECKING:
@@ -193,32 +187,25 @@ class PageHandler:
 
     def show_home(self, visit: RequestContext) -> Response:
         """Return the start page; for a typed URI, the page that shows its two forms."""
-        name = self._parts.settings.name
+        settings = self._parts.settings
         text = dict(_parse_pairs(visit.query)).get("uri", "").strip()
         if not text:
-            return make_page_response(render_view(HomeView(name=name)))
-        try:
-            view, plain = self._parse_typed_uri(text)
-        except URIError as error:
-            view = HomeView(name=name, typed=text, fault=error.message, hint=error.hint or "")
-            return make_page_response(render_view(view), 400)
-        return RedirectResponse(view.href, 303) if plain else make_page_response(render_view(view))
-
-    def _parse_typed_uri(self, text: str) -> tuple[HomeView, bool]:
-        """Return the view of the typed URI, and whether it is canonical."""
+            return make_page_response(render_home(settings))
         from onym.uri.ai_input import parse_user_input  # late: idna is slow to import
 
-        typed = parse_user_input(text)
-        uri = typed.uri.target
-        view = HomeView(
-            name=self._parts.settings.name,
-            typed=text,
-            uri=str(uri),
-            shown=typed.unicode,
-            warnings=tuple(warning.message for warning in typed.warnings),
-            href=build_gateway_url(self._parts.settings, uri),
+        try:
+            typed = parse_user_input(text)
+            uri = typed.uri.target
+            href = build_gateway_url(settings, uri)
+        except URIError as error:
+            html = render_home(settings, typed=text, fault=error.message, hint=error.hint or "")
+            return make_page_response(html, 400)
+        if text == str(uri) and not typed.warnings:
+            return RedirectResponse(href, 303)
+        warnings = [warning.message for warning in typed.warnings]
+        return make_page_response(
+            render_home(settings, typed=text, uri=uri, href=href, shown=typed.unicode, warnings=warnings)
         )
-        return view, text == str(uri) and not typed.warnings
 
     async def show_resource(self, visit: RequestContext, uri: AIURI) -> Response:
         """Return the page of an ai URI."""
@@ -249,7 +236,7 @@ class PageHandler:
         status: int = 200,
         **more: Any,
     ) -> Response:
-        view = build_resource_view(
+        html = render_resource(
             self._parts.settings,
             resolution,
             description,
@@ -258,7 +245,7 @@ class PageHandler:
             key=secrets.token_urlsafe(18),
             **more,
         )
-        return make_page_response(render_view(view), status)
+        return make_page_response(html, status)
 
     async def invoke_form(self, visit: RequestContext, body: bytes) -> Response:
         """Invoke the resource, store the result and redirect to it. A second click gets the same result."""
@@ -322,7 +309,7 @@ class PageHandler:
                 code="aiip.task-not-found",
             )
         if not part:
-            return make_page_response(render_view(build_result_view(self._parts.settings, name, kept)))
+            return make_page_response(render_result(self._parts.settings, name, kept))
         return _make_file_response(kept, part)
 
 

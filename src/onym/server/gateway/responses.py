@@ -19,7 +19,7 @@ from onym.ai.gateway.forwarding import (
     sign_gateway_receipt,
 )
 from onym.errors import OnymError
-from onym.server.gateway.views import build_problem_view, render_view
+from onym.server.gateway.views import render_problem
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -65,9 +65,7 @@ def make_problem_response(parts: Dependencies, visit: RequestContext, error: Ony
     if refusal.code == "method-not-allowed":
         headers["allow"] = "GET, HEAD, POST, OPTIONS"
     if visit.wants_page:
-        return make_page_response(
-            render_view(build_problem_view(parts.settings, visit, refusal)), refusal.status, headers
-        )
+        return make_page_response(render_problem(parts.settings, visit, refusal), refusal.status, headers)
     return Response(
         _encode_problem(parts, visit, refusal), refusal.status, headers, media_type=PROBLEM_MEDIA_TYPE
     )

@@ -1,14 +1,14 @@
-"""The gateway's pages: frozen views, built from results, and the templates that render them."""
+"""The gateway's pages: the values of their templates, built from results."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from onym.ai.gateway.forwarding import Refusal
-    from onym.ai.records import Description, Resolution, Result, Source
+    from onym.ai.records import Description, Requirements, Resolution, Result
     from onym.errors import AIIPError
     from onym.server.gateway.dependencies import RequestContext, StoredResult
     from onym.server.gateway.settings import GatewaySettings
@@ -138,50 +138,6 @@ _CHECKS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HomeView:
-    """The start page with the field for an ai URI. `fault` is the error of the last one."""
-
-    template: ClassVar[str] = "home.html"
-    name: str
-    typed: str = ""
-    fault: str = ""
-    hint: str = ""
-    uri: str = ""
-    shown: str = ""
-    warnings: tuple[str, ...] = ()
-    href: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckView:
-    """One step of a verification."""
-
-    clause: str
-    words: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProofView:
-    """A receipt and its verification. `rows` are (name, value) pairs."""
-
-    rows: tuple[tuple[str, str], ...]
-    checks: tuple[CheckView, ...]
-    token: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorityView:
-    """The authority of a resource. `sources` are (source, rank, verdict, reason)."""
-
-    authority: str
-    anchor: str
-    service: str
-    keys: tuple[str, ...]
-    requirements: str
-    sources: tuple[tuple[str, str, str, str], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ControlView:
     """A control of the form, with its ID on the page and its value."""
 
@@ -191,97 +147,21 @@ class ControlView:
     ticked: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceView:
-    """The page of an ai URI. `closed` is the reason why it cannot be invoked here, or ""."""
-
-    template: ClassVar[str] = "resource.html"
-    name: str
-    uri: str
-    address: str
-    title: str
-    effects: str
-    methods: str
-    output: str
-    answered: AuthorityView
-    proof: ProofView
-    closed: str
-    closed_code: str
-    csrf: str
-    key: str
-    controls: tuple[ControlView, ...]
-    fault: str = ""
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultView:
-    """The page of a result. `text` is its content as text, `stream` the view of its events.
-
-    `links` are downloads, `commands` verify the result offline.
-    """
-
-    template: ClassVar[str] = "result.html"
-    name: str
-    uri: str
-    address: str
-    status: int
-    good: bool
-    content_type: str
-    length: int
-    text: str
-    cut: bool
-    shown: bool
-    at: str
-    anchor: str
-    proof: ProofView
-    links: tuple[tuple[str, str], ...]
-    commands: str
-    stream: StreamView | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProblemView:
-    """The page of an error."""
-
-    template: ClassVar[str] = "error.html"
-    name: str
-    status: int
-    title: str
-    detail: str
-    code: str
-    request_id: str
-    hint: str
-    clause: str
-    target: str
-    canonical: str
-    canonical_href: str
-
-
-View: TypeAlias = HomeView | ResourceView | ResultView | ProblemView
-
-
 def build_gateway_url(settings: GatewaySettings, uri: AIURI) -> str:
     """Return the gateway's URL of a canonical URI."""
     return settings.base_url + to_path(settings.prefix, uri)
 
 
-def build_problem_view(settings: GatewaySettings, visit: RequestContext, refusal: Refusal) -> ProblemView:
+def render_home(settings: GatewaySettings, **members: Any) -> str:
+    """Return the start page with the field for an ai URI, which was `typed` or has a `fault`."""
+    unset = dict.fromkeys(("typed", "fault", "hint", "uri", "shown", "warnings", "href"), "")
+    return render_page("home.html", settings, **{**unset, **members})
+
+
+def render_problem(settings: GatewaySettings, visit: RequestContext, refusal: Refusal) -> str:
     """Return the page of a refusal."""
-    canonical = refusal.canonical or ""
-    return ProblemView(
-        name=settings.name,
-        status=refusal.status,
-        title=refusal.title,
-        detail=refusal.detail,
-        code=refusal.code,
-        request_id=visit.id,
-        hint=refusal.hint or "",
-        clause=refusal.clause or "",
-        target=refusal.target or "",
-        canonical=canonical,
-        canonical_href=_build_canonical_url(settings, canonical),
-    )
+    href = _build_canonical_url(settings, refusal.canonical or "")
+    return render_page("error.html", settings, refusal=refusal, request_id=visit.id, canonical_href=href)
 
 
 def _build_canonical_url(settings: GatewaySettings, canonical: str) -> str:
@@ -298,8 +178,8 @@ def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def build_proof_view(result: Result) -> ProofView:
-    """Return the view of a verified result's receipt."""
+def build_proof(result: Result) -> tuple[tuple[tuple[str, str], ...], list[tuple[str, str]], str]:
+    """Return (name, value) rows about the receipt, (clause, sentence) of its checks, and the receipt."""
     receipt = result.receipt
     bound = (
         ("Content", f"{receipt.digest}, {receipt.length} bytes")
@@ -316,33 +196,14 @@ def build_proof_view(result: Result) -> ProofView:
         ("Request hash", receipt.request),
         ("Receipt id", receipt.id),
     )
-    known = [
-        CheckView(clause=_CHECKS[check][0], words=_CHECKS[check][1])
-        for check in result.checks
-        if check in _CHECKS
-    ]
-    return ProofView(rows=rows, checks=tuple(known), token=result.token)
+    return rows, [_CHECKS[check] for check in result.checks if check in _CHECKS], result.token
 
 
-def build_authority_view(resolution: Resolution) -> AuthorityView:
-    """Return the view of a resource's authority and its discovery."""
-    document = resolution.document
-    asks = document.requirements
+def _describe_requirements(asks: Requirements) -> str:
     words = ["signed results", "no sign-in" if asks.auth == "none" else "an access token"]
     words += ["client certificates"] if asks.mtls else []
     words += ["proofs of possession (DPoP)"] if asks.dpop != "none" else []
-    return AuthorityView(
-        authority=resolution.authority,
-        anchor=document.anchor,
-        service=document.service,
-        keys=tuple(sorted(resolution.keys.kids)),
-        requirements=", ".join(words),
-        sources=tuple(_format_source(source) for source in resolution.sources),
-    )
-
-
-def _format_source(source: Source) -> tuple[str, str, str, str]:
-    return source.name, str(source.rank), str(source.verdict), source.why
+    return ", ".join(words)
 
 
 def build_control_views(
@@ -360,7 +221,7 @@ def build_control_views(
     )
 
 
-def build_resource_view(
+def render_resource(
     settings: GatewaySettings,
     resolution: Resolution,
     description: Description,
@@ -371,7 +232,7 @@ def build_resource_view(
     closed: AIIPError | None = None,
     typed: dict[str, str] | None = None,
     fault: AIIPError | None = None,
-) -> ResourceView:
+) -> str:
     """Return the page of a described resource. `closed` is the error that prevents invoking it."""
     uri = resolution.uri
     shut = closed or find_denial(uri, description)
@@ -379,18 +240,18 @@ def build_resource_view(
         words, code = "this resource only describes itself and cannot be invoked", ""
     else:
         words, code = ("", "") if shut is None else (shut.message, shut.code.removeprefix("aiip."))
-    return ResourceView(
-        name=settings.name,
-        uri=str(uri),
-        address=build_gateway_url(settings, uri),
+    return render_page(
+        "resource.html",
+        settings,
+        resolution=resolution,
+        requirements=_describe_requirements(resolution.document.requirements),
+        description=description,
         title=description.title or uri.path.rpartition("/")[2] or resolution.authority,
-        effects=str(description.effects),
-        methods=", ".join(description.methods),
+        address=build_gateway_url(settings, uri),
         output=""
         if description.output is None
         else _format_json_body(msgspec.json.encode(dict(description.output))),
-        answered=build_authority_view(resolution),
-        proof=build_proof_view(result),
+        proof=build_proof(result),
         closed=words,
         closed_code=code,
         csrf=csrf,
@@ -401,36 +262,25 @@ def build_resource_view(
     )
 
 
-def build_result_view(settings: GatewaySettings, name: str, kept: StoredResult) -> ResultView:
+def render_result(settings: GatewaySettings, name: str, stored: StoredResult) -> str:
     """Return the page of the result of a form."""
-    result = kept.result
+    result = stored.result
     uri = result.resolution.uri
     text = _decode_text(result)
-    here = f"/results/{name}"
-    links = (
-        (f"{here}/body", "The content, byte for byte"),
-        (f"{here}/receipt", "The authority's receipt"),
-        (f"{here}/gateway-receipt", "This gateway's receipt"),
-    )
-    return ResultView(
-        name=settings.name,
-        uri=str(uri),
+    is_stream = parse_media_type(result.content_type) == "text/event-stream"
+    return render_page(
+        "result.html",
+        settings,
+        result=result,
+        folder=f"/results/{name}",
         address=build_gateway_url(settings, uri),
-        status=result.status,
-        good=result.status < 400,
-        content_type=result.content_type or "",
-        length=len(result.body),
         text=(text or "")[:_LONGEST_SHOWN],
         cut=text is not None and len(text) > _LONGEST_SHOWN,
         shown=text is not None,
-        at=kept.at.strftime("%Y-%m-%d %H:%M:%S UTC"),
-        anchor=result.resolution.anchor,
-        proof=build_proof_view(result),
-        links=links,
+        at=_format_time(stored.at.timestamp()),
+        proof=build_proof(result),
         commands=_VERIFY.format(anchor=result.resolution.anchor, uri=uri.without_query),
-        stream=build_stream_view(result.body)
-        if parse_media_type(result.content_type) == "text/event-stream"
-        else None,
+        stream=build_stream_view(result.body) if is_stream else None,
     )
 
 
@@ -481,7 +331,6 @@ def _format_sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + end if text else ""
 
 
-def render_view(view: View) -> str:
+def render_page(template: str, settings: GatewaySettings, /, **members: Any) -> str:
     """Return the whole HTML document."""
-    members: dict[str, Any] = {field.name: getattr(view, field.name) for field in fields(view)}
-    return get_template_environment().get_template(view.template).render(members)
+    return get_template_environment().get_template(template).render(members, name=settings.name)
