@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +18,7 @@ from secrets import token_bytes, token_hex
 from types import MappingProxyType
 from typing import Final, Literal
 
+from onym.common.strict_json import encode_base64url
 from onym.errors import RegistryError
 from onym.uri.secret import Secret
 
@@ -217,4 +217,4 @@ def hash_secret(secret: Secret) -> str:
 
 
 def _make_random_text() -> str:
-    return urlsafe_b64encode(token_bytes(_SECRET_BYTES)).rstrip(b"=").decode("ascii")
+    return encode_base64url(token_bytes(_SECRET_BYTES))

@@ -141,7 +141,7 @@ async def find_or_create_account(
         )
         account = await store.accounts.add_linked(new, issuer.issuer, person.subject)
     if account is None or account.disabled:
-        raise make_sign_in_error("there is no open account for this identity", "Ask the operator for one.")
+        raise make_sign_in_error("no enabled account belongs to this identity", "Ask the operator for one.")
     return account
 
 

@@ -141,11 +141,9 @@ class AddressResolver(Protocol):
 
     def lookup(self, host: str, deadline: Deadline) -> list[str]:
         """Return the addresses of `host`, in the order to try them."""
-        ...
 
     async def alookup(self, host: str, deadline: Deadline) -> list[str]:
         """Return the addresses of `host`, in the order to try them."""
-        ...
 
 
 class SystemResolver:
@@ -299,27 +297,21 @@ class Connection(Protocol):
 
     async def write(self, data: bytes, deadline: Deadline) -> None:
         """Send the data. Raises NetError; a closed connection is reported by `read`."""
-        ...
 
     async def read(self, deadline: Deadline) -> bytes:
         """Return the next bytes, b"" at the end. Raises NetError."""
-        ...
 
     def is_usable(self) -> bool:
         """Report whether an idle connection is open, and no data arrived without a request."""
-        ...
 
     def certificate(self) -> TLSSession | None:
         """Return the TLS session, None over plain TCP."""
-        ...
 
     def close(self) -> None:
         """Close at once, even during an exchange. May be called again."""
-        ...
 
     def drop(self) -> None:
         """Close a connection whose exchange was garbage-collected. Called from any thread."""
-        ...
 
 
 class Backend(Protocol):
@@ -329,21 +321,17 @@ class Backend(Protocol):
 
     async def lookup(self, resolver: AddressResolver, host: str, deadline: Deadline) -> list[str]:
         """Return the addresses of the name. Raises NetError."""
-        ...
 
     async def dial(self, address: str, port: int, deadline: Deadline) -> Any:
         """Return a connected TCP socket. Raises NetError."""
-        ...
 
     async def establish(
         self, sock: Any, address: str, security: TLSSettings | None, deadline: Deadline
     ) -> Connection:
         """Return the connection on the socket, which is closed on failure. Raises NetError."""
-        ...
 
     def close(self) -> None:
         """Stop background work."""
-        ...
 
 
 def drive_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -463,7 +451,7 @@ class BlockingBackend:
             return BlockingConnection(sock, address, self.clock)
 
     def close(self) -> None:
-        """Do nothing: there is no background work."""
+        """Do nothing: a blocking backend has no background work."""
 
     def _do_handshake(self, sock: ssl.SSLSocket, deadline: Deadline) -> None:
         while True:

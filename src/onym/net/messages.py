@@ -220,14 +220,12 @@ class StreamBody(Protocol):
 
     def read(self) -> bytes:
         """Return the next bytes, or b"" at the end. Raises NetError."""
-        ...
 
     def close(self, patience: float = 0) -> None:
         """Close the connection, or reuse it if the end was read. May be called again.
 
         Wait `patience` seconds for the end if the connection can be reused then.
         """
-        ...
 
     def __enter__(self) -> Self: ...
 
@@ -239,11 +237,9 @@ class AsyncStreamBody(Protocol):
 
     async def aread(self) -> bytes:
         """Return the next bytes, or b"" at the end. Raises NetError."""
-        ...
 
     async def aclose(self, patience: float = 0) -> None:
         """Do what `StreamBody.close` does."""
-        ...
 
     async def __aenter__(self) -> Self: ...
 

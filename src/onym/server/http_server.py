@@ -39,7 +39,8 @@ def explain_pem_error(error: Exception, certificate: str | Path, key: str | Path
         chain = _read_file_start(certificate)
         secret = chain if key is None else _read_file_start(key)
     except OSError as unread:
-        return f"{_describe_missing_file(unread)} {unread.filename}"
+        fault = "no such file" if isinstance(unread, FileNotFoundError) else unread.strerror
+        return f"{fault}: {unread.filename}"
     if not _CERTIFICATE.search(chain):
         swapped = key is not None and _KEY.search(chain) and _CERTIFICATE.search(secret)
         return (
@@ -55,10 +56,6 @@ def explain_pem_error(error: Exception, certificate: str | Path, key: str | Path
     if reason == "KEY_VALUES_MISMATCH":
         return f"the key in {place} does not belong to the certificate in {certificate}"
     return str(reason or type(error).__name__)
-
-
-def _describe_missing_file(error: OSError) -> str:
-    return "no such file:" if isinstance(error, FileNotFoundError) else f"{error.strerror}:"
 
 
 def _read_file_start(file: str | Path) -> bytes:

@@ -85,7 +85,7 @@ class MailSender:
                     await self._send_notice(left[0], connection)
                     left.pop(0)
         except (SMTPException, OSError) as error:
-            # there is no connection, or it broke: the other notices are retried
+            # the connection failed or was lost: the other notices are retried
             for notice in left:
                 await self._mark_failed(notice, type(error).__name__, permanent=False)
         except OnymError:

@@ -90,15 +90,12 @@ class Pages(Protocol):
 
     def render_problem(self, request: Request, view: ProblemView) -> str:
         """Return the error page."""
-        ...
 
     def render_sign_in(self, request: Request, view: SignInView) -> str:
         """Return the sign-in page."""
-        ...
 
     def render_account(self, request: Request, view: AccountView) -> str:
         """Return the account page."""
-        ...
 
 
 _STATE_KEY: Final = "onym"

@@ -19,12 +19,10 @@ checked when it comes back. It contains no secret and is not signed: queries onl
 from __future__ import annotations
 
 import asyncio
-import binascii
 import hashlib
 import json
 import os
 import sqlite3
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -50,6 +48,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine  # noqa: TID251 - here only
 from sqlalchemy.types import TypeEngine
 
+from onym.common.strict_json import decode_base64url, encode_base64url
 from onym.common.text import format_timestamp, parse_timestamp
 from onym.errors import RegistryError, StaleError, StoreError
 from onym.store.sqlite import create_private_file, enable_wal
@@ -443,8 +442,8 @@ class Page(Generic[_Item]):
 
 def encode_cursor(filters: tuple[object, ...], key: int | str) -> str:
     """Return the cursor of the page after the item with this key."""
-    data = json.dumps([_hash_filters(filters), key], ensure_ascii=False, separators=(",", ":")).encode()
-    return urlsafe_b64encode(data).rstrip(b"=").decode()
+    data = json.dumps([_hash_filters(filters), key], ensure_ascii=False, separators=(",", ":"))
+    return encode_base64url(data.encode())
 
 
 def decode_cursor(cursor: str, filters: tuple[object, ...], kind: type[_Key]) -> _Key:
@@ -452,9 +451,8 @@ def decode_cursor(cursor: str, filters: tuple[object, ...], kind: type[_Key]) ->
     try:
         if len(cursor) > _MAX_CURSOR:
             raise ValueError
-        data = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
-        digest, key = json.loads(data)
-    except (ValueError, TypeError, binascii.Error, RecursionError):
+        digest, key = json.loads(decode_base64url(cursor))
+    except (ValueError, TypeError, RecursionError):
         raise _make_cursor_error() from None
     if digest != _hash_filters(filters) or type(key) is not kind or not _is_usable_key(key):
         raise _make_cursor_error()

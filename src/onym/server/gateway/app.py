@@ -16,11 +16,17 @@ from onym.ai.gateway.forwarding import FIXED_FIELDS, validate_nonce
 from onym.ai.problems import CODES
 from onym.ai.request_validation import GatewayRequestHead, get_field_values, validate_gateway_head
 from onym.errors import AIIPError, DeniedError, OnymError
-from onym.net.hosts import parse_network
 from onym.server.gateway.dependencies import RequestContext, read_body, record_exchange
 from onym.server.gateway.responses import make_problem_response
 from onym.server.gateway.views import STATIC_FILES
-from onym.server.security.clients import CSRFKey, get_client_address, make_address_key
+from onym.server.security.clients import (
+    HSTS,
+    CSRFKey,
+    format_cookie,
+    get_client_address,
+    make_address_key,
+    parse_blocks,
+)
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
@@ -60,10 +66,8 @@ class GatewayRoutes:
         if visit.path.startswith(self._prefix):
             visit.audited = True
             return await self._exchanges.handle_request(visit)
-        found = self._table.get((visit.method, visit.path))
-        if found is not None:
-            return await found(visit)
-        return self._serve_small(visit)
+        handler = self._table.get((visit.method, visit.path))
+        return self._serve_small(visit) if handler is None else await handler(visit)
 
     def _serve_small(self, visit: RequestContext) -> Response:
         """Serve static files, stored results and descriptions of problem types."""
@@ -94,7 +98,6 @@ class GatewayRoutes:
 
 _LOG: Final = logging.getLogger("onym.server.gateway")
 _COOKIE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
-_HSTS: Final = ("strict-transport-security", "max-age=63072000; includeSubDomains")
 #: folders whose responses are public and cacheable
 _PUBLIC: Final = {b"/static": frozenset({"cache-control"}), b"/.well-known": frozenset({"cache-control"})}
 
@@ -115,9 +118,8 @@ class Gateway:
         self._closing = closing
         settings = parts.settings
         self._hosts = frozenset(settings.allowed_hosts)
-        self._fixed = (*FIXED_FIELDS, _HSTS) if settings.is_https else FIXED_FIELDS
-        networks = [parse_network(block) for block in settings.trusted_proxies]
-        self._proxies = tuple(network for network in networks if network is not None)
+        self._fixed = (*FIXED_FIELDS, HSTS) if settings.is_https else FIXED_FIELDS
+        self._proxies = parse_blocks(settings.trusted_proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request or the lifespan."""
@@ -180,9 +182,9 @@ class Gateway:
         if "content-security-policy" not in headers:
             headers["content-security-policy"] = "default-src 'none'; frame-ancestors 'none'"
         if visit.form_key.made:
-            secure = "; Secure" if self._parts.settings.is_https else ""
-            value = f"{self._parts.settings.cookie_name}={visit.form_key.get_secret().reveal()}"
-            headers.append("set-cookie", f"{value}; Path=/; HttpOnly; SameSite=Strict{secure}")
+            settings, secret = self._parts.settings, visit.form_key.get_secret()
+            cookie = format_cookie(settings.cookie_name, secret, "Strict", https=settings.is_https)
+            headers.append("set-cookie", cookie)
 
     async def _respond_and_record(self, visit: RequestContext) -> Response | None:
         """Return the response and write its audit record; None if the client has disconnected."""
@@ -215,8 +217,8 @@ class Gateway:
             self._telemetry.record_refusal(error if cause is None else cause)
         if answer.status_code >= 500:
             # these messages contain no token and no input; only the log shows paths of local files
-            said = error.message if error.hint is None else f"{error.message}; {error.hint}"
-            _LOG.warning("request %s: %s (%s)", visit.id, error.code, said, exc_info=cause)
+            text = error.message if error.hint is None else f"{error.message}; {error.hint}"
+            _LOG.warning("request %s: %s (%s)", visit.id, error.code, text, exc_info=cause)
         return answer
 
     async def _check_and_route(self, visit: RequestContext) -> Response:

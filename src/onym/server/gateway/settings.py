@@ -157,7 +157,7 @@ def _build_base_url(settings: GatewaySettings) -> str:
     others = settings.behind_proxy if everywhere else not is_loopback(settings.host)
     if others and settings.certificate is None:
         raise ConfigError(
-            "base_url is missing: the gateway is reachable from other computers, and there is no certificate",
+            "base_url is missing: other computers can reach the gateway, which has no certificate",
             code="config.missing-setting",
             hint="Set base_url to the public https:// URL, or set certificate and key.",
         )

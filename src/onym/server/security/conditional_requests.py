@@ -105,7 +105,7 @@ def require_absent(request: HTTPConnection) -> int:
     if "*" in _parse_tags(request, "if-none-match"):
         return 0
     raise RegistryError(
-        "the resource does not exist, and the request does not say so",
+        "the resource does not exist, and the request does not expect that",
         code="http.precondition-required",
         field="If-None-Match",
         clause="RFC 9110 13.1.2",

@@ -16,9 +16,8 @@ from starlette.requests import ClientDisconnect, Request
 
 from onym.accounts.records import AuditRecord
 from onym.errors import AccessError, OnymError, RegistryError
-from onym.net.hosts import parse_network
 from onym.server.problems import make_problem_response
-from onym.server.security.clients import BucketKind, get_client_address, make_address_key
+from onym.server.security.clients import HSTS, BucketKind, get_client_address, make_address_key, parse_blocks
 from onym.server.security.sessions import Visitor, get_visitor
 from onym.server.services import HTTPMiddleware, Services, get_request_state, get_services
 
@@ -170,8 +169,6 @@ _HEADERS: Final = (
     ("x-content-type-options", "nosniff"),
     ("referrer-policy", "same-origin"),
 )
-#: two years
-_HSTS: Final = ("strict-transport-security", "max-age=63072000; includeSubDomains")
 
 
 class HeadersMiddleware(HTTPMiddleware):
@@ -179,9 +176,8 @@ class HeadersMiddleware(HTTPMiddleware):
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         super().__init__(app)
-        self._fixed = (*_HEADERS, _HSTS) if settings.is_https else _HEADERS
-        networks = [parse_network(block) for block in settings.trusted_proxies]
-        self._proxies = tuple(network for network in networks if network is not None)
+        self._fixed = (*_HEADERS, HSTS) if settings.is_https else _HEADERS
+        self._proxies = parse_blocks(settings.trusted_proxies)
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
@@ -334,8 +330,8 @@ class RateLimitMiddleware(HTTPMiddleware):
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
         request = Request(scope, receive)
-        sort: BucketKind = "reads" if scope["method"] in SAFE_METHODS else "writes"
-        wait = get_services(request).rates.take_token(sort, _make_visitor_key(get_visitor(request)))
+        kind: BucketKind = "reads" if scope["method"] in SAFE_METHODS else "writes"
+        wait = get_services(request).rates.take_token(kind, _make_visitor_key(get_visitor(request)))
         if wait:
             await make_too_many_response(request, wait)(scope, receive, send)
             return

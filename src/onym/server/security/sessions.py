@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
 from starlette.datastructures import MutableHeaders
@@ -19,7 +19,7 @@ from onym.accounts.records import Account, ApiToken, Session, hash_secret, is_to
 from onym.errors import AccessError, OnymError
 from onym.registry.records import TOKEN_PREFIX, Actor, Role, get_registry_roles, is_administrator, limit_roles
 from onym.registry.records import Scope as TokenScope
-from onym.server.security.clients import CSRFKey
+from onym.server.security.clients import CSRFKey, format_cookie
 from onym.server.services import HTTPMiddleware, Services, get_request_state, get_services
 from onym.uri.secret import Secret
 
@@ -141,9 +141,8 @@ class AuthenticationMiddleware(HTTPMiddleware):
         async def finish(message: Message) -> None:
             if message["type"] == "http.response.start" and visitor.via is None and visitor.form_key.made:
                 settings = self._services.settings
-                value = _format_cookie(
-                    settings.form_cookie, visitor.form_key.get_secret(), settings.is_https, None
-                )
+                secret = visitor.form_key.get_secret()
+                value = format_cookie(settings.form_cookie, secret, "Lax", https=settings.is_https)
                 MutableHeaders(scope=message).append("set-cookie", value)
             await send(message)
 
@@ -233,7 +232,7 @@ async def _find_by_token(parts: Services, given: list[str], address: str | None)
         return wrong
     at = parts.clock()
     token = await parts.store.tokens.find(hash_secret(Secret(match[1])), at)
-    if token is None or token.revoked is not None or _is_expired(token.expires, at):
+    if token is None or not token.is_live(at):
         return wrong
     account = await _find_active_account(parts, token.account)
     if account is None:
@@ -248,10 +247,6 @@ async def _find_active_account(parts: Services, identifier: str) -> Account | No
     return None if account is None or account.disabled else account
 
 
-def _is_expired(expires: datetime | None, at: datetime) -> bool:
-    return expires is not None and expires <= at
-
-
 def _make_token_error() -> AccessError:
     return AccessError(
         "this API token is unknown, expired or revoked",
@@ -264,14 +259,4 @@ def _make_token_error() -> AccessError:
 
 def set_cookie(response: Response, name: str, value: Secret, https: bool, life: int | None) -> None:
     """Set a cookie that is HttpOnly and SameSite=Lax; `life` is in seconds."""
-    response.headers.append("set-cookie", _format_cookie(name, value, https, life))
-
-
-def _format_cookie(name: str, value: Secret, https: bool, life: int | None) -> str:
-    # without Max-Age the cookie lasts until the browser closes
-    parts = [f"{name}={value.reveal()}", "Path=/", "HttpOnly", "SameSite=Lax"]
-    if https:
-        parts.append("Secure")
-    if life is not None:
-        parts.append(f"Max-Age={life}")
-    return "; ".join(parts)
+    response.headers.append("set-cookie", format_cookie(name, value, "Lax", https=https, life=life))

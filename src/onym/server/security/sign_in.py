@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -41,32 +39,25 @@ _MAX_FIELD_LENGTH: Final = 16 * 1024
 _MAX_FORM_BYTES: Final = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class SignInForm:
+class SignInForm(dict[str, list[str]]):
     """The values of a form by field; a field may appear several times."""
-
-    values: Mapping[str, tuple[str, ...]]
 
     def get_text(self, name: str) -> str:
         """Return the field's value, or "". Raises RegistryError if the field appears twice."""
-        found = self.values.get(name, ())
-        if len(found) > 1:
+        values = self.get(name, [""])
+        if len(values) > 1:
             raise RegistryError("this field appears twice", code="http.bad-form", field=name)
-        return found[0] if found else ""
-
-    def get_texts(self, name: str) -> tuple[str, ...]:
-        """Return all values of the field."""
-        return self.values.get(name, ())
+        return values[0]
 
 
 async def read_form(request: Request) -> SignInForm:
     """Return the form of the request. Raises RegistryError if the body or a field is too long."""
-    values: dict[str, tuple[str, ...]] = {}
     # decoding blocks the whole service, and these forms are short
     if len(await request.body()) > _MAX_FORM_BYTES:
         raise RegistryError(
             f"the form is longer than {_MAX_FORM_BYTES} bytes", code="http.too-large", field="body"
         )
+    values = SignInForm()
     async with request.form(
         max_files=MAX_FORM_FILES, max_fields=MAX_FORM_FIELDS, max_part_size=_MAX_FORM_BYTES
     ) as form:
@@ -77,8 +68,8 @@ async def read_form(request: Request) -> SignInForm:
                     code="http.bad-form",
                     field=name[:100],
                 )
-            values[name] = (*values.get(name, ()), value)
-    return SignInForm(values)
+            values.setdefault(name, []).append(value)
+    return values
 
 
 #: a login's rate limit, as a multiple of an address's rate limit

@@ -48,7 +48,7 @@ async def create_token(request: Request) -> Response:
     if days and not _DAYS.match(days):
         raise _make_days_error(request)
     order = TokenRequest(
-        label=form.get_text("label"), scopes=list(form.get_texts("scopes")), days=int(days) if days else None
+        label=form.get_text("label"), scopes=form.get("scopes", []), days=int(days) if days else None
     )
     _, secret = await _store_new_token(request, order)
     return await _make_account_response(request, secret, 201)
