@@ -115,7 +115,7 @@ def claims(**more: Any) -> dict[str, Any]:
 
 
 def _decoded(text: str) -> bytes:
-    from onym.sign.encoding import decode_base64url
+    from onym.sign.keys import decode_base64url
 
     return decode_base64url(text, "part")
 
@@ -147,7 +147,7 @@ def verified(
 
 
 def refusal(token: str | None, *args: Any, **more: Any) -> ProvenanceError | SignatureError:
-    """The error that a token is refused with. It says nothing of the token, and one sentence for all."""
+    """The error that rejects a token. Its message is the same for all tokens."""
     fresh = {name: more.pop(name) for name in list(more) if name in Expected.__dataclass_fields__}
     if fresh:
         more["expected"] = replace(EXPECTED, **fresh)
@@ -155,7 +155,7 @@ def refusal(token: str | None, *args: Any, **more: Any) -> ProvenanceError | Sig
         verified(token, *args, **more)
     error = caught.value
     if isinstance(error, ProvenanceError):
-        assert error.message in {"the receipt does not hold", "there is no receipt"}
+        assert error.message in {"the receipt is invalid", "the result has no receipt"}
         assert error.hint is None
         assert (error.clause or "").startswith("AIIP/HTTPS v1 3.8 step ")
     else:

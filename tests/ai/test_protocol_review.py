@@ -53,8 +53,7 @@ from onym.net.transport import Transport, run_flow
 from onym.sign import keys as key_sets
 from onym.sign import receipts
 from onym.sign.algorithms import RECEIPT_ALGORITHMS
-from onym.sign.encoding import decode_base64url
-from onym.sign.keys import SigningKey
+from onym.sign.keys import SigningKey, decode_base64url
 from onym.uri.ai import AIURI, MAX_CANONICAL_LENGTH
 from support import as_subtests
 

@@ -104,14 +104,14 @@ def test_a_registry_may_say_which_keys_count() -> None:
     [
         ({"kid": None}, "has no kid or no alg"),
         ({"alg": None}, "has no kid or no alg"),
-        ({"alg": "EdDSA"}, "is for an algorithm that is not for receipts"),
-        ({"alg": "RS256"}, "is for an algorithm that is not for receipts"),
+        ({"alg": "EdDSA"}, "is for an algorithm that receipts do not use"),
+        ({"alg": "RS256"}, "is for an algorithm that receipts do not use"),
         ({"use": "enc"}, "is not for verifying signatures"),
         ({"key_ops": ["sign"]}, "is not for verifying signatures"),
         ({"alg": "ES256"}, "is not of its algorithm's kind"),
-        ({"nbf": "1"}, "has a time that is no number of seconds"),
-        ({"exp": True}, "has a time that is no number of seconds"),
-        ({"exp": -1}, "has a time that is no number of seconds"),
+        ({"nbf": "1"}, "has a time that is not a number of seconds"),
+        ({"exp": True}, "has a time that is not a number of seconds"),
+        ({"exp": -1}, "has a time that is not a number of seconds"),
         ({"kid": "other"}, "has a kid that is not its thumbprint"),
     ],
 )
@@ -187,7 +187,7 @@ def test_a_signature_that_the_library_cannot_take_does_not_hold(monkeypatch: pyt
 def test_id_tokens_have_the_algorithms_that_they_had() -> None:
     """PS256 is for access tokens; the table of receipts adds nothing to that of OpenID Connect."""
     from onym.sign.algorithms import TOKEN_ALGORITHMS
-    from onym.sign.id_tokens import ID_TOKEN_ALGORITHMS
+    from onym.sign.jws import ID_TOKEN_ALGORITHMS
 
     assert set(ID_TOKEN_ALGORITHMS) == {"Ed25519", "EdDSA", "ES256", "RS256"}
     assert set(TOKEN_ALGORITHMS) == {*ID_TOKEN_ALGORITHMS, "PS256"}

@@ -15,9 +15,16 @@ from hypothesis import strategies as st
 from onym.common.strict_json import encode_base64url
 from onym.errors import SignatureError
 from onym.sign.algorithms import TOKEN_ALGORITHMS
-from onym.sign.encoding import decode_base64url, parse_json_object
 from onym.sign.jws import MAX_HEADER, MAX_TOKEN, sign_compact, verify, verify_compact
-from onym.sign.keys import MAX_KEY_SET, MAX_KEYS, KeySet, SigningKey, read_keys
+from onym.sign.keys import (
+    MAX_KEY_SET,
+    MAX_KEYS,
+    KeySet,
+    SigningKey,
+    decode_base64url,
+    parse_json_object,
+    read_keys,
+)
 from onym.uri.secret import Secret
 from support import as_subtests
 

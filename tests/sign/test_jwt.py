@@ -11,8 +11,7 @@ import pytest
 
 from onym.common.strict_json import encode_base64url
 from onym.errors import SignatureError
-from onym.sign.id_tokens import IDToken, verify_id_token
-from onym.sign.jws import sign_compact
+from onym.sign.jws import IDToken, sign_compact, verify_id_token
 from onym.sign.keys import SigningKey, read_keys
 from support import as_subtests
 
@@ -51,7 +50,7 @@ def check(text: str, **changes: Any) -> IDToken:
 def code_of(text: str, **changes: Any) -> str:
     with pytest.raises(SignatureError) as caught:
         check(text, **changes)
-    assert "client" not in str(caught.value).replace("client alone", "").replace("another client", "")
+    assert "client" not in str(caught.value).replace("another client", "")
     return caught.value.code
 
 

@@ -135,7 +135,7 @@ def test_a_store_that_is_not_there_or_empty_says_so(tmp_path: Path) -> None:
     assert error_of(KeyStore(tmp_path / "none").signer, NOW).code == "credential.missing"
     (tmp_path / "empty").mkdir(mode=0o700)
     error = error_of(KeyStore(tmp_path / "empty").signer, NOW)
-    assert "onym ai keys new" in str(error.hint)
+    assert f"onym ai keys new {tmp_path}/empty" in str(error.hint)
     assert error_of(KeyStore(tmp_path / "empty").rotate, NOW).code == "credential.no-key"
 
 
@@ -342,7 +342,7 @@ def test_after_all_keys_are_over_a_new_one_can_be_made(tmp_path: Path) -> None:
     store, old = made(tmp_path)
     store.revoke(store.revoke(old, NOW), NOW)
     assert store.signer(NOW)
-    records = tuple(each.with_revocation(NOW) for each in store.records())
+    records = tuple(replace(record, revoked=NOW) for record in store.records())
     from onym.sign.keystore import encode_records
 
     files.write_private_file(store.path / "keys.json", encode_records(records))
@@ -490,7 +490,7 @@ def test_somebody_signs_whatever_is_done() -> None:
 def test_a_record_is_in_one_state(starts: float, at: float) -> None:
     record = KeyRecord(kid="k", algorithm="Ed25519", public={}, created=0, starts=starts)
     assert record.can_sign(at) is not record.is_waiting(at)
-    assert record.with_revocation(1).get_state(at) == "revoked"
+    assert replace(record, revoked=1).get_state(at) == "revoked"
 
 
 def test_whoever_looked_at_the_clock_before_a_key_was_revoked_signs_with_its_successor(

@@ -11,8 +11,7 @@ import pytest
 
 from onym.common.strict_json import encode_base64url
 from onym.errors import SignatureError
-from onym.sign.encoding import decode_base64url
-from onym.sign.keys import AuthorityKeys, SigningKey, read_authority_keys
+from onym.sign.keys import AuthorityKeys, SigningKey, decode_base64url, read_authority_keys
 from onym.sign.metadata import MAX_METADATA, METADATA, sign_metadata, verify_metadata
 from onym.sign.receipts import Receipt, content_digest, make_receipt_id, sign_receipt
 from support import as_subtests

@@ -17,7 +17,7 @@ from pkcs11.util.ec import encode_named_curve_parameters
 from model_support import unavailable
 from onym.errors import CredentialError, SignatureError
 from onym.sign.keys import Signer
-from onym.sign.pkcs11 import PKCS11Signer
+from onym.sign.keystore import PKCS11Signer
 from onym.sign.receipts import sign_receipt
 from onym.uri.secret import Secret
 from sign_support import RECEIPT, authority, jwks, verified
@@ -136,9 +136,9 @@ def test_a_token_or_key_that_is_not_there_is_said(module: str, change: dict[str,
 def test_a_wrong_pin_is_said_and_not_shown(module: str) -> None:
     # a login is the process's, so a fresh one asks
     program = (
-        "import sys; from onym.sign.pkcs11 import PKCS11Signer; from onym.uri.secret import Secret\n"
+        "import sys; from onym.sign.keystore import PKCS11Signer; from onym.uri.secret import Secret\n"
         "try: PKCS11Signer.open(sys.argv[1], token=sys.argv[2], label='Ed25519', pin=Secret('9999'))\n"
-        "except Exception as error: print(type(error).__name__, error)"
+        "except Exception as error: print(type(error).__name__, error.code, error)"
     )
     import sys
 
@@ -149,7 +149,7 @@ def test_a_wrong_pin_is_said_and_not_shown(module: str) -> None:
         check=True,
         timeout=600,
     )
-    assert done.stdout.startswith("CredentialError the token gives no such key (PinIncorrect)")
+    assert done.stdout.startswith("CredentialError credential.token ")
     assert "9999" not in done.stdout
 
 
@@ -162,7 +162,7 @@ def test_a_module_that_is_none_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.peers
 def test_a_pair_whose_halves_do_not_fit_is_refused(module: str) -> None:
-    with pytest.raises(SignatureError, match="does not hold") as caught:
+    with pytest.raises(SignatureError) as caught:
         opened(module, "ES256", label="mixed")
     assert caught.value.code == "sign.bad-key"
 

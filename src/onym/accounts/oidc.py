@@ -26,7 +26,7 @@ from onym.uri.generic import URI
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
-    from onym.sign.id_tokens import IDToken
+    from onym.sign.jws import IDToken
     from onym.sign.keys import KeySet
 
 _TIMEOUT: Final = 10.0
@@ -175,7 +175,7 @@ class OIDCProvider:
         return self._parse_object(reply, "token response")
 
     async def _verify_id_token(self, token: str, *, nonce: str, at: datetime, access: str) -> IDToken:
-        from onym.sign.id_tokens import verify_id_token  # late: cryptography is heavy
+        from onym.sign.jws import verify_id_token  # late: cryptography is heavy
 
         issuer = self.issuer
         for reload in (False, True):

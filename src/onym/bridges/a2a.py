@@ -32,6 +32,7 @@ from onym.bridges.mcp import (
     sanitize_text,
 )
 from onym.errors import AIIPError, OnymError, UsageError
+from onym.sign.algorithms import CARD_ALGORITHMS
 from onym.uri.ai import AIURI
 from onym.uri.generic import URI
 
@@ -274,8 +275,6 @@ def _hash_text(text: str) -> str:
 
 
 _TIMEOUT: Final = 60.0
-#: accepted signature algorithms of agent cards, by the SDK's names
-_CARD_ALGORITHMS: Final = ("ES256", "EdDSA", "RS256", "PS256")
 _PORTS: Final = {"https": "443", "http": "80"}
 #: states in which the agent's messages report progress, and are not part of the answer
 _UNDER_WAY: Final = frozenset({"submitted", "working"})
@@ -439,7 +438,7 @@ def _require_signature(card: AgentCard, keys: bytes) -> None:
         return known[kid]
 
     try:
-        create_signature_verifier(key, list(_CARD_ALGORITHMS))(card)
+        create_signature_verifier(key, list(CARD_ALGORITHMS))(card)
     except SignatureVerificationError as error:
         message = "no signature of the agent's card is by one of the keys"
         raise AIIPError(message, code="aiip.internal") from error

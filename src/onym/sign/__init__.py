@@ -1,4 +1,4 @@
-"""Signatures: JWS, ID tokens, key sets, receipts of ai:// authorities. The only importer of the JOSE library.
+"""Signatures: JWS, ID tokens, key sets, receipts of ai:// authorities. Only this imports the JOSE library.
 
 Names are loaded when they are first used: the library and its cryptography are heavy.
 """
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from onym._lazy import make_lazy_names
 
 if TYPE_CHECKING:
-    from onym.sign.id_tokens import IDToken as IDToken
-    from onym.sign.id_tokens import verify_id_token as verify_id_token
+    from onym.sign.jws import IDToken as IDToken
     from onym.sign.jws import Verified as Verified
     from onym.sign.jws import sign_compact as sign_compact
     from onym.sign.jws import verify as verify
     from onym.sign.jws import verify_compact as verify_compact
+    from onym.sign.jws import verify_id_token as verify_id_token
     from onym.sign.keys import AuthorityKeys as AuthorityKeys
     from onym.sign.keys import KeySet as KeySet
     from onym.sign.keys import Signer as Signer
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onym.sign.keys import read_keys as read_keys
     from onym.sign.keys import thumbprint as thumbprint
     from onym.sign.keystore import KeyStore as KeyStore
-    from onym.sign.pkcs11 import PKCS11Signer as PKCS11Signer
+    from onym.sign.keystore import PKCS11Signer as PKCS11Signer
     from onym.sign.receipts import Expected as Expected
     from onym.sign.receipts import Receipt as Receipt
     from onym.sign.receipts import StreamChain as StreamChain
@@ -37,11 +37,9 @@ if TYPE_CHECKING:
     from onym.sign.receipts import verify_receipt as verify_receipt
 
 _HOMES = {
-    "onym.sign.id_tokens": "IDToken verify_id_token",
-    "onym.sign.jws": "Verified sign_compact verify verify_compact",
+    "onym.sign.jws": "IDToken Verified sign_compact verify verify_compact verify_id_token",
     "onym.sign.keys": "AuthorityKeys KeySet Signer SigningKey read_authority_keys read_keys thumbprint",
-    "onym.sign.keystore": "KeyStore",
-    "onym.sign.pkcs11": "PKCS11Signer",
+    "onym.sign.keystore": "KeyStore PKCS11Signer",
     "onym.sign.receipts": (
         "Expected Receipt StreamChain StreamEnd access_token_hash content_digest request_hash sign_receipt "
         "verify_filed verify_receipt"

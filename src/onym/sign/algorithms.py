@@ -1,4 +1,4 @@
-"""The signature algorithms: one row each, which every other list of algorithms is made from."""
+"""The signature algorithms: one row each. Every other list of algorithms is derived from these rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ KeyKind = tuple[str, str | None]
 class Algorithm:
     """One algorithm of JWS, by its name in RFC 7518, RFC 8037 or RFC 9864.
 
-    `kty` and `curve` are those of its keys. `hash_name` is the hash of the signature, as `hashlib` names it,
-    and `strength` its security in bits. `tokens`, `id_tokens` and `receipts` tell what it may sign, and
-    `usual` whether every implementation of AIIP/HTTPS v1 has it (3.9). A PKCS #11 device needs the
-    `device_key_type` and the `device_mechanism`.
+    `kty` and `curve` are those of its keys, `kind` is the pair. `hash_name` is the hash of the signature, as
+    `hashlib` names it, and `strength` its security in bits. `tokens`, `id_tokens`, `receipts` and `cards` (of
+    A2A agents) tell what it may sign, and `usual` whether every implementation of AIIP/HTTPS v1 has it (3.9).
+    A PKCS #11 device needs the `device_key_type` and the `device_mechanism`.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Algorithm:
     tokens: bool = True
     id_tokens: bool = False
     receipts: bool = True
+    cards: bool = True
     usual: bool = False
     device_key_type: str = ""
     device_mechanism: str = ""
@@ -46,6 +47,7 @@ _ROWS: Final = (
         hash_name="sha512",
         strength=128,
         id_tokens=True,
+        cards=False,  # the SDK of A2A knows only the older name
         usual=True,
         device_key_type="EC_EDWARDS",
         device_mechanism="EDDSA",
@@ -78,6 +80,7 @@ _ROWS: Final = (
         hash_name="sha384",
         strength=192,
         tokens=False,
+        cards=False,
         device_key_type="EC",
         device_mechanism="ECDSA",
     ),
@@ -93,15 +96,16 @@ _ROWS: Final = (
 )
 
 ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType({row.name: row for row in _ROWS})
-#: names for tokens and other JWS, for ID tokens, and for receipts
+#: names for tokens and other JWS, for ID tokens, for receipts and for agent cards
 TOKEN_ALGORITHMS: Final = tuple(row.name for row in _ROWS if row.tokens)
 ID_TOKEN_ALGORITHMS: Final = tuple(row.name for row in _ROWS if row.id_tokens)
 RECEIPT_ALGORITHMS: Final = tuple(row.name for row in _ROWS if row.receipts)
+CARD_ALGORITHMS: Final = tuple(row.name for row in _ROWS if row.cards)
 USUAL_ALGORITHMS: Final = tuple(row.name for row in _ROWS if row.usual)
-#: bytes of a coordinate
+#: bytes of a coordinate of a key
 COORDINATE_SIZES: Final[Mapping[str, int]] = MappingProxyType({"P-256": 32, "P-384": 48, "Ed25519": 32})
 
 
 def normalize_algorithm(name: str) -> str:
-    """The present name of an algorithm."""
+    """The current name of an algorithm: `EdDSA` is the older name of `Ed25519`."""
     return "Ed25519" if name == "EdDSA" else name

@@ -1,12 +1,14 @@
-"""The signing keys of an authority in a folder: create, use, rotate and revoke (AIIP/HTTPS v1, 3.9).
+"""The signing keys of an authority: in a folder, or in a PKCS #11 device (AIIP/HTTPS v1, 3.9).
 
-The folder (mode 0700) holds `keys.json`, the state and the signing period of each key, and a private JWK for
-each key that may still sign (mode 0600). Processes may share the folder: a writer holds a lock, and a reader
-sees the file before or after a change, never in between.
+The folder of a `KeyStore` (mode 0700) contains `keys.json`, the state and the signing period of each key,
+and a private JWK (mode 0600) for each key that may still sign. Processes may share the folder: a writer takes
+a lock, and a reader sees the file before or after a change. With `PKCS11Signer` (smart card, HSM, SoftHSM)
+the private key never leaves the device.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import threading
@@ -24,10 +26,21 @@ from onym.common.files import (
     require_private_folder,
     write_private_file,
 )
-from onym.errors import CredentialError, SignatureError
-from onym.sign.algorithms import RECEIPT_ALGORITHMS
-from onym.sign.encoding import parse_json_object
-from onym.sign.keys import LEEWAY, MAX_HISTORY, PRIVATE, Signer, SigningKey, thumbprint
+from onym.common.strict_json import encode_base64url
+from onym.errors import CredentialError, MissingExtraError, SignatureError
+from onym.sign.algorithms import ALGORITHMS, COORDINATE_SIZES, RECEIPT_ALGORITHMS
+from onym.sign.keys import (
+    LEEWAY,
+    MAX_HISTORY,
+    PRIVATE,
+    Key,
+    Signer,
+    SigningKey,
+    import_native_key,
+    make_key_error,
+    parse_json_object,
+    thumbprint,
+)
 from onym.sign.receipts import MAX_LIFE
 from onym.uri.secret import Secret
 
@@ -36,10 +49,10 @@ _FORMAT: Final = "onym-keys-1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRecord:
-    """One key of a store; its private part is elsewhere. Times are seconds since the epoch.
+    """One key of a store, without its private part. Times are seconds since the epoch.
 
-    It is published from `created` on, signs from `starts` until `ends`, and stays published until `dropped`;
-    None is no end yet. `revoked` is when it was revoked.
+    The key is published from `created` to `dropped` and signs from `starts` to `ends`; None is an open end.
+    `revoked` is the time of its revocation.
     """
 
     kid: str
@@ -52,19 +65,19 @@ class KeyRecord:
     revoked: float | None = None
 
     def can_sign(self, at: float) -> bool:
-        """Is this its time?"""
+        """Whether the key may sign at that time."""
         return self.revoked is None and self.starts <= at < _or_never(self.ends)
 
     def is_waiting(self, at: float) -> bool:
-        """Is its time to come?"""
+        """Whether the key will sign later."""
         return self.revoked is None and at < self.starts
 
     def is_published(self, at: float) -> bool:
-        """Is it in the set that is served?"""
+        """Whether the key is in the published set."""
         return self.revoked is None and self.created <= at < _or_never(self.dropped)
 
     def get_state(self, at: float) -> str:
-        """One word for people: signs, waits, kept, retired or revoked."""
+        """The state in one word: signs, waits, kept, retired or revoked."""
         if self.revoked is not None:
             return "revoked"
         if self.is_waiting(at):
@@ -73,52 +86,44 @@ class KeyRecord:
             return "signs"
         return "kept" if self.is_published(at) else "retired"
 
-    def with_end(self, ends: float | None, dropped: float | None) -> KeyRecord:
-        """The same key with another end."""
-        return replace(self, ends=ends, dropped=dropped)
-
-    def with_revocation(self, at: float) -> KeyRecord:
-        """The same key, revoked; a second time changes nothing."""
-        return self if self.revoked is not None else replace(self, revoked=at)
-
     def to_jwk(self, *, past: bool) -> dict[str, Any]:
-        """The public JWK with the time that its signatures are of, and in a history its end by revocation."""
-        times: dict[str, Any] = {"nbf": _floor_seconds(self.starts)}
+        """The public JWK with its signing period and, for the history (`past`), its revocation."""
+        times: dict[str, Any] = {"nbf": math.floor(self.starts)}
         if self.ends is not None:
-            times["exp"] = _floor_seconds(self.ends)
+            times["exp"] = math.floor(self.ends)
         if past and self.revoked is not None:
-            times["revoked"] = {"revoked_at": _floor_seconds(self.revoked)}
+            times["revoked"] = {"revoked_at": math.floor(self.revoked)}
         return {**self.public, **times}
 
 
 def encode_records(records: tuple[KeyRecord, ...]) -> bytes:
-    """The file's octets."""
-    rows = [{name: value for name, value in asdict(each).items() if value is not None} for each in records]
+    """The content of the state file."""
+    rows = [{name: value for name, value in asdict(key).items() if value is not None} for key in records]
     return json.dumps({"format": _FORMAT, "keys": rows}, indent=1).encode("ascii")
 
 
-def decode_records(octets: bytes, name: str) -> tuple[KeyRecord, ...]:
-    """The records of a file; `name` is the file's. Raises CredentialError for one that Onym did not write."""
+def decode_records(content: bytes, name: str) -> tuple[KeyRecord, ...]:
+    """The records of the file `name`. Raises CredentialError if Onym did not write it."""
     try:
-        found = parse_json_object(octets, "file")
-        rows = found.get("keys")
-        if found.get("format") == _FORMAT and isinstance(rows, list):
+        document = parse_json_object(content, "file")
+        rows = document.get("keys")
+        if document.get("format") == _FORMAT and isinstance(rows, list):
             return tuple(_parse_record(row) for row in rows)
     except (SignatureError, TypeError, ValueError, OverflowError):
-        pass  # said below, without a word of what stands there
-    raise CredentialError(
-        f"{name} is no list of keys of this version", code="credential.unreadable", hint="restore it"
-    )
+        pass  # the error below does not quote the file
+    message, hint = f"{name} is not a list of keys in format {_FORMAT}", "restore the file from a copy"
+    raise CredentialError(message, code="credential.unreadable", hint=hint)
 
 
 _TIMES: Final = ("created", "starts", "ends", "dropped", "revoked")
-_NAMES: Final = frozenset(each.name for each in fields(KeyRecord))
+_NAMES: Final = frozenset(field.name for field in fields(KeyRecord))
 
 
 def _parse_record(row: object) -> KeyRecord:
     if not isinstance(row, dict) or not row.keys() <= _NAMES or not _is_valid_public(row):
         raise ValueError
-    times = {name: math.fsum([row[name]]) for name in _TIMES if name in row}  # of a number alone
+    # fsum raises for values that are not numbers
+    times = {name: math.fsum([row[name]]) for name in _TIMES if name in row}
     return KeyRecord(**{**row, **times})
 
 
@@ -136,13 +141,9 @@ def _or_never(at: float | None) -> float:
     return math.inf if at is None else at
 
 
-def _floor_seconds(at: float) -> int:
-    return math.floor(at)
-
-
-#: seconds that others may keep a copy of the key set, where nobody says more
+#: the default lifetime of copies of the key set in seconds
 MAX_AGE: Final = 3600.0
-#: seconds between a look at the clock and one at the keys, at most
+#: the longest time between reading the clock and reading the keys, in seconds
 _MOMENT: Final = 1.0
 _STATE_FILE: Final = "keys.json"
 _LOCK_FILE: Final = ".lock"
@@ -154,9 +155,9 @@ _Change = Callable[[tuple[KeyRecord, ...]], tuple[KeyRecord, ...]]
 class KeyStore:
     """A folder of keys. Times (`at`) are seconds since the epoch.
 
-    `max_age` is how long others may keep a copy of `jwks`; what serves it says so in Cache-Control. A new key
-    is published that long before it signs, an old one that long, and the life of a receipt, after it signed
-    last. Threads may share a store.
+    `max_age` is the lifetime of copies of `jwks`, for Cache-Control. A new key is published for that time
+    before it signs. An old key stays published for that time and the lifetime of a receipt after its last
+    signature. Threads may share a store.
     """
 
     def __init__(self, path: str | Path, *, max_age: float = MAX_AGE) -> None:
@@ -168,99 +169,95 @@ class KeyStore:
         self._signers: dict[str, SigningKey] = {}
 
     def new(self, algorithm: str = "Ed25519", *, at: float) -> str:
-        """Make the folder, if need be, and a key that signs from now on; its kid.
+        """Create the folder, if necessary, and a key that signs from now on. Returns its kid.
 
-        Raises CredentialError where there is a key that signs already (`credential.key-exists`), where the
-        folder or a file is open to others or cannot be used, SignatureError for another algorithm.
+        Raises CredentialError if there is a signing key already (`credential.key-exists`), or if the folder
+        or a file is open to others or unusable, SignatureError for another algorithm.
         """
-        require_extra("joserfc", "ai")  # before there is a folder without a key
+        require_extra("joserfc", "ai")  # or there would be a folder without a key
         _require_algorithm(algorithm)
         make_private_folder(self.path)
         made = _KeyMaker(self.path, algorithm, at, starts=at)
 
         def change(records: tuple[KeyRecord, ...]) -> tuple[KeyRecord, ...]:
-            if any(each.can_sign(at) or each.is_waiting(at) for each in records):
-                raise CredentialError(
-                    f"{self.path} holds a key that signs",
-                    code="credential.key-exists",
-                    hint="onym ai keys rotate replaces it with overlap, onym ai keys revoke at once",
-                )
+            if any(record.can_sign(at) or record.is_waiting(at) for record in records):
+                message = f"{self.path} already has a signing key"
+                hint = f"replace it with onym ai keys rotate {self.path}"
+                raise CredentialError(message, code="credential.key-exists", hint=hint)
             return (*records, made.write_record())
 
         self._update_records(change, at)
         return made.kid
 
     def rotate(self, at: float, *, algorithm: str | None = None) -> str:
-        """Publish a new key now, and sign with it once everybody's copy of the set is new; its kid.
+        """Publish a new key now, and sign with it when all copies of the set are new. Returns its kid.
 
-        Where a new key waits already, nothing changes: of two processes one rotates. Raises CredentialError
-        where no key signs.
+        If a new key is waiting already, nothing changes, so that only one of two processes rotates. Raises
+        CredentialError if no key signs.
         """
         if algorithm is not None:
             _require_algorithm(algorithm)
-        found: list[str] = []
+        kids: list[str] = []
 
         def change(records: tuple[KeyRecord, ...]) -> tuple[KeyRecord, ...]:
-            waiting = next((each for each in records if each.is_waiting(at)), None)
+            waiting = _find_waiting(records, at)
             if waiting is not None:
-                found.append(waiting.kid)
+                kids.append(waiting.kid)
                 return records
             current = self._find_current(records, at)
             starts = at + self.max_age
             made = _KeyMaker(self.path, algorithm or current.algorithm, at, starts=starts)
-            found.append(made.kid)
-            ended = current.with_end(starts, starts + self.max_age + MAX_LIFE + LEEWAY)
-            return (*(ended if each is current else each for each in records), made.write_record())
+            kids.append(made.kid)
+            ended = replace(current, ends=starts, dropped=starts + self.max_age + MAX_LIFE + LEEWAY)
+            return (*_replace_record(records, current, ended), made.write_record())
 
         self._update_records(change, at)
-        return found[0]
+        return kids[0]
 
     def revoke(self, kid: str, at: float) -> str:
-        """Take a key out of use for good; the kid of the key that signs from now on.
+        """Revoke a key and remove its private part. Returns the kid of the key that signs from now on.
 
-        That is the one that signed, or waited, or else a new one. The private key is removed. Raises
-        CredentialError for a key that is not in this store.
+        That is the present key, the waiting key, or else a new key. Raises CredentialError for a key that is
+        not in this store.
         """
-        found: list[str] = []
+        kids: list[str] = []
 
         def change(records: tuple[KeyRecord, ...]) -> tuple[KeyRecord, ...]:
-            if all(each.kid != kid for each in records):
-                raise CredentialError(
-                    "the store has no key of that kid",
-                    code="credential.no-key",
-                    hint="onym ai keys list shows them",
-                )
-            left = tuple(each.with_revocation(at) if each.kid == kid else each for each in records)
-            left, now = self._ensure_signing_key(left, at)
-            found.append(now)
-            return left
+            revoked = next((record for record in records if record.kid == kid), None)
+            if revoked is None:
+                hint = f"list the keys with onym ai keys list {self.path}"
+                raise CredentialError(f"{self.path} has no key {kid}", code="credential.no-key", hint=hint)
+            if revoked.revoked is None:
+                records = _replace_record(records, revoked, replace(revoked, revoked=at))
+            records, current = self._ensure_signing_key(records, at)
+            kids.append(current)
+            return records
 
         self._update_records(change, at)
-        return found[0]
+        return kids[0]
 
     def _ensure_signing_key(
         self, records: tuple[KeyRecord, ...], at: float
     ) -> tuple[tuple[KeyRecord, ...], str]:
-        """The records with a key that signs now: the present one, the next one at once, or a new one."""
-        current = next((each for each in records if each.can_sign(at)), None)
-        waiting = next((each for each in records if each.is_waiting(at)), None)
+        """The records with a key that signs now: the present key, the waiting key, or a new key."""
+        current = next((record for record in records if record.can_sign(at)), None)
+        waiting = _find_waiting(records, at)
         if current is not None:
-            # where the one that would have followed is revoked, there is no end in sight any more
-            lasting = current if waiting else current.with_end(None, None)
-            return tuple(lasting if each is current else each for each in records), current.kid
+            # without a successor, which may just have been revoked, the key has no end
+            lasting = current if waiting else replace(current, ends=None, dropped=None)
+            return _replace_record(records, current, lasting), current.kid
         if waiting is not None:
-            begun = replace(waiting, starts=at)
-            return tuple(begun if each is waiting else each for each in records), begun.kid
-        last = max(records, key=lambda each: each.starts)
+            return _replace_record(records, waiting, replace(waiting, starts=at)), waiting.kid
+        last = max(records, key=lambda record: record.starts)
         made = _KeyMaker(self.path, last.algorithm, at, starts=at)
         return (*records, made.write_record()), made.kid
 
     def signer(self, at: float) -> Signer:
-        """The key that signs now. Raises CredentialError where there is none."""
+        """The key that signs now. Raises CredentialError if there is none."""
         try:
             return self._load_signer(at)
         except CredentialError:
-            # the key may have been replaced between the look at the list and the one at its file
+            # the key may have been replaced after its record was read
             return self._load_signer(at)
 
     def _load_signer(self, at: float) -> Signer:
@@ -272,62 +269,56 @@ class KeyStore:
         return signer
 
     def jwks(self, at: float) -> bytes:
-        """The key set to serve: what signs, what will, what signed lately; and the kids that are revoked."""
-        return _encode_key_set(self.records(), lambda each: each.is_published(at))
+        """The key set to publish: present, waiting and recent keys, and the revoked kids."""
+        return _encode_key_set(self.records(), lambda record: record.is_published(at))
 
     def history(self, at: float) -> bytes:
-        """The key set for auditors: every key that was ever published, with the time in which it signed."""
-        return _encode_key_set(self.records(), lambda each: each.created <= at, past=True)
+        """The key set for auditors: every key that was ever published, with its signing period."""
+        return _encode_key_set(self.records(), lambda record: record.created <= at, past=True)
 
     def records(self) -> tuple[KeyRecord, ...]:
-        """What the store says of each key, oldest first; read again when its file has changed."""
+        """The records of all keys, oldest first; the file is read again when it has changed."""
         require_private_folder(self.path)
         try:
-            found = (self.path / _STATE_FILE).stat()
+            status = (self.path / _STATE_FILE).stat()
         except OSError as error:
-            raise CredentialError(
-                f"{self.path} holds no keys: {error.strerror}", hint="onym ai keys new makes the first"
-            ) from None
-        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+            hint = f"create the first key with onym ai keys new {self.path}"
+            raise CredentialError(f"{self.path} has no keys: {error.strerror}", hint=hint) from None
+        stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
         with self._guard:
             if stamp != self._stamp:
                 self._records = self._load_records()
                 self._stamp = stamp
-                # a key that was revoked is not kept in memory
-                usable = {each.kid for each in self._records if each.revoked is None}
+                # revoked keys are removed from memory
+                usable = {record.kid for record in self._records if record.revoked is None}
                 self._signers = {kid: key for kid, key in self._signers.items() if kid in usable}
             return self._records
 
     def _load_records(self) -> tuple[KeyRecord, ...]:
-        return decode_records(
-            read_private_file(self.path / _STATE_FILE, _MAX_STATE), str(self.path / _STATE_FILE)
-        )
+        file = self.path / _STATE_FILE
+        return decode_records(read_private_file(file, _MAX_STATE), str(file))
 
     def _load_private_key(self, record: KeyRecord) -> SigningKey:
         file = _get_key_file(self.path, record.kid)
         if not file.exists():
-            raise CredentialError(
-                f"the private key {record.kid} is not in {self.path}",
-                code="credential.no-key",
-                hint="put it back from a copy, or onym ai keys revoke takes the next one at once",
-            )
-        octets = read_private_file(file, _MAX_KEY)
-        key = SigningKey.from_jwk(Secret(octets.decode("utf-8", "replace")), algorithm=record.algorithm)
-        if key.with_thumbprint().kid != record.kid:
-            raise CredentialError("the private key is not that of its name", code="credential.wrong-key")
-        return key.with_thumbprint()
+            message = f"the private key {record.kid} is not in {self.path}"
+            hint = f"restore it from a copy, or run onym ai keys revoke {self.path} {record.kid}"
+            raise CredentialError(message, code="credential.no-key", hint=hint)
+        text = read_private_file(file, _MAX_KEY).decode("utf-8", "replace")
+        key = SigningKey.from_jwk(Secret(text), algorithm=record.algorithm).with_thumbprint()
+        if key.kid != record.kid:
+            raise CredentialError(f"{file} contains another private key", code="credential.wrong-key")
+        return key
 
     def _find_current(self, records: tuple[KeyRecord, ...], at: float) -> KeyRecord:
-        # a key that was revoked since the caller looked at the clock has a successor that begins after that
-        found = [each for each in records if each.can_sign(at)]
-        found = found or [each for each in records if each.can_sign(at + _MOMENT)]
-        if not found:
-            raise CredentialError(
-                f"{self.path} holds no key that may sign now",
-                code="credential.no-key",
-                hint="onym ai keys list shows why, onym ai keys new makes one",
-            )
-        return max(found, key=lambda each: each.starts)
+        # if a key was revoked after the caller read the clock, its successor starts after that time
+        usable = [record for record in records if record.can_sign(at)]
+        usable = usable or [record for record in records if record.can_sign(at + _MOMENT)]
+        if not usable:
+            message = f"{self.path} has no key that may sign now"
+            hint = f"see the state of the keys with onym ai keys list {self.path}"
+            raise CredentialError(message, code="credential.no-key", hint=hint)
+        return max(usable, key=lambda record: record.starts)
 
     def _update_records(self, change: _Change, at: float) -> None:
         require_private_folder(self.path)
@@ -335,46 +326,50 @@ class KeyStore:
             before = self._load_records() if (self.path / _STATE_FILE).exists() else ()
             after = change(before)
             if len(after) > MAX_HISTORY:
-                raise CredentialError(
-                    f"{self.path} holds {MAX_HISTORY} keys, and a history has no more",
-                    code="credential.too-many",
-                    hint="publish its history elsewhere and begin a new folder",
-                )
+                message = f"{self.path} has {MAX_HISTORY} keys, the maximum of a history"
+                hint = "publish its history elsewhere and use a new folder"
+                raise CredentialError(message, code="credential.too-many", hint=hint)
             write_private_file(self.path / _STATE_FILE, encode_records(after))
-            for each in after:
-                if not (each.can_sign(at) or each.is_waiting(at)):
-                    remove_private_file(_get_key_file(self.path, each.kid))
+            for record in after:
+                if not (record.can_sign(at) or record.is_waiting(at)):
+                    remove_private_file(_get_key_file(self.path, record.kid))
 
 
 class _KeyMaker:
-    """A new key: its private file is written when its record is asked for, before any record names it."""
+    """A new key. `write_record` writes its private file, before the state file names it."""
 
     def __init__(self, folder: Path, algorithm: str, at: float, *, starts: float) -> None:
         self._folder, self._algorithm, self._at, self._starts = folder, algorithm, at, starts
         self.kid = "-"
         while self.kid.startswith("-"):
-            # on a command line that would be an option
+            # on a command line it would be an option
             self._key = SigningKey.generate(algorithm).with_thumbprint()
             self.kid = str(self._key.kid)
 
     def write_record(self) -> KeyRecord:
         write_private_file(_get_key_file(self._folder, self.kid), self._key.secret().reveal().encode())
+        public = self._key.public()
         return KeyRecord(
-            kid=self.kid,
-            algorithm=self._algorithm,
-            public=self._key.public(),
-            created=self._at,
-            starts=self._starts,
+            kid=self.kid, algorithm=self._algorithm, public=public, created=self._at, starts=self._starts
         )
+
+
+def _find_waiting(records: tuple[KeyRecord, ...], at: float) -> KeyRecord | None:
+    return next((record for record in records if record.is_waiting(at)), None)
+
+
+def _replace_record(records: tuple[KeyRecord, ...], old: KeyRecord, new: KeyRecord) -> tuple[KeyRecord, ...]:
+    return tuple(new if record is old else record for record in records)
 
 
 def _encode_key_set(
     records: tuple[KeyRecord, ...], chosen: Callable[[KeyRecord], bool], *, past: bool = False
 ) -> bytes:
-    keys: list[dict[str, Any]] = [each.to_jwk(past=past) for each in records if chosen(each)]
-    revoked = [each.kid for each in records if each.revoked is not None]
-    found = {"keys": keys} | ({"revoked": revoked} if revoked else {})
-    return json.dumps(found, indent=1).encode("ascii")
+    document: dict[str, Any] = {"keys": [record.to_jwk(past=past) for record in records if chosen(record)]}
+    revoked = [record.kid for record in records if record.revoked is not None]
+    if revoked:
+        document["revoked"] = revoked
+    return json.dumps(document, indent=1).encode("ascii")
 
 
 def _get_key_file(folder: Path, kid: str) -> Path:
@@ -383,8 +378,110 @@ def _get_key_file(folder: Path, kid: str) -> Path:
 
 def _require_algorithm(algorithm: str) -> None:
     if algorithm not in RECEIPT_ALGORITHMS:
-        raise SignatureError(
-            "this algorithm is not for receipts",
-            code="sign.bad-algorithm",
-            hint=f"one of {', '.join(RECEIPT_ALGORITHMS)}",
-        )
+        hint = f"use one of {', '.join(RECEIPT_ALGORITHMS)}"
+        raise SignatureError("receipts do not use this algorithm", code="sign.bad-algorithm", hint=hint)
+
+
+#: bytes that are signed once when a key is opened
+_PROBE: Final = b"onym"
+
+
+class PKCS11Signer:
+    """A `Signer` whose private key is in a device; `open` finds it. Threads may share one."""
+
+    def __init__(self, algorithm: str, jwk: Mapping[str, Any], sign: Callable[[bytes], bytes]) -> None:
+        self.algorithm = algorithm
+        self.kid: str = thumbprint(jwk)
+        self._jwk = dict(jwk)
+        self._sign = sign
+        self._guard = threading.Lock()
+        # the label may name the wrong pair, or the module may be faulty
+        key = Key(ALGORITHMS[algorithm].kind, self.kid, algorithm, import_native_key(self._jwk))
+        if not key.verify(algorithm, _PROBE, self.sign(_PROBE)):
+            hint = "give both keys of the pair the same label"
+            raise make_key_error("a signature of the token is invalid under its public key", hint)
+
+    @classmethod
+    def open(
+        cls, module: str, *, token: str, label: str, pin: Secret, algorithm: str = "Ed25519"
+    ) -> PKCS11Signer:
+        """Open the key pair with this `label` in a `token`, which is the label of the device.
+
+        `module` is the path of the device's PKCS #11 library. The session stays open as long as the process.
+        Raises MissingExtraError without python-pkcs11, CredentialError if the token, the key or the PIN is
+        wrong, SignatureError if the key is not for `algorithm` or its signatures are invalid.
+        """
+        _require_algorithm(algorithm)
+        try:
+            import pkcs11  # late: an extra, with a library in C
+        except ImportError as error:  # pragma: no cover - the tests have it
+            raise MissingExtraError(
+                "keys in a device need python-pkcs11", command="pip install 'onym[pkcs11]'"
+            ) from error
+        try:
+            session = _open_session(pkcs11, pkcs11.lib(module).get_token(token_label=token), pin)
+            kind = pkcs11.KeyType[ALGORITHMS[algorithm].device_key_type]
+            private = session.get_key(pkcs11.ObjectClass.PRIVATE_KEY, key_type=kind, label=label)
+            public = session.get_key(pkcs11.ObjectClass.PUBLIC_KEY, key_type=kind, label=label)
+            jwk = _to_public_jwk(pkcs11, public, algorithm)
+        except (pkcs11.PKCS11Error, RuntimeError) as error:
+            raise CredentialError(
+                f"the key cannot be opened in the token ({type(error).__name__})",
+                code="credential.token",
+                hint="compare module, token, label, PIN and algorithm with pkcs11-tool --list-objects",
+            ) from None
+        return cls(algorithm, jwk, _make_sign_function(pkcs11, private, algorithm))
+
+    def sign(self, content: bytes) -> bytes:
+        """The signature of the device over these bytes. Raises SignatureError if the device fails."""
+        import pkcs11
+
+        try:
+            with self._guard:  # a session does one thing at a time
+                return self._sign(content)
+        except pkcs11.PKCS11Error as error:
+            message = f"the token did not sign ({type(error).__name__})"
+            raise SignatureError(message, code="sign.device-failed") from None
+
+    def public(self) -> dict[str, Any]:
+        """The public JWK, for publication."""
+        return {**self._jwk, "alg": self.algorithm, "use": "sig", "kid": self.kid}
+
+
+def _open_session(pkcs11: Any, token: Any, pin: Secret) -> Any:
+    try:
+        return token.open(user_pin=pin.reveal())
+    except pkcs11.UserAlreadyLoggedIn:  # another signer of this process has logged in
+        return token.open()
+
+
+def _make_sign_function(pkcs11: Any, private: Any, algorithm: str) -> Callable[[bytes], bytes]:
+    """The signing function of the device, which hashes for RSA and Ed25519, but not always for ECDSA."""
+    row = ALGORITHMS[algorithm]
+    mechanism = pkcs11.Mechanism[row.device_mechanism]
+    options = {}
+    if row.kty == "RSA":
+        digest = pkcs11.Mechanism[row.hash_name.upper()]
+        mask = pkcs11.MGF[row.hash_name.upper()]
+        options["mechanism_param"] = (digest, mask, hashlib.new(row.hash_name).digest_size)
+
+    def sign(content: bytes) -> bytes:
+        if row.kty == "EC":
+            content = hashlib.new(row.hash_name, content).digest()
+        return bytes(private.sign(content, mechanism=mechanism, **options))
+
+    return sign
+
+
+def _to_public_jwk(pkcs11: Any, public: Any, algorithm: str) -> dict[str, Any]:
+    """The public part as a JWK. A point is at the end of its bytes, with or without a DER wrapper."""
+    names, curve = pkcs11.Attribute, ALGORITHMS[algorithm].curve
+    if curve is None:
+        n, e = (bytes(public[name]).lstrip(b"\0") for name in (names.MODULUS, names.PUBLIC_EXPONENT))
+        return {"kty": "RSA", "n": encode_base64url(n), "e": encode_base64url(e)}
+    point = bytes(public[names.EC_POINT])
+    if curve == "Ed25519":
+        return {"kty": "OKP", "crv": curve, "x": encode_base64url(point[-32:])}
+    size = COORDINATE_SIZES[curve]
+    x, y = point[-2 * size : -size], point[-size:]
+    return {"kty": "EC", "crv": curve, "x": encode_base64url(x), "y": encode_base64url(y)}

@@ -28,27 +28,27 @@ from typing import TYPE_CHECKING, Any, Final
 from onym.common.strict_json import encode_base64url
 from onym.errors import ProvenanceError, SignatureError, UsageError
 from onym.sign.algorithms import RECEIPT_ALGORITHMS, USUAL_ALGORITHMS, normalize_algorithm
-from onym.sign.encoding import decode_base64url, parse_json_object
-from onym.sign.keys import LEEWAY
+from onym.sign.jws import make_claim_error
+from onym.sign.keys import FETCH_AGAIN, LEEWAY, decode_base64url, is_time, parse_json_object
 
 if TYPE_CHECKING:
     from onym.sign.keys import AuthorityKeys, Key, Signer
 
 _LABEL: Final = b"aiip-stream-v1"
-#: what no id or type of an event holds (WHATWG HTML 9.2.5); in data a CR would come out as LF
+#: characters that the id and type of an event cannot have (WHATWG HTML 9.2.5); in data CR becomes LF
 _BROKEN: Final = re.compile(r"[\r\n\0]").search
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """How many events a stream had before its receipt, and the chain's value there (as in Content-Digest)."""
+    """The number of events before the receipt of a stream, and the chain's value (as in Content-Digest)."""
 
     count: int
     digest: str
 
 
 class StreamChain:
-    """The chain of one stream: events in, in the order of the wire, as a reader of the stream decodes them.
+    """The hash chain of one stream. Add the events in order, as a reader of the stream decodes them.
 
     `request_hash` is the `rqh` of the request; `task` the id of the task, `-` for none.
     """
@@ -60,43 +60,42 @@ class StreamChain:
         self._value = sha256(b"\n".join((_LABEL, request_hash.encode(), task.encode()))).digest()
 
     def add(self, id: str, event: str, data: str) -> None:  # noqa: A002 - the field's name in the standard
-        """One event. An empty type is `message`, as readers see it. Raises SignatureError.
+        """Add an event. An empty type is `message`, as readers see it.
 
-        Fields that an event stream cannot carry unchanged are refused: they would verify on one side only.
+        Raises SignatureError for fields that an event stream cannot carry unchanged: the receipt would verify
+        on one side only.
         """
         if _BROKEN(id) or _BROKEN(event) or "\r" in data:
-            raise SignatureError(
-                "an event's id and type have no line ends, and its data no CR",
-                code="sign.bad-event",
-                hint="write line ends in data as LF",
+            message, hint = (
+                "the id or type of an event has a line end, or its data a CR",
+                "write line ends as LF",
             )
+            raise SignatureError(message, code="sign.bad-event", hint=hint)
         try:
-            octets = "\n".join((id, event or "message", data)).encode("utf-8")
+            content = "\n".join((id, event or "message", data)).encode("utf-8")
         except UnicodeEncodeError:
             raise SignatureError("an event's text is not Unicode", code="sign.bad-event") from None
-        self._value = sha256(self._value + sha256(octets).digest()).digest()
+        self._value = sha256(self._value + sha256(content).digest()).digest()
         self._count += 1
 
     @property
     def end(self) -> StreamEnd:
-        """The chain up to here."""
+        """The chain after the events so far."""
         return StreamEnd(self._count, f"sha-256=:{b64encode(self._value).decode('ascii')}:")
 
 
 _HEADER: Final = frozenset({"typ", "alg", "kid"})
-_READ_AGAIN: Final = "has the authority changed keys? Read its set again"
 
 
-def split_token(token: str, what: str, limit: int) -> tuple[bytes, bytes, bytes, bytes]:
-    """Header, payload, signature and what is signed, of a token of three parts in their one spelling.
+def split_token(token: str, subject: str, limit: int) -> tuple[bytes, bytes, bytes, bytes]:
+    """Header, payload, signature and signed bytes of a token of three parts.
 
-    `what` is the token's name in messages. Raises SignatureError for more than `limit` octets, too.
+    `subject` is the token's name in messages. Raises SignatureError for another form and above `limit` bytes.
     """
     parts = token.split(".", 3)
     if len(token) > limit or len(parts) != 3 or not all(parts):
-        raise SignatureError(
-            f"{what} is a JWS of three parts and at most {limit} octets", code="sign.malformed"
-        )
+        message = f"{subject} must be a JWS of three parts and at most {limit} bytes"
+        raise SignatureError(message, code="sign.malformed")
     head, payload, signature = parts
     return (
         decode_base64url(head, "header"),
@@ -107,18 +106,18 @@ def split_token(token: str, what: str, limit: int) -> tuple[bytes, bytes, bytes,
 
 
 def parse_token_header(
-    header: Mapping[str, Any], what: str, kind: str, algorithms: Collection[str]
+    header: Mapping[str, Any], subject: str, kind: str, algorithms: Collection[str]
 ) -> tuple[str, str]:
-    """Algorithm and kid of a header that says nothing else, of a type and algorithm that are accepted."""
+    """Algorithm and kid of a header with an accepted type and algorithm and no other members."""
     if header.keys() != _HEADER or not all(isinstance(value, str) for value in header.values()):
-        raise SignatureError("the header has typ, alg and kid, and nothing else", code="sign.bad-header")
+        raise SignatureError("the header must have only typ, alg and kid", code="sign.bad-header")
     if header["typ"] != kind:
         raise SignatureError("the token is of another type", code="sign.bad-header")
     algorithm = header["alg"]
     name = normalize_algorithm(algorithm)
     if name not in algorithms or name not in RECEIPT_ALGORITHMS:
         raise SignatureError(
-            f"{what} is signed with an algorithm that is not allowed here",
+            f"{subject} is signed with an algorithm that is not allowed here",
             code="sign.bad-algorithm",
             hint=f"allowed: {', '.join(sorted(algorithms))}",
         )
@@ -126,30 +125,24 @@ def parse_token_header(
 
 
 def find_key_in_force(keys: AuthorityKeys, kid: str, algorithm: str, at: float) -> Key:
-    """The key, which must be in force now by the copy of the set at hand.
+    """The key, which must be in force now by the cached key set.
 
-    A copy may be too old to tell: where a key is revoked, the next one signs before the time that was said.
+    The cached set may be too old: after a revocation the next key signs before its announced time.
     """
     try:
         return keys.find(kid, algorithm, at)
     except SignatureError as error:
         if error.code != "sign.key-not-in-force":
             raise
-        raise SignatureError(
-            "by the copy at hand of the authority's key set, the key is not in force now",
-            code="sign.unknown-key",
-            hint=_READ_AGAIN,
-        ) from error
+        message = "the key is not in force now by the cached key set of the authority"
+        raise SignatureError(message, code="sign.unknown-key", hint=FETCH_AGAIN) from error
 
 
-def sign_token(claims: Mapping[str, Any], what: str, kind: str, signer: Signer) -> str:
-    """These claims as a token of that type. Raises SignatureError for a key without kid."""
+def sign_token(claims: Mapping[str, Any], subject: str, kind: str, signer: Signer) -> str:
+    """Sign these claims as a token of type `kind`. Raises SignatureError for a key without kid."""
     if signer.kid is None:
-        raise SignatureError(
-            f"{what} is signed with a key that has a kid",
-            code="sign.bad-key",
-            hint="SigningKey.with_thumbprint()",
-        )
+        hint = "use SigningKey.with_thumbprint()"
+        raise SignatureError(f"the key for {subject} has no kid", code="sign.bad-key", hint=hint)
     payload = json.dumps(claims, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
     text = f"{_encode_header(kind, signer.algorithm, signer.kid)}.{encode_base64url(payload)}"
     return f"{text}.{encode_base64url(signer.sign(text.encode('ascii')))}"
@@ -164,19 +157,19 @@ def _encode_header(kind: str, algorithm: str, kid: str) -> str:
 
 #: seconds between `iat` and `exp`, at most
 MAX_LIFE: Final = 300
-_LATEST: Final = 253402300799  # the last second of 9999, the last that a datetime holds
-_LARGEST: Final = 2**53 - 1  # the last integer that every reader of JSON has (RFC 8259 6)
+_LARGEST: Final = 2**53 - 1  # the largest integer of every JSON reader (RFC 8259 6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What an authority says of one answer.
+    """The statement of an authority about one answer.
 
     `issuer` is the anchor, `subject` the canonical ai URI without query, `audience` the caller, `issued` and
     `expires` seconds since the epoch, `id` and `nonce` of 128 bits or more, `request` the request hash. The
-    content is `digest` (as in Content-Digest) and `length` in octets; a stream has `stream` instead.
-    `token_hash` is of the access token, `task` and `original` tie the result of a task to what was asked,
-    `policy` and `approval` name what allowed it, `upstream` (a gateway's receipt) the hash of the endpoint's.
+    content is `digest` (as in Content-Digest) and `length` in bytes; a stream has `stream` instead.
+    `token_hash` is of the access token, `task` and `original` bind the result of a task to its request,
+    `policy` and `approval` name the rule that allowed it, `upstream` (in a gateway's receipt) is the hash of
+    the endpoint's receipt.
     """
 
     kind: str = "aiip-receipt+jwt"
@@ -210,24 +203,20 @@ def _make_integer_check(least: int, most: int) -> Callable[[object], bool]:
     return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LATEST
-
-
 _VISIBLE: Final = _make_text_check(r"[\x20-\x7e]{1,1024}")
 _WORD: Final = _make_text_check(r"[\x21-\x7e]{1,256}")
 _RANDOM: Final = _make_text_check(r"[A-Za-z0-9_-]{22,128}")
 _HASH: Final = _make_text_check(r"[A-Za-z0-9_-]{43}")
 _DIGEST: Final = _make_text_check(r"sha-256=:[A-Za-z0-9+/]{43}=:")
 
-#: claim, field of Receipt, its form, must it be there
+#: claim, field of Receipt, check of its form, whether it is required
 _Row = tuple[str, str, Callable[[object], bool], bool]
 _CLAIMS: Final[tuple[_Row, ...]] = (
     ("iss", "issuer", _VISIBLE, True),
     ("sub", "subject", _make_text_check(r"ai:[\x21\x22\x24-\x3e\x40-\x7e]{1,2048}"), True),  # neither # nor ?
     ("aud", "audience", _VISIBLE, True),
-    ("iat", "issued", _is_time, True),
-    ("exp", "expires", _is_time, True),
+    ("iat", "issued", is_time, True),
+    ("exp", "expires", is_time, True),
     ("jti", "id", _RANDOM, True),
     ("nonce", "nonce", _RANDOM, False),
     ("rqh", "request", _HASH, True),
@@ -251,7 +240,7 @@ _STREAM: Final[tuple[_Row, ...]] = (
 
 
 def encode_claims(receipt: Receipt) -> dict[str, Any]:
-    """The claims set, to be signed."""
+    """The claims set, for signing."""
     claims = _encode_rows(receipt, _CLAIMS)
     claims["res"] = _encode_rows(receipt, _RESULT)
     if receipt.stream is not None:
@@ -260,14 +249,14 @@ def encode_claims(receipt: Receipt) -> dict[str, Any]:
 
 
 def decode_claims(claims: Mapping[str, Any], kind: str) -> Receipt:
-    """The receipt that these claims are; claims that are not known are left alone. Raises SignatureError."""
+    """The receipt with these claims; unknown claims are ignored. Raises SignatureError."""
     fields = _decode_rows(claims, _CLAIMS)
     fields |= _decode_rows(_get_object(claims, "res"), _RESULT)
     if "str" in claims:
         fields["stream"] = StreamEnd(**_decode_rows(_get_object(claims, "str"), _STREAM))
     whole = {"digest", "length"} & fields.keys()
     if ("stream" in fields and whole) or ("stream" not in fields and len(whole) < 2):
-        raise _make_claim_error("res", "the content is bound by cd and len, or by str, and not by both")
+        raise make_claim_error("res", "bad-claim", "the content must be bound either by cd and len or by str")
     _require_lifetime(claims)
     return Receipt(kind=kind, **{"nonce": None, **fields})
 
@@ -275,18 +264,18 @@ def decode_claims(claims: Mapping[str, Any], kind: str) -> Receipt:
 def _require_lifetime(claims: Mapping[str, Any]) -> None:
     begins, ends = claims["iat"], claims["exp"]
     if not 0 < ends - begins <= MAX_LIFE:
-        raise _make_claim_error("exp", f"a receipt lives for {MAX_LIFE} seconds at most")
-    if "nbf" in claims and not (_is_time(claims["nbf"]) and claims["nbf"] <= begins):
-        raise _make_claim_error("nbf", "a receipt counts from iat on")
+        raise make_claim_error("exp", "bad-claim", f"a receipt is valid for at most {MAX_LIFE} seconds")
+    if "nbf" in claims and not (is_time(claims["nbf"]) and claims["nbf"] <= begins):
+        raise make_claim_error("nbf", "bad-claim", "a receipt is valid from iat on")
 
 
 def _encode_rows(source: object, rows: tuple[_Row, ...]) -> dict[str, Any]:
-    found = {claim: getattr(source, name) for claim, name, _, _ in rows}
-    return {claim: _drop_fraction(value) for claim, value in found.items() if value is not None}
+    claims = {claim: getattr(source, name) for claim, name, _, _ in rows}
+    return {claim: _drop_fraction(value) for claim, value in claims.items() if value is not None}
 
 
 def _drop_fraction(value: object) -> object:
-    """Whole seconds without a fraction, which some readers do not expect."""
+    """Write whole seconds without a fraction, which some readers do not expect."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -295,37 +284,33 @@ def _decode_rows(claims: Mapping[str, Any], rows: tuple[_Row, ...]) -> dict[str,
     for claim, name, fits, needed in rows:
         if claim in claims:
             if not fits(claims[claim]):
-                raise _make_claim_error(claim, "the claim is not of its form")
+                raise make_claim_error(claim, "bad-claim", "the claim has the wrong form")
             found[name] = claims[claim]
         elif needed:
-            raise _make_claim_error(claim, "the claim is missing")
+            raise make_claim_error(claim, "bad-claim", "the claim is missing")
     return found
 
 
 def _get_object(claims: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = claims.get(name)
-    if not isinstance(found, dict):
-        raise _make_claim_error(name, "the claim is missing, or no object")
-    return found
+    value = claims.get(name)
+    if not isinstance(value, dict):
+        raise make_claim_error(name, "bad-claim", "the claim is missing, or is not an object")
+    return value
 
 
-def _make_claim_error(claim: str, message: str) -> SignatureError:
-    return SignatureError(f"{claim}: {message}", code="sign.bad-claim")
-
-
-#: octets of a receipt
+#: bytes of a receipt
 MAX_RECEIPT: Final = 4096
 #: `typ` of an endpoint's receipt, and of a gateway's
 RECEIPT: Final = "aiip-receipt+jwt"
 GATEWAY: Final = "aiip-gateway+jwt"
-#: what is accepted where nobody says more; `EdDSA` goes with `Ed25519`, as its older name
+#: the algorithms that are accepted by default; `EdDSA` is the older name of `Ed25519`
 DEFAULT_ALGORITHMS: Final = USUAL_ALGORITHMS
-_WHAT: Final = "a receipt"
+_SUBJECT: Final = "a receipt"
 _REQUEST: Final = b"aiip-req-v1"
 _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
-#: octets of randomness of a receipt's id
+#: random bytes of a receipt's id
 _ID: Final = 16
-#: claims that must be what the request says, and where (3.8 step 6)
+#: claims that must match the request, and their fields (3.8 step 6)
 _BOUND: Final = (
     ("iss", "issuer"),
     ("sub", "subject"),
@@ -340,11 +325,11 @@ _BOUND: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What a receipt must say, known from the request that went out and the answer that came.
+    """The expected content of a receipt, from the request that was sent and the answer that was received.
 
     `issuer` is the anchor, `subject` the canonical ai URI without query, `audience` this caller, `request`
-    the request hash. Exactly one of `body` (the octets as received) and `stream` is given. `token_hash` is
-    None where no access token was used, `task` and `original` where no task was asked for.
+    the request hash. Exactly one of `body` (the bytes as received) and `stream` is given. `token_hash` is
+    None without an access token, `task` and `original` are None without a task.
     """
 
     issuer: str
@@ -362,7 +347,7 @@ class Expected:
 
 
 def content_digest(body: bytes) -> str:
-    """The SHA-256 of these octets as in a Content-Digest field (RFC 9530): `sha-256=:...:`."""
+    """The SHA-256 of a body as in a Content-Digest field (RFC 9530): `sha-256=:...:`."""
     return f"sha-256=:{b64encode(sha256(body).digest()).decode('ascii')}:"
 
 
@@ -377,45 +362,40 @@ def make_receipt_id() -> str:
 
 
 def get_kid(token: str) -> str:
-    """The kid that a token names, on its own word: nothing is verified. Raises SignatureError."""
-    kid = parse_json_object(split_token(token, _WHAT, MAX_RECEIPT)[0], "header").get("kid")
+    """The kid in a token, without verification. Raises SignatureError."""
+    kid = parse_json_object(split_token(token, _SUBJECT, MAX_RECEIPT)[0], "header").get("kid")
     if not isinstance(kid, str):
         raise SignatureError("the token names no key", code="sign.bad-header")
     return kid
 
 
 def request_hash(
-    *,
-    method: str,
-    target: str,
-    digest: str | None,
-    content_type: str | None,
-    idempotency_key: str | None,
+    *, method: str, target: str, digest: str | None, content_type: str | None, idempotency_key: str | None
 ) -> str:
-    """`rqh`: what was asked, as a hash, so that a receipt can be shown without telling it.
+    """`rqh`: the hash of a request, so that a receipt can be shown without the request.
 
     `target` is the canonical ai URI with its query, `digest` the Content-Digest of the body, `content_type`
-    the field as sent, `idempotency_key` the key itself without quotes. Raises SignatureError for a part that
-    is not ASCII or has line ends, which no HTTP request can have.
+    the field as sent, `idempotency_key` the key without quotes. Raises SignatureError for a part that is not
+    ASCII or has line ends, which an HTTP request cannot have.
     """
     lines = (method, target, digest or "-", content_type or "-", idempotency_key or "-")
-    if not all(each.isascii() and "\n" not in each and "\r" not in each for each in lines):
+    if not all(line.isascii() and "\n" not in line and "\r" not in line for line in lines):
         raise SignatureError("a part of the request is not one line of ASCII", code="sign.bad-request")
-    octets = b"\n".join((_REQUEST, *(each.encode("ascii") for each in lines)))
-    return encode_base64url(sha256(octets).digest())
+    content = b"\n".join((_REQUEST, *(line.encode("ascii") for line in lines)))
+    return encode_base64url(sha256(content).digest())
 
 
 def sign_receipt(receipt: Receipt, signer: Signer) -> str:
-    """The receipt in its compact form.
+    """Sign a receipt.
 
-    Raises SignatureError for a key without kid, for one that would be refused by `verify_receipt` because of
-    a claim's form, its life or its size, and where the key's device fails.
+    Raises SignatureError for a key without kid, for a receipt that `verify_receipt` would reject because of
+    the form of a claim, its lifetime or its size, and if the key's device fails.
     """
     claims = encode_claims(receipt)
-    decode_claims(claims, receipt.kind)  # what nobody would accept is not signed
-    token = sign_token(claims, _WHAT, receipt.kind, signer)
+    decode_claims(claims, receipt.kind)  # raises for a receipt that would be rejected
+    token = sign_token(claims, _SUBJECT, receipt.kind, signer)
     if len(token) > MAX_RECEIPT:
-        raise SignatureError(f"the receipt is longer than {MAX_RECEIPT} octets", code="sign.too-large")
+        raise SignatureError(f"the receipt is longer than {MAX_RECEIPT} bytes", code="sign.too-large")
     return token
 
 
@@ -429,15 +409,15 @@ def verify_receipt(
     kind: str = RECEIPT,
     algorithms: Collection[str] = DEFAULT_ALGORITHMS,
 ) -> Receipt:
-    """The receipt, once all of it holds for this request and this answer, now (`at`, seconds).
+    """Verify a receipt for this request and this answer, now (`at`, seconds).
 
-    `keys` are those of the expected authority alone. `seen(identity, until)` records the id of a receipt
-    whose signature and claims hold and says whether it was there already. `algorithms` are what the authority
-    and local policy allow. The order is that of 3.8; the first failure ends it.
+    `keys` are only those of the expected authority. `seen(identity, until)` records the id of a receipt with
+    a valid signature and valid claims, and returns whether it was recorded before. `algorithms` are those
+    that the authority and local policy allow. The order of the checks is that of 3.8.
 
     Raises ProvenanceError with the codes `aiip.provenance-missing`, `aiip.provenance-invalid` and
-    `aiip.provenance-stale` (time, or seen before). One failure is a SignatureError: `sign.unknown-key`, by
-    which a caller knows that its copy of the keys may be too old.
+    `aiip.provenance-stale` (time, or seen before), and SignatureError `sign.unknown-key` if the caller's copy
+    of the keys may be too old.
     """
     if (expected.body is None) == (expected.stream is None):
         raise UsageError("a receipt is verified against a body or a stream", code="usage.bad-argument")
@@ -445,7 +425,7 @@ def verify_receipt(
     _require_claims(receipt, expected)
     _require_time(receipt, at)
     if seen(f"{kid}.{receipt.id}", receipt.expires + LEEWAY):
-        raise _make_refusal(6, "jti", "the receipt was shown before", "aiip.provenance-stale")
+        raise _make_refusal(6, "jti", "the receipt was used before", "aiip.provenance-stale")
     _require_content(receipt, expected)
     return receipt
 
@@ -461,16 +441,16 @@ def verify_filed(
     kind: str = RECEIPT,
     algorithms: Collection[str] = RECEIPT_ALGORITHMS,
 ) -> Receipt:
-    """A receipt out of a file, judged by the time that it names and the history of the authority's keys.
+    """Verify a stored receipt by the time in it and the history of the authority's keys.
 
-    `body` is the content that was filed with it, if it was; `subject` and `issuer` what they must be, where
-    that is known; `at` the time of judging: a receipt from after it is refused. Audience, nonce, request and
-    replay are not judged: they need the request. Raises as `verify_receipt` does.
+    `body` is the stored content, `subject` and `issuer` are the expected ones, all if known. `at` is the time
+    of the verification: a later receipt is rejected. Audience, nonce, request and replay are not checked,
+    because they need the request. Raises as `verify_receipt` does.
     """
     receipt, _ = _open_receipt(token, keys, None, kind, algorithms)
-    for name, given, wanted in (("iss", receipt.issuer, issuer), ("sub", receipt.subject, subject)):
-        if wanted is not None and given != wanted:
-            raise _make_refusal(6, name, "the receipt is not of this issuer or resource")
+    for name, value, expected in (("iss", receipt.issuer, issuer), ("sub", receipt.subject, subject)):
+        if expected is not None and value != expected:
+            raise _make_refusal(6, name, "the receipt is from another issuer or for another resource")
     if at is not None and receipt.issued > at + LEEWAY:
         raise _make_refusal(6, "iat", "the receipt is from after that time", "aiip.provenance-stale")
     if body is not None:
@@ -479,20 +459,15 @@ def verify_filed(
 
 
 def _open_receipt(
-    token: str | None,
-    keys: AuthorityKeys,
-    at: float | None,
-    kind: str,
-    algorithms: Collection[str],
+    token: str | None, keys: AuthorityKeys, at: float | None, kind: str, algorithms: Collection[str]
 ) -> tuple[Receipt, str]:
-    """Steps 1 to 5, the form of the claims, and the kid. Without `at`, the receipt's own time counts."""
+    """Steps 1 to 5 and the form of the claims; returns the kid too. Without `at`, uses the receipt's time."""
     if not token:
-        raise ProvenanceError(
-            "there is no receipt", code="aiip.provenance-missing", clause=f"{_CLAUSE} step 1"
-        )
+        code, clause = "aiip.provenance-missing", f"{_CLAUSE} step 1"
+        raise ProvenanceError("the result has no receipt", code=code, clause=clause)
     step = 1
     try:
-        head, payload, signature, octets = split_token(token, _WHAT, MAX_RECEIPT)
+        head, payload, signature, signed = split_token(token, _SUBJECT, MAX_RECEIPT)
         step = 2
         header = parse_json_object(head, "header")
         step = 3
@@ -500,8 +475,8 @@ def _open_receipt(
         step = 4
         key = keys.named(kid, algorithm) if at is None else find_key_in_force(keys, kid, algorithm, at)
         step = 5
-        if not key.verify(algorithm, octets, signature):
-            raise SignatureError("the signature does not hold", code="sign.bad-signature")
+        if not key.verify(algorithm, signed, signature):
+            raise SignatureError("the signature is invalid", code="sign.bad-signature")
         step = 6
         receipt = decode_claims(parse_json_object(payload, "claims set"), kind)
         if at is None:
@@ -514,22 +489,22 @@ def _open_receipt(
 
 
 def _require_claims(receipt: Receipt, expected: Expected) -> None:
-    """Step 6: is it of this authority and resource, for this caller and request?"""
+    """Step 6: the receipt must be from this authority and resource, for this caller and request."""
     for claim, name in _BOUND:
         if getattr(receipt, name) != getattr(expected, name):
-            raise _make_refusal(6, claim, "the receipt is not of this request")
+            raise _make_refusal(6, claim, "the receipt is for another request")
 
 
 def _require_time(receipt: Receipt, at: float) -> None:
-    if not abs(at - receipt.issued) <= LEEWAY:  # so that NaN is no time either
-        why = "the receipt is not of this moment: are both clocks right?"
-        raise _make_refusal(6, "iat", why, "aiip.provenance-stale")
+    if not abs(at - receipt.issued) <= LEEWAY:  # also true for NaN
+        reason = "the receipt is not from now: are both clocks right?"
+        raise _make_refusal(6, "iat", reason, "aiip.provenance-stale")
     if at >= receipt.expires:
         raise _make_refusal(6, "exp", "the receipt has expired", "aiip.provenance-stale")
 
 
 def _require_content(receipt: Receipt, expected: Expected) -> None:
-    """Step 7: is it of the status, content type and octets that came?"""
+    """Step 7: the receipt must be for the status, content type and content that were received."""
     if receipt.status != expected.status:
         raise _make_refusal(7, "res.st", "the receipt is for another status")
     if receipt.content_type != expected.content_type:
@@ -548,11 +523,11 @@ def _require_body(receipt: Receipt, body: bytes) -> None:
 
 
 def _make_refusal(
-    step: int, what: str | None = None, why: str | None = None, code: str = "aiip.provenance-invalid"
+    step: int, claim: str | None = None, reason: str | None = None, code: str = "aiip.provenance-invalid"
 ) -> ProvenanceError:
-    """One sentence for all failures; which it was is in the clause, and why in the cause."""
-    place = f"{_CLAUSE} step {step}" + ("" if what is None else f" ({what})")
-    error = ProvenanceError("the receipt does not hold", code=code, clause=place)
-    if why is not None:
-        error.__cause__ = SignatureError(f"{what}: {why}", code="sign.bad-claim")
+    """The same message for all failures; the step and claim are in the clause, the reason is in the cause."""
+    clause = f"{_CLAUSE} step {step}" + ("" if claim is None else f" ({claim})")
+    error = ProvenanceError("the receipt is invalid", code=code, clause=clause)
+    if reason is not None:
+        error.__cause__ = SignatureError(f"{claim}: {reason}", code="sign.bad-claim")
     return error

@@ -27,10 +27,8 @@ from onym.net.limits import NetLimits
 from onym.net.messages import Headers, HTTPRequest, Origin, Reply, Send, split_url
 from onym.net.transport import AsyncTransport
 from onym.sign.algorithms import TOKEN_ALGORITHMS
-from onym.sign.encoding import decode_base64url, parse_json_object
-from onym.sign.id_tokens import make_claim_error, require_parties, require_times, require_type
-from onym.sign.jws import verify
-from onym.sign.keys import MAX_KEY_SET, KeySet, read_keys
+from onym.sign.jws import make_claim_error, require_parties, require_times, require_type, verify
+from onym.sign.keys import MAX_KEY_SET, KeySet, decode_base64url, parse_json_object, read_keys
 from onym.sign.receipts import access_token_hash
 from onym.uri.generic import URI
 
