@@ -81,9 +81,48 @@ def _compile_escapes(kinds: str) -> re.Pattern[str]:
     return re.compile(f"({'|'.join(_ESCAPES[kind] for kind in kinds)})")
 
 
+_PATTERNS = {
+    "gap": rf"([{_INVISIBLE}]|\x1b\[[0-9;]{{0,16}}m)",
+    "digit": r"\d",
+    "letter": r"[^\W\d_]",
+    "amazon": r"A(?<![A-Za-z0-9]A)(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Za-z0-9])",
+    "token": r"eyJ(?<![A-Za-z0-9_-]eyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,3}",
+    "block": r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----",
+    "body": r"(?:(?:[\s\"'+,]|\\[nrt]){0,32}[A-Za-z0-9+/=]{16,128}){0,512}",
+    "azure": r"JQQJ99(?<=[A-Za-z0-9]{58})[A-Za-z0-9]{20,30}",
+    # references, placeholders, formats, masks, URLs without userinfo, punctuation, one letter
+    "harmless": (
+        r"(?s)(?:env|file|keyring|vault)(?::|%3[aA]).*|\$\{?[A-Z_][A-Z0-9_]*\}?|%[a-z(].{0,40}|<.{0,40}"
+        r"|\{?[a-z_]*\}|:[a-z:]+|https?://[^@]*|\*+|[\W_]+|."
+    ),
+    "code": r"_{0,2}[A-Za-z]{1,16}(?:[._][A-Za-z]{0,16}){0,8}",
+    # userinfo of URIs
+    "start": r":(?:[/\\]{2,8}|(?<=llm:)[/\\]?)",
+    "stop": r"[\s\x00-\x20\x7f\"<>`]",
+    "delimiter": r"[/?#\\]",
+    "query": r"[?#]",
+    "weak": r"['),;\]}|]",
+    "port": r"[0-9]{0,5}['.,;:!?)\]}|]*",
+    "host": r"(?i)[^@/?#\\]*\.|localhost|\[|[^@:/?#\\]+:[0-9]",
+    "domain": r"(?:[\w-]+\.)+[A-Za-z]{2,}(?![\w.-])",
+    "at": r"%(?:25){0,3}40|\\{1,8}(?:u0040|x40)|&(?:#0{0,4}64|#[xX]0{0,4}40|commat);",
+    "colon": (r"%(?:25){0,3}3[aA]|\\{1,8}(?:u003[aA]|x3[aA])|&(?:#0{0,4}58|#[xX]0{0,4}3[aA]|colon);"),
+    "wrapped": (
+        r"(?:[ \t]{1,4}|[ \t]{0,4}\r?\n[ \t]{0,16}|[\"<`](?=[A-Za-z0-9]))[^\s\"<>`@:]{0,256}@"
+        r"(?=[\w-]+[.:]|localhost|\[)"
+    ),
+    "random": r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{32,}",
+    "placeholder": r"(?i)(?:\$?\{?port\}?|\$\{?[A-Z_]+\}?|\{[a-z_]*\})",
+    "spaced": (
+        r"[ \t]{1,4}(?!mailto:)[^\s\"'<>`@:/?#\\]{0,64}:([^\s\"<>`@]{1,256})@(?=[\w-]+[.:]|localhost|\[)"
+    ),
+}
+
+
 @cache
-def _compile_gaps() -> re.Pattern[str]:
-    return re.compile(rf"([{_INVISIBLE}]|\x1b\[[0-9;]{{0,16}}m)")
+def _get_pattern(name: str) -> re.Pattern[str]:
+    """A compiled pattern. It is compiled when it is first used, to keep the import fast."""
+    return re.compile(_PATTERNS[name])
 
 
 @cache
@@ -116,7 +155,7 @@ class TextView:
         """The text without invisible characters and terminal colours, None if it has none."""
         if text.isascii() and "\x1b" not in text:
             return None
-        parts = _compile_gaps().split(text)
+        parts = _get_pattern("gap").split(text)
         return (
             TextView(parts, [part if index % 2 == 0 else "" for index, part in enumerate(parts)])
             if parts[1:]
@@ -376,32 +415,14 @@ def _compile_format(start: str, run: str, least: int) -> re.Pattern[str]:
     return re.compile(f"{re.escape(start)}(?<![A-Za-z0-9]{re.escape(start)})({run}{{{least},}})")
 
 
-@cache
-def _compile_key_patterns() -> tuple[re.Pattern[str], ...]:
-    amazon = re.compile(r"A(?<![A-Za-z0-9]A)(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Za-z0-9])")
-    token = re.compile(
-        r"eyJ(?<![A-Za-z0-9_-]eyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,3}"
-    )
-    block = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
-    body = re.compile(r"(?:(?:[\s\"'+,]|\\[nrt]){0,32}[A-Za-z0-9+/=]{16,128}){0,512}")
-    azure = re.compile(rf"JQQJ99(?<={_WORD}{{58}}){_WORD}{{20,30}}")
-    return amazon, token, block, body, azure
-
-
-@cache
-def _compile_character_kinds() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    return re.compile(r"\d"), re.compile(r"[^\W\d_]")
-
-
 def looks_random(text: str, least: int) -> bool:
     """Whether a word is probably random: digits and letters, both cases, or very long."""
     if len(text) < least:
         return False
     if len(text) >= 24:
         return True
-    digit, letter = _compile_character_kinds()
-    if digit.search(text):
-        return letter.search(text) is not None
+    if _get_pattern("digit").search(text):
+        return _get_pattern("letter").search(text) is not None
     return len(text) >= 20 and text.lower() != text and text.upper() != text
 
 
@@ -413,32 +434,29 @@ def find_keys(text: str) -> Iterator[Span]:
                 for match in _compile_format(start, run, least).finditer(text):
                     if good(match[1]):
                         yield match.span()
-    amazon, token, block, body, azure = _compile_key_patterns()
     if any(start in text for start in _AMAZON):
-        yield from (match.span() for match in amazon.finditer(text))
+        yield from (match.span() for match in _get_pattern("amazon").finditer(text))
     if "eyJ" in text:
-        yield from (match.span() for match in token.finditer(text))
+        yield from (match.span() for match in _get_pattern("token").finditer(text))
     if _AZURE in text:
-        yield from ((match.start() - 52, match.end()) for match in azure.finditer(text))
+        yield from ((match.start() - 52, match.end()) for match in _get_pattern("azure").finditer(text))
     if PEM_BEGIN in text:
-        yield from _find_pem_blocks(text, block, body)
+        yield from _find_pem_blocks(text)
 
 
 def _has_mixed_characters(run: str) -> bool:
-    return _compile_character_kinds()[0].search(run) is not None or (
-        run.lower() != run and run.upper() != run
-    )
+    return _get_pattern("digit").search(run) is not None or (run.lower() != run and run.upper() != run)
 
 
 def _has_random_part(run: str) -> bool:
     return any(looks_random(part, 12) for part in run.replace("_", "-").split("-"))
 
 
-def _find_pem_blocks(text: str, block: re.Pattern[str], body: re.Pattern[str]) -> Iterator[Span]:
+def _find_pem_blocks(text: str) -> Iterator[Span]:
     """PEM private keys; an incomplete one ends with the last line that looks like a key."""
     ends = [match.start() for match in re.finditer(PEM_END, text)]
     done = 0
-    for match in block.finditer(text):
+    for match in _get_pattern("block").finditer(text):
         if match.start() < done:
             continue
         index = bisect_left(ends, match.end())
@@ -446,7 +464,7 @@ def _find_pem_blocks(text: str, block: re.Pattern[str], body: re.Pattern[str]) -
             tail = text.find("-----", ends[index] + len(PEM_END), ends[index] + 64)
             done = tail + 5 if tail >= 0 else ends[index] + len(PEM_END)
         else:
-            done = body.match(text, match.end()).end()  # type: ignore[union-attr]  # matches "" too
+            done = _get_pattern("body").match(text, match.end()).end()  # type: ignore[union-attr]  # matches "" too
             if done == match.end():
                 continue  # only the first line is not a secret
         yield match.start(), done
@@ -466,25 +484,10 @@ _PLAIN = split_words(
 )
 
 
-@cache
-def _compile_harmless() -> re.Pattern[str]:
-    """A pattern of references, placeholders, formats, masks, URLs without userinfo and punctuation."""
-    return re.compile(
-        r"(?:env|file|keyring|vault)(?::|%3[aA]).*|\$\{?[A-Z_][A-Z0-9_]*\}?|%[a-z(].{0,40}|<.{0,40}|\{?[a-z_]*\}|:[a-z:]+"
-        r"|https?://[^@]*|\*+|[\W_]+|.",
-        re.DOTALL,
-    )
-
-
-@cache
-def _compile_code_word() -> re.Pattern[str]:
-    return re.compile(r"_{0,2}[A-Za-z]{1,16}(?:[._][A-Za-z]{0,16}){0,8}")
-
-
 def is_secret_value(value: str, word: str, weight: Weight) -> bool:
     """Whether a value is a secret under a name that ends in `word` and has this weight."""
     value = value[:MAX_EXAMINED].strip()
-    if not value or value == MARK or value.lower() in _PLAIN or _compile_harmless().fullmatch(value):
+    if not value or value == MARK or value.lower() in _PLAIN or _get_pattern("harmless").fullmatch(value):
         return False
     if weight == "weak":
         return looks_drawn(value, 16)
@@ -497,7 +500,7 @@ def is_code_word(value: str, word: str, spaced: bool) -> bool:
     `spaced` tells whether a colon or a blank is before it.
     """
     value = value[:MAX_EXAMINED]
-    if not _compile_code_word().fullmatch(value):
+    if not _get_pattern("code").fullmatch(value):
         return False
     if value.lower().endswith(word):
         return True
@@ -514,40 +517,13 @@ def looks_drawn(value: str, least: int) -> bool:
     return any(looks_random(part, 12) for part in re.split(r"[-_.:/]", value))
 
 
-@cache
-def _compile_uri_patterns() -> dict[str, re.Pattern[str]]:
-    return {
-        "start": re.compile(r":(?:[/\\]{2,8}|(?<=llm:)[/\\]?)"),
-        "stop": re.compile(r"[\s\x00-\x20\x7f\"<>`]"),
-        "delimiter": re.compile(r"[/?#\\]"),
-        "query": re.compile(r"[?#]"),
-        "weak": re.compile(r"['),;\]}|]"),
-        "port": re.compile(r"[0-9]{0,5}['.,;:!?)\]}|]*"),
-        "host": re.compile(r"[^@/?#\\]*\.|localhost|\[|[^@:/?#\\]+:[0-9]", re.IGNORECASE),
-        "domain": re.compile(r"(?:[\w-]+\.)+[A-Za-z]{2,}(?![\w.-])"),
-        "at": re.compile(r"%(?:25){0,3}40|\\{1,8}(?:u0040|x40)|&(?:#0{0,4}64|#[xX]0{0,4}40|commat);"),
-        "colon": re.compile(
-            r"%(?:25){0,3}3[aA]|\\{1,8}(?:u003[aA]|x3[aA])|&(?:#0{0,4}58|#[xX]0{0,4}3[aA]|colon);"
-        ),
-        "wrapped": re.compile(
-            r"(?:[ \t]{1,4}|[ \t]{0,4}\r?\n[ \t]{0,16}|[\"<`](?=[A-Za-z0-9]))[^\s\"<>`@:]{0,256}@"
-            r"(?=[\w-]+[.:]|localhost|\[)"
-        ),
-        "random": re.compile(r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{32,}"),
-        "placeholder": re.compile(r"(?:\$?\{?port\}?|\$\{?[A-Z_]+\}?|\{[a-z_]*\})", re.IGNORECASE),
-        "spaced": re.compile(
-            r"[ \t]{1,4}(?!mailto:)[^\s\"'<>`@:/?#\\]{0,64}:([^\s\"<>`@]{1,256})@(?=[\w-]+[.:]|localhost|\[)"
-        ),
-    }
-
-
 def find_uri_credentials(text: str, low: str, written: Callable[[int, int], bool]) -> Iterator[Span]:
     """Spans of keys and passwords in the userinfo of every URI.
 
     `low` is `text` in lower case. `written` tells whether the delimiters at a span belong to this layer: a
     URI of the layer below has been searched already, with its escapes as data.
     """
-    stop = _compile_uri_patterns()["stop"]
+    stop = _get_pattern("stop")
     done = 0
     for colon, begin, limit, llm in _find_uri_starts(low):
         if begin < done or begin == limit or not written(colon - 3 if llm else colon, begin):
@@ -568,7 +544,7 @@ def _find_uri_starts(low: str) -> list[tuple[int, int, int, bool]]:
     """
     found = []
     limit = bare_limit = len(low)
-    for match in reversed(list(_compile_uri_patterns()["start"].finditer(low))):
+    for match in reversed(list(_get_pattern("start").finditer(low))):
         colon, begin = match.span()
         llm = low.startswith("llm", colon - 3) if colon >= 3 else False
         if not llm and not ("/" in low[colon:begin] and low[colon - 1 : colon].isalnum()):
@@ -596,8 +572,8 @@ def _find_userinfo_secret(text: str, begin: int, end: int, llm: bool) -> Span | 
         return (
             (_find_encoded_key(text, begin, stop, end) or _find_spaced_key(text, stop, end)) if llm else None
         )
-    if _compile_uri_patterns()["port"].fullmatch(text, colon + 1, stop):
-        label = llm and not _compile_uri_patterns()["host"].match(text, begin, colon)
+    if _get_pattern("port").fullmatch(text, colon + 1, stop):
+        label = llm and not _get_pattern("host").match(text, begin, colon)
         if label and colon + 1 == end:  # a blank before the key
             return _find_wrapped_key(text, end, end)
         return _find_port_like_key(text, colon + 1, stop, end) if label else None
@@ -609,7 +585,7 @@ def _find_userinfo_secret(text: str, begin: int, end: int, llm: bool) -> Span | 
 
 
 def _find_delimiter(text: str, begin: int, end: int) -> int:
-    match = _compile_uri_patterns()["delimiter"].search(text, begin, end)
+    match = _get_pattern("delimiter").search(text, begin, end)
     return match.start() if match else end
 
 
@@ -620,10 +596,10 @@ def _find_last_at(text: str, at: int, stop: int, end: int, llm: bool) -> int:
     if text[stop] in "?#":
         # no path: an llm URI always has one, but a key may contain these characters
         later = text.rfind("@", stop, end) if llm else -1
-    elif stop == at + 1 or _compile_uri_patterns()["host"].match(text, at + 1, stop):
+    elif stop == at + 1 or _get_pattern("host").match(text, at + 1, stop):
         return at
     else:
-        match = _compile_uri_patterns()["query"].search(text, stop, end)
+        match = _get_pattern("query").search(text, stop, end)
         later = text.rfind("@", stop, match.start() if match else end)
     return at if later < 0 else later
 
@@ -633,15 +609,15 @@ def _find_secret_before(text: str, begin: int, at: int) -> Span | None:
     colon = text.find(":", begin, at)
     if colon >= 0:
         return colon + 1, at
-    encoded = _compile_uri_patterns()["colon"].search(text, begin, at)
+    encoded = _get_pattern("colon").search(text, begin, at)
     if encoded:
         return encoded.end(), at
-    return (begin, at) if _compile_uri_patterns()["random"].fullmatch(text, begin, at) else None
+    return (begin, at) if _get_pattern("random").fullmatch(text, begin, at) else None
 
 
 def _find_encoded_key(text: str, begin: int, stop: int, end: int) -> Span | None:
-    colon = _compile_uri_patterns()["colon"].search(text, begin, stop)
-    if colon is None or _compile_uri_patterns()["port"].fullmatch(text, colon.end(), stop):
+    colon = _get_pattern("colon").search(text, begin, stop)
+    if colon is None or _get_pattern("port").fullmatch(text, colon.end(), stop):
         return None
     return _find_malformed_key(text, colon.end(), stop, end)
 
@@ -651,15 +627,15 @@ def _find_malformed_key(text: str, key: int, border: int, end: int) -> Span | No
     at = text.find("@", border, end)
     if at >= 0:
         return key, text.rfind("@", at, _find_delimiter(text, at, end))
-    encoded = _compile_uri_patterns()["at"].search(text, key, end)
+    encoded = _get_pattern("at").search(text, key, end)
     if encoded:
-        *_, last = _compile_uri_patterns()["at"].finditer(
+        *_, last = _get_pattern("at").finditer(
             text, encoded.start(), _find_delimiter(text, encoded.end(), end)
         )
         return key, last.start()
-    if _compile_uri_patterns()["placeholder"].fullmatch(text, key, border):
+    if _get_pattern("placeholder").fullmatch(text, key, border):
         return None
-    weak = _compile_uri_patterns()["weak"].search(text, key, end)
+    weak = _get_pattern("weak").search(text, key, end)
     if weak:
         return key, weak.start()
     return _find_wrapped_key(text, key, end) or (key, end)
@@ -667,17 +643,17 @@ def _find_malformed_key(text: str, key: int, border: int, end: int) -> Span | No
 
 def _find_spaced_key(text: str, stop: int, end: int) -> Span | None:
     """The key in `llm://my app:…@host`: a blank in the label ended the run."""
-    found = _compile_uri_patterns()["spaced"].match(text, end) if stop == end else None
+    found = _get_pattern("spaced").match(text, end) if stop == end else None
     return found.span(1) if found else None
 
 
 def _find_wrapped_key(text: str, key: int, end: int) -> Span | None:
     """The rest of a key after a blank, line break or quote inside it has ended the run."""
-    wrapped = _compile_uri_patterns()["wrapped"].match(text, end)
+    wrapped = _get_pattern("wrapped").match(text, end)
     if wrapped is None:
         return None
     at = wrapped.end() - 1
-    stop = _compile_uri_patterns()["stop"].search(text, at)
+    stop = _get_pattern("stop").search(text, at)
     return key, text.rfind("@", at, _find_delimiter(text, at, stop.start() if stop else len(text)))
 
 
@@ -686,13 +662,13 @@ def _find_port_like_key(text: str, key: int, stop: int, end: int) -> Span | None
     span = _find_foreign_key(text, key, stop, end)
     if span is None or key == stop or text[stop] != "/":
         return span
-    return span if _compile_uri_patterns()["domain"].match(text, span[1] + 1, end) else None
+    return span if _get_pattern("domain").match(text, span[1] + 1, end) else None
 
 
 def _find_foreign_key(text: str, key: int, stop: int, end: int) -> Span | None:
     """A key in another scheme. A host must follow the `@`, because paths often contain one."""
     at = text.find("@", stop, end)
-    if at < 0 or _compile_uri_patterns()["placeholder"].fullmatch(text, key, stop):
+    if at < 0 or _get_pattern("placeholder").fullmatch(text, key, stop):
         return None
     at = text.rfind("@", at, _find_delimiter(text, at, end))
-    return (key, at) if _compile_uri_patterns()["host"].match(text, at + 1, end) else None
+    return (key, at) if _get_pattern("host").match(text, at + 1, end) else None

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import NamedTuple
 
 from onym.uri._secret_detection import (
     HEAD,
@@ -45,60 +44,51 @@ from onym.uri.secret import MARK, Secret
 _LONG_RUN = 1_024
 # the text between a name and a distant value: brackets, a line break, the signs of a YAML block
 _FAR = r"[\[({<]{1,2}[ \t]{0,2}(?:\r?\n[ \t]{1,16})?|(?:[|>][+-]?[ \t]{0,4})?\r?\n(?:[ \t]{1,16}|(?=[\"']))"
-_SCHEMES = "bearer|basic|token|apikey|api-key|key|negotiate"
 
 
-class _ValuePatterns(NamedTuple):
-    names: tuple[tuple[str, re.Pattern[str]], ...]
-    quote: re.Pattern[str]
-    close: dict[str, re.Pattern[str]]
-    ends: dict[str, re.Pattern[str]]
-    element: re.Pattern[str]
-    scheme: re.Pattern[str]
-    parts: re.Pattern[str]
-    second: re.Pattern[str]
-    bearer: re.Pattern[str]
-    user: re.Pattern[str]
-    login: re.Pattern[str]
-    pair: re.Pattern[str]
+# follows the last word of a name
+_NAME_END = (
+    r"(?:[_-]?[0-9]{1,2})?(?: (?:provided|given|used|is|was|to)){0,2}"
+    r"(?:(?P<quoted>\\{0,8}[\"'`])?\]?[ \t]{0,8}(?P<sign>=>|:=|=(?!=)|:|>)[ \t]{0,8}(?P<far>" + _FAR + r")?"
+    r"|\\{0,8}[\"'][ \t]{0,4}(?P<comma>,)[ \t]{0,4}(?=b?\\{0,8}[\"'])"
+    r"|(?:[ \t]{1,32}[|\u2502\u2503]|[ \t]{0,32}(?:->|,))[ \t]{0,4}"
+    r"|(?P<blank>[ \t]{1,4})(?=[^ \t=:>]))"
+)
+_PATTERNS = {
+    **{word: word + _NAME_END for word in WORDS},
+    # the ends of runs and of quoted text
+    "bare": r"[\s\x00-\x1f\"'`<>&,;(){}\[\]\\]",
+    "word": r"[\s\x00-\x1f\"'`<>]",
+    "line": r"[\x00-\x08\x0a-\x1f]",
+    **{quote: f"[{quote}\r\n]" for quote in "\"'`"},
+    # values
+    "quote": r"([A-Za-z_.]{1,32}\()?[bBuUrRfF]{0,2}(\\{0,8})([\"'`])",
+    "element": r"[^<>\x00-\x1f]+(?=</)",
+    "scheme": r"(?i)(?:bearer|basic|token|apikey|api-key|key|negotiate)(?:[ \t]{1,4}|%20|\+)",
+    "parts": r"(?i)(?:digest|hawk|hmac|signature|aws4)[\w-]{0,24}[ \t]",
+    "second": r"[ \t]{1,4}([^\s\x00-\x1f\"'`<>&,;\\]{8,})",
+    "bearer value": r"bearer(?:[ \t]{1,4}|%20)([a-z0-9_+/=.~-]{12,})",
+    "user": r"-(?:u|-user|-proxy-user)(?:[ \t]{1,4}|=)[\"']?[^\s:\"'/]{0,64}:([^\s\"'/]{4,})",
+    "login": (
+        r"(?:(?:login|sshpass)(?: [^\s]{1,64}){0,8}? -p ?|mysql(?:admin|dump)?(?: [^\s]{1,64}){0,8}? -p)"
+        r"[\"']?([^\s\"'-][^\s\"']{3,})"
+    ),
+    "pair": (
+        r"(?:name|key|type|id)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?([a-z0-9_.-]{2,64})[\"']?"
+        r"[\s,;]{1,32}[\"']?value[\"']?[ \t]{0,4}[:=][ \t]{0,4}"
+        r"(?:\"([^\"\r\n]{4,})\"|'([^'\r\n]{4,})'|([^\s\"'`<>&,;(){}\[\]]{4,}))"
+    ),
+    # lines of a stream
+    "name at end": r"(?i:name|key|type|id)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?[\w.-]{2,64}[\"']?[\s,;]*\Z",
+    "sign": r"[|>][+-]?|[\[({<]{1,2}",
+    "secret end": r"[\s\"'<>@&`]",
+}
 
 
 @cache
-def _compile_value_patterns() -> _ValuePatterns:
-    end = (
-        r"(?:[_-]?[0-9]{1,2})?(?: (?:provided|given|used|is|was|to)){0,2}"
-        r"(?:(?P<quoted>\\{0,8}[\"'`])?\]?[ \t]{0,8}(?P<sign>=>|:=|=(?!=)|:|>)[ \t]{0,8}(?P<far>"
-        + _FAR
-        + r")?"
-        r"|\\{0,8}[\"'][ \t]{0,4}(?P<comma>,)[ \t]{0,4}(?=b?\\{0,8}[\"'])"
-        r"|(?:[ \t]{1,32}[|\u2502\u2503]|[ \t]{0,32}(?:->|,))[ \t]{0,4}"
-        r"|(?P<blank>[ \t]{1,4})(?=[^ \t=:>]))"
-    )
-    return _ValuePatterns(
-        names=tuple((word, re.compile(word + end)) for word in WORDS),
-        quote=re.compile(r"([A-Za-z_.]{1,32}\()?[bBuUrRfF]{0,2}(\\{0,8})([\"'`])"),
-        close={quote: re.compile(f"[{quote}\r\n]") for quote in "\"'`"},
-        ends={
-            "bare": re.compile(r"[\s\x00-\x1f\"'`<>&,;(){}\[\]\\]"),
-            "word": re.compile(r"[\s\x00-\x1f\"'`<>]"),
-            "line": re.compile(r"[\x00-\x08\x0a-\x1f]"),
-        },
-        element=re.compile(r"[^<>\x00-\x1f]+(?=</)"),
-        scheme=re.compile(rf"(?:{_SCHEMES})(?:[ \t]{{1,4}}|%20|\+)", re.IGNORECASE),
-        parts=re.compile(r"(?:digest|hawk|hmac|signature|aws4)[\w-]{0,24}[ \t]", re.IGNORECASE),
-        second=re.compile(r"[ \t]{1,4}([^\s\x00-\x1f\"'`<>&,;\\]{8,})"),
-        bearer=re.compile(r"bearer(?:[ \t]{1,4}|%20)([a-z0-9_+/=.~-]{12,})"),
-        user=re.compile(r"-(?:u|-user|-proxy-user)(?:[ \t]{1,4}|=)[\"']?[^\s:\"'/]{0,64}:([^\s\"'/]{4,})"),
-        login=re.compile(
-            r"(?:(?:login|sshpass)(?: [^\s]{1,64}){0,8}? -p ?|mysql(?:admin|dump)?(?: [^\s]{1,64}){0,8}? -p)"
-            r"[\"']?([^\s\"'-][^\s\"']{3,})"
-        ),
-        pair=re.compile(
-            r"(?:name|key|type|id)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?([a-z0-9_.-]{2,64})[\"']?"
-            r"[\s,;]{1,32}[\"']?value[\"']?[ \t]{0,4}[:=][ \t]{0,4}"
-            r"(?:\"([^\"\r\n]{4,})\"|'([^'\r\n]{4,})'|([^\s\"'`<>&,;(){}\[\]]{4,}))"
-        ),
-    )
+def _get_pattern(name: str) -> re.Pattern[str]:
+    """A compiled pattern. It is compiled when it is first used, to keep the import fast."""
+    return re.compile(_PATTERNS[name])
 
 
 class _RunCache:
@@ -117,7 +107,7 @@ class _RunCache:
         last = self._last.get(kind, (0, -1))
         if last[0] <= start <= last[1]:
             return (start, last[1]) if start < last[1] else None
-        match = _compile_value_patterns().ends[kind].search(self.text, start)
+        match = _get_pattern(kind).search(self.text, start)
         end = match.start() if match else len(self.text)
         self._last[kind] = start, end
         return (start, end) if start < end else None
@@ -125,25 +115,24 @@ class _RunCache:
 
 def find_named_values(text: str, low: str) -> Iterator[Span]:
     """Spans of the values with secret names; `low` is `text` in lower case."""
-    patterns = _compile_value_patterns()
-    for word, name in patterns.names:
+    for word in WORDS:
         if word in low:
-            yield from _find_word_values(_RunCache(text), low, word, name)
+            yield from _find_word_values(_RunCache(text), low, word)
     if "bearer" in low:
-        for match in patterns.bearer.finditer(low):
+        for match in _get_pattern("bearer value").finditer(low):
             if looks_random(text[slice(*match.span(1))], 12):
                 yield match.span(1)
     if "-u" in low or "user" in low:
-        yield from (match.span(1) for match in patterns.user.finditer(text) if not match[1].isdigit())
+        yield from (match.span(1) for match in _get_pattern("user").finditer(text) if not match[1].isdigit())
     if " -p" in low:
-        yield from (match.span(1) for match in patterns.login.finditer(text) if not match[1].isdigit())
+        yield from (match.span(1) for match in _get_pattern("login").finditer(text) if not match[1].isdigit())
     if "value" in low:
         yield from _find_pair_values(text, low)
 
 
 def _find_pair_values(text: str, low: str) -> Iterator[Span]:
     """Values in lists of variables and headers: `{"name": "API_KEY", "value": "…"}`."""
-    for match in _compile_value_patterns().pair.finditer(low):
+    for match in _get_pattern("pair").finditer(low):
         name = text[slice(*match.span(1))]
         group = next(number for number in (2, 3, 4) if match[number] is not None)
         start, end = match.span(group)
@@ -151,9 +140,9 @@ def _find_pair_values(text: str, low: str) -> Iterator[Span]:
             yield start, end
 
 
-def _find_word_values(runs: _RunCache, low: str, word: str, name: re.Pattern[str]) -> Iterator[Span]:
+def _find_word_values(runs: _RunCache, low: str, word: str) -> Iterator[Span]:
     done = 0
-    for match in name.finditer(low):
+    for match in _get_pattern(word).finditer(low):
         if match.start() >= done:
             span = _NameMatch(runs, low, word, match).find_value()
             if span is not None and span[0] < span[1]:
@@ -217,7 +206,7 @@ class _NameMatch:
         """The value in `<api_key>…</api_key>` or `name="api_key">…<`, but not in a comparison."""
         if self.quoted is None and self.text[self.first - 1 : self.first] != "<":
             return None
-        found = _compile_value_patterns().element.match(self.text, self.at)
+        found = _get_pattern("element").match(self.text, self.at)
         return found.span() if found and self._is_secret_span(found.span(), weight) else None
 
     def _find_after_blank(self, weight: Weight) -> Span | None:
@@ -250,11 +239,10 @@ class _NameMatch:
 
     def _find_header_credential(self, quoted: Span | None) -> Span | None:
         """The credential of an Authorization header, without the name of its scheme."""
-        patterns = _compile_value_patterns()
         start, end = quoted or (self.at, len(self.text))
-        if patterns.parts.match(self.text, start):
+        if _get_pattern("parts").match(self.text, start):
             return quoted or self.runs.find_run("line", start)
-        scheme = patterns.scheme.match(self.text, start, end)
+        scheme = _get_pattern("scheme").match(self.text, start, end)
         if scheme:
             start = scheme.end()
         elif not quoted:
@@ -269,7 +257,7 @@ class _NameMatch:
             return None
         if span[1] - span[0] >= 20 or not self._get_examined(span).isalpha():
             return span if self._is_secret_span(span, "strong") else None
-        second = _compile_value_patterns().second.match(self.text, span[1])
+        second = _get_pattern("second").match(self.text, span[1])
         return second.span(1) if second and looks_random(second[1], 8) else None
 
     def _find_bare(self, weight: Weight) -> Span | None:
@@ -297,13 +285,13 @@ class _NameMatch:
         return "secret" not in name.lower() and not looks_drawn(self._get_examined(quoted), 8)
 
     def _find_quoted(self) -> Span | None:
-        opening = _compile_value_patterns().quote.match(self.text, self.at)
+        opening = _get_pattern("quote").match(self.text, self.at)
         if opening is None:
             return None
         start, quote = opening.end(), opening[3]
         if self.quoted is None and self.sign != "," and self.text[self.first - 1 : self.first] == quote:
             return None  # the quote closes: `prompt="Password: "`
-        for match in _compile_value_patterns().close[quote].finditer(self.text, start):
+        for match in _get_pattern(quote).finditer(self.text, start):
             slashes = _count_backslashes(self.text, start, match.start())
             if match[0] != quote:
                 break
@@ -430,29 +418,17 @@ _OPEN_LINES = 8
 _CONTEXT = 256
 
 
-@cache
-def _compile_line_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    name = r"(?i:name|key|type|id)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?[\w.-]{2,64}[\"']?[\s,;]*\Z"
-    return re.compile(name), re.compile(r"[|>][+-]?|[\[({<]{1,2}")
-
-
 def _is_open(text: str, start: int, end: int) -> bool:
     """Whether a line may continue in the next: it ends in a name, or in a word with a colon."""
     line = text[start:end].rstrip(" \t\r")
-    name, sign = _compile_line_patterns()
-    if name.search(line[-_CONTEXT:]):
+    if _get_pattern("name at end").search(line[-_CONTEXT:]):
         return True
     # an expression for the last word would take quadratic time on a long line
     words = line.rsplit(None, 2)
-    if len(words) > 1 and sign.fullmatch(words[-1]):
+    if len(words) > 1 and _get_pattern("sign").fullmatch(words[-1]):
         words.pop()
     last = words[-1] + line[-1] if words else ""
     return not last.isascii() or any(mark in last for mark in ":%\\&")
-
-
-@cache
-def _compile_secret_end() -> re.Pattern[str]:
-    return re.compile(r"[\s\"'<>@&`]")
 
 
 def redact_stream(chunks: Iterable[str], *, secrets: Iterable[Secret | str] = ()) -> Iterator[str]:
@@ -520,7 +496,7 @@ def _find_forced_cut(text: str, found: list[Span]) -> tuple[int, bool]:
 
 
 def _skip_secret(text: str) -> tuple[str, bool]:
-    match = _compile_secret_end().search(text)
+    match = _get_pattern("secret end").search(text)
     return (text[match.start() :], False) if match else ("", True)
 
 
