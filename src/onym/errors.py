@@ -215,7 +215,7 @@ class ConnectionFailed(NetError):
 
 
 class TLSError(NetError):
-    """There is no trustworthy TLS session: the certificate, host name or version is wrong."""
+    """No trustworthy TLS session could be opened: the certificate, host name or version is wrong."""
 
     default_code = "net.tls"
 
@@ -554,7 +554,7 @@ class StaleError(RegistryError):
 
 
 class UnknownEntryError(RegistryError):
-    """There is no such registry, entry, request, account or token; `field` says which kind."""
+    """The registry, entry, request, account or token does not exist; `field` names its kind."""
 
     default_code = "registry.unknown"
     http_status = 404

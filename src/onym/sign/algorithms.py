@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 from typing import Final
 
 KeyKind = tuple[str, str | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Algorithm:
     """One algorithm of JWS, by its name in RFC 7518, RFC 8037 or RFC 9864.
 
@@ -22,16 +22,17 @@ class Algorithm:
 
     name: str
     kty: str
-    curve: str | None = None
+    curve: str | None
     hash_name: str
     strength: int
+    device_key_type: str = ""
+    device_mechanism: str = ""
+    _: KW_ONLY
     tokens: bool = True
     id_tokens: bool = False
     receipts: bool = True
-    cards: bool = True
+    cards: bool = False
     usual: bool = False
-    device_key_type: str = ""
-    device_mechanism: str = ""
 
     @property
     def kind(self) -> KeyKind:
@@ -40,59 +41,13 @@ class Algorithm:
 
 
 _ROWS: Final = (
-    Algorithm(
-        name="Ed25519",
-        kty="OKP",
-        curve="Ed25519",
-        hash_name="sha512",
-        strength=128,
-        id_tokens=True,
-        cards=False,  # the SDK of A2A knows only the older name
-        usual=True,
-        device_key_type="EC_EDWARDS",
-        device_mechanism="EDDSA",
-    ),
-    # the older name of Ed25519 (RFC 9864 2.2)
-    Algorithm(
-        name="EdDSA",
-        kty="OKP",
-        curve="Ed25519",
-        hash_name="sha512",
-        strength=128,
-        id_tokens=True,
-        receipts=False,
-    ),
-    Algorithm(
-        name="ES256",
-        kty="EC",
-        curve="P-256",
-        hash_name="sha256",
-        strength=128,
-        id_tokens=True,
-        usual=True,
-        device_key_type="EC",
-        device_mechanism="ECDSA",
-    ),
-    Algorithm(
-        name="ES384",
-        kty="EC",
-        curve="P-384",
-        hash_name="sha384",
-        strength=192,
-        tokens=False,
-        cards=False,
-        device_key_type="EC",
-        device_mechanism="ECDSA",
-    ),
-    Algorithm(name="RS256", kty="RSA", hash_name="sha256", strength=112, id_tokens=True, receipts=False),
-    Algorithm(
-        name="PS256",
-        kty="RSA",
-        hash_name="sha256",
-        strength=112,
-        device_key_type="RSA",
-        device_mechanism="SHA256_RSA_PKCS_PSS",
-    ),
+    Algorithm("Ed25519", "OKP", "Ed25519", "sha512", 128, "EC_EDWARDS", "EDDSA", id_tokens=True, usual=True),
+    # the older name of Ed25519 (RFC 9864 2.2), the only one that the SDK of A2A knows
+    Algorithm("EdDSA", "OKP", "Ed25519", "sha512", 128, id_tokens=True, cards=True, receipts=False),
+    Algorithm("ES256", "EC", "P-256", "sha256", 128, "EC", "ECDSA", id_tokens=True, cards=True, usual=True),
+    Algorithm("ES384", "EC", "P-384", "sha384", 192, "EC", "ECDSA", tokens=False),
+    Algorithm("RS256", "RSA", None, "sha256", 112, id_tokens=True, cards=True, receipts=False),
+    Algorithm("PS256", "RSA", None, "sha256", 112, "RSA", "SHA256_RSA_PKCS_PSS", cards=True),
 )
 
 ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType({row.name: row for row in _ROWS})

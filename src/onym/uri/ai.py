@@ -281,7 +281,7 @@ class AIURI(FrozenURI):
         return cls._from_parts(text, parts)
 
     def canonical(self) -> str:
-        """The canonical form of this URI, for requests and signatures, without its fragment.
+        """The canonical form for requests and signatures, without the fragment.
 
         Case, unreserved triplets, `:443` and an empty path are rewritten; text that could be read in two ways
         is rejected. Raises AIURIError with component, offset and hint, its code "ai." and one of

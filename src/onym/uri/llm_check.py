@@ -18,7 +18,6 @@ from typing import (
     Protocol,
     TypeAlias,
     TypeVar,
-    final,
 )
 
 from onym.errors import LLMURIError, ParameterError, URIError
@@ -29,7 +28,6 @@ from onym.uri.components import (
     QUERY_VALUE,
     SEGMENT,
     USERINFO,
-    Frozen,
     decode_component,
     format_ipv6,
     parse_ipv6,
@@ -115,16 +113,14 @@ RULES: Final[Mapping[str, tuple[Severity, str, str]]] = {
 }
 
 
-@final
-class Diagnostic(Frozen):
-    """A finding about a URI.
+class Diagnostic(NamedTuple):
+    """A finding in a URI.
 
     `code` is stable ("llm.raw-model"), `message` is for people and contains no value. `start` and `end` count
     characters in the text that was checked. `parameter` names the parameter, `clause` the rule. `fix` is the
     whole text with only this finding corrected and keys masked; None if there is no single correction.
     """
 
-    __slots__ = ("clause", "code", "component", "end", "fix", "message", "parameter", "severity", "start")
     code: str
     severity: Severity
     message: str
@@ -132,31 +128,12 @@ class Diagnostic(Frozen):
     component: str | None
     start: int
     end: int
-    fix: str | None
-    parameter: str | None
-
-    def __init__(
-        self,
-        code: str,
-        severity: Severity,
-        message: str,
-        *,
-        clause: str | None,
-        component: str | None,
-        start: int,
-        end: int,
-        fix: str | None = None,
-        parameter: str | None = None,
-    ) -> None:
-        self._set_slots(
-            clause=clause, code=code, component=component, end=end, fix=fix, message=message,
-            parameter=parameter, severity=severity, start=start,
-        )  # fmt: skip
+    parameter: str | None = None
+    fix: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The finding as plain data, without the values that are None."""
-        names = ("code", "severity", "message", "clause", "component", "start", "end", "parameter", "fix")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        return {name: value for name, value in self._asdict().items() if value is not None}
 
     def as_error(self) -> LLMURIError:
         """The finding as the error that `strict` raises."""
@@ -177,12 +154,6 @@ class Diagnostic(Frozen):
     def __str__(self) -> str:
         rule = "" if self.clause is None else f" [{self.clause}]"
         return f"{self.severity}: {self.message} at {self.start}-{self.end}{rule} ({self.code})"
-
-    def __eq__(self, other: object) -> bool:
-        return self.as_dict() == other.as_dict() if isinstance(other, Diagnostic) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash((self.code, self.start, self.end, self.message))
 
 
 class CheckedURI(Protocol):
@@ -273,7 +244,7 @@ class Findings(Generic[U]):
         severity: Severity | None = None,
         **words: object,
     ) -> None:
-        """Add the finding of a rule; `severity` replaces the rule's, and `words` complete its message.
+        """Add a finding under a rule; `severity` replaces the rule's, and `words` complete its message.
 
         An `edit` given as text is for `span`; if it does not lead to a readable URI, there is no fix.
         """

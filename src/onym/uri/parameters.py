@@ -93,32 +93,20 @@ DEFAULT_LIMITS = Limits()
 
 #: names that providers and SDKs give to a well-known parameter. A URI must not have both
 PROVIDER_NAMES: Final = {
-    "temperature": "temp",
-    "maxTokens": "max_tokens",
-    "max_completion_tokens": "max_tokens",
-    "maxCompletionTokens": "max_tokens",
-    "max_output_tokens": "max_tokens",
-    "maxOutputTokens": "max_tokens",
-    "max_tokens_to_sample": "max_tokens",
-    "max_new_tokens": "max_tokens",
-    "num_predict": "max_tokens",
-    "n_predict": "max_tokens",
-    "topP": "top_p",
-    "topK": "top_k",
-    "stop_sequences": "stop",
-    "stopSequences": "stop",
-    "random_seed": "seed",
-    "randomSeed": "seed",
-    "timeout_ms": "timeout",
-    "timeoutMs": "timeout",
-    "request_timeout": "timeout",
-    "max_retries": "retries",
-    "maxRetries": "retries",
-    "num_retries": "retries",
-    "response_format": "format",
-    "responseFormat": "format",
-    "response_mime_type": "format",
-    "responseMimeType": "format",
+    name: known
+    for known, names in {
+        "temp": "temperature",
+        "max_tokens": "maxTokens max_completion_tokens maxCompletionTokens max_output_tokens maxOutputTokens "
+        "max_tokens_to_sample max_new_tokens num_predict n_predict",
+        "top_p": "topP",
+        "top_k": "topK",
+        "stop": "stop_sequences stopSequences",
+        "seed": "random_seed randomSeed",
+        "timeout": "timeout_ms timeoutMs request_timeout",
+        "retries": "max_retries maxRetries num_retries",
+        "format": "response_format responseFormat response_mime_type responseMimeType",
+    }.items()
+    for name in names.split()
 }
 
 

@@ -7,6 +7,7 @@ from os import urandom
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
 from onym.errors import SecretError
+from onym.uri.components import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ def _make_reveal(value: str) -> Callable[[], str]:
 
 
 @final
-class Secret:
+class Secret(Frozen):
     """A key, token or password.
 
     `str`, `repr`, f-strings, `%s`, logs and walks over attributes show `***`. Pickling raises `SecretError`;
@@ -67,18 +68,6 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(_SALT + _encode_secret(self))
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("a secret cannot be changed")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("a secret cannot be changed")
-
-    def __copy__(self) -> Secret:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Secret:
-        return self
 
     def __getstate__(self) -> NoReturn:
         raise _make_pickle_error()
