@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.net.limits import RetryPolicy, compute_delay, parse_retry_after
+from onym.net.limits import RetryPolicy, parse_retry_after
 from onym.net.messages import Headers
 from support import as_subtests
 
@@ -17,13 +17,13 @@ NOW = 1_700_000_000.0
     ("attempt", "bound"), [(0, 0.5), (1, 1.0), (2, 2.0), (4, 8.0), (5, 8.0), (10_000, 8.0)]
 )
 def test_the_bound_doubles_up_to_its_cap(attempt: int, bound: float) -> None:
-    assert compute_delay(attempt, None, lambda: 1.0) == bound
-    assert compute_delay(attempt, None, lambda: 0.0) == 0.0
+    assert RetryPolicy().delay(attempt, None, lambda: 1.0) == bound
+    assert RetryPolicy().delay(attempt, None, lambda: 0.0) == 0.0
 
 
 def test_a_server_that_says_when_is_not_asked_sooner() -> None:
-    assert compute_delay(0, 30.0, lambda: 1.0) == 30.0
-    assert compute_delay(3, 1.0, lambda: 1.0) == 4.0
+    assert RetryPolicy().delay(0, 30.0, lambda: 1.0) == 30.0
+    assert RetryPolicy().delay(3, 1.0, lambda: 1.0) == 4.0
 
 
 @given(st.integers(0, 200), st.floats(0, 1), st.none() | st.floats(0, 1e6))
@@ -31,7 +31,7 @@ def test_the_wait_is_never_negative_and_never_beyond_what_was_asked(
     attempt: int, chance: float, asked: float | None
 ) -> None:
     policy = RetryPolicy(base=0.1, cap=3.0)
-    assert (asked or 0.0) <= compute_delay(attempt, asked, lambda: chance, policy) <= max(3.0, asked or 0.0)
+    assert (asked or 0.0) <= policy.delay(attempt, asked, lambda: chance) <= max(3.0, asked or 0.0)
 
 
 @as_subtests(

@@ -86,8 +86,9 @@ class OIDCProvider:
         async with self._lock:
             if self._metadata is None or self._clock() - self._metadata[0] > _METADATA_SECONDS:
                 url = self.issuer.issuer.rstrip("/") + "/.well-known/openid-configuration"
-                found = self._parse_object(await self._send_request("GET", url), "discovery document")
-                self._metadata = (self._clock(), self._parse_metadata(found))
+                reply = await self._send_request("GET", url)
+                document = self._parse_object(reply, "discovery document")
+                self._metadata = (self._clock(), self._parse_metadata(document))
             return self._metadata[1]
 
     async def build_authorization_url(self, *, state: str, nonce: str, verifier: str) -> str:
@@ -122,26 +123,26 @@ class OIDCProvider:
         """Close the connections."""
         await self._transport.close()
 
-    def _parse_metadata(self, found: Mapping[str, Any]) -> ProviderMetadata:
+    def _parse_metadata(self, document: Mapping[str, Any]) -> ProviderMetadata:
         # Discovery 4.3: the document must name exactly the issuer that was requested
-        if found.get("issuer") != self.issuer.issuer:
+        if document.get("issuer") != self.issuer.issuer:
             raise self._make_error("the discovery document names another issuer")
-        if "S256" not in _get_list(found, "code_challenge_methods_supported", "S256"):
+        if "S256" not in _get_list(document, "code_challenge_methods_supported", "S256"):
             raise self._make_error("the provider does not support PKCE with S256")
-        methods = _get_list(found, "token_endpoint_auth_methods_supported", "client_secret_basic")
+        methods = _get_list(document, "token_endpoint_auth_methods_supported", "client_secret_basic")
         return ProviderMetadata(
-            authorization=self._parse_endpoint(found, "authorization_endpoint"),
-            token=self._parse_endpoint(found, "token_endpoint"),
-            keys=self._parse_endpoint(found, "jwks_uri"),
-            userinfo=self._parse_endpoint(found, "userinfo_endpoint")
-            if "userinfo_endpoint" in found
+            authorization=self._parse_endpoint(document, "authorization_endpoint"),
+            token=self._parse_endpoint(document, "token_endpoint"),
+            keys=self._parse_endpoint(document, "jwks_uri"),
+            userinfo=self._parse_endpoint(document, "userinfo_endpoint")
+            if "userinfo_endpoint" in document
             else None,
-            names_issuer=found.get("authorization_response_iss_parameter_supported") is True,
+            names_issuer=document.get("authorization_response_iss_parameter_supported") is True,
             basic="client_secret_basic" in methods,
         )
 
-    def _parse_endpoint(self, found: Mapping[str, Any], name: str) -> str:
-        url = found.get(name)
+    def _parse_endpoint(self, document: Mapping[str, Any], name: str) -> str:
+        url = document.get(name)
         allowed = ("https://", "http://") if self.issuer.network == "local" else ("https://",)
         good = isinstance(url, str) and url.startswith(allowed) and url.isascii() and url.isprintable()
         if not good or len(str(url)) > _LONGEST_URL or set(str(url)) & set(' "<>\\#'):
@@ -238,21 +239,21 @@ class OIDCProvider:
         query = "" if uri.query is None else f"?{uri.query}"
         return Origin(scheme, host, int(uri.port or _PORTS[scheme])), (uri.path or "/") + query
 
-    def _parse_object(self, reply: Reply, what: str) -> dict[str, Any]:
+    def _parse_object(self, reply: Reply, name: str) -> dict[str, Any]:
         if reply.status != 200:
-            raise self._make_error(f"the request for the {what} failed with status {reply.status}")
+            raise self._make_error(f"the request for the {name} failed with status {reply.status}")
         try:
             return parse_json_object(reply.body)
         except ValueError as error:
-            raise self._make_error(f"the {what} {error}") from None
+            raise self._make_error(f"the {name} {error}") from None
 
     def _make_error(self, message: str) -> MalformedResponseError:
         return MalformedResponseError(message, endpoint=f"OpenID provider {self.issuer.id}")
 
 
-def _get_list(found: Mapping[str, Any], name: str, default: str) -> list[Any]:
+def _get_list(document: Mapping[str, Any], name: str, default: str) -> list[Any]:
     """Return a member that is a list, or a list of the default if there is none."""
-    value = found.get(name, [default])
+    value = document.get(name, [default])
     return value if isinstance(value, list) else []
 
 

@@ -321,13 +321,13 @@ async def _insert_roles(
 
 
 async def _fetch_accounts(connection: AsyncConnection, rows: Iterable[Row[Any]]) -> tuple[Account, ...]:
-    found = list(rows)
-    statement = select(account_roles).where(account_roles.c.account.in_([row.id for row in found]))
+    rows = list(rows)
+    statement = select(account_roles).where(account_roles.c.account.in_([row.id for row in rows]))
     roles: dict[str, dict[str, frozenset[str]]] = {}
     for account, realm, role in await connection.execute(statement):
         held = roles.setdefault(account, {})
         held[realm] = held.get(realm, frozenset()) | {role}
-    return tuple(_decode_account(row, roles.get(row.id, {})) for row in found)
+    return tuple(_decode_account(row, roles.get(row.id, {})) for row in rows)
 
 
 def _make_account_row(account: Account) -> dict[str, Any]:

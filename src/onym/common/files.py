@@ -78,12 +78,12 @@ def replace_file(path: Path, *, mode: int | None = None) -> Iterator[IO[bytes]]:
     Without `mode` the file keeps its permissions, and a new file gets those that the umask allows. A symbolic
     link at `path` is replaced, not followed.
     """
-    kept = _get_mode(path) if mode is None else None
-    with _open_part(path, mode or (0o666 if kept is None else 0o600)) as (stream, part):
+    old_mode = _get_mode(path) if mode is None else None
+    with _open_part(path, mode or (0o666 if old_mode is None else 0o600)) as (stream, part):
         yield stream
         _flush(stream)
-        if kept is not None:
-            part.chmod(kept)
+        if old_mode is not None:
+            part.chmod(old_mode)
         part.replace(path)
     sync_folder(path.parent)
 

@@ -26,7 +26,7 @@ from onym.errors import (
 )
 from onym.llm.mapping import make_value_key
 from onym.llm.operations import OPERATIONS
-from onym.net.limits import compute_delay
+from onym.net.limits import RetryPolicy
 from onym.net.messages import Flow, Reply, Send, Wait
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _compute_pause(
     if attempt >= retries or not failure.retryable:
         return None
     asked = failure.retry_after if isinstance(failure, ProviderError) else None
-    pause = compute_delay(attempt, asked, clock.random)
+    pause = RetryPolicy().delay(attempt, asked, clock.random)
     return pause if pause < left else None
 
 

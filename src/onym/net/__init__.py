@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from onym.net.limits import NetLimits as NetLimits
     from onym.net.limits import RetryPolicy as RetryPolicy
     from onym.net.limits import TLSConfig as TLSConfig
-    from onym.net.limits import compute_delay as compute_delay
     from onym.net.limits import parse_retry_after as parse_retry_after
     from onym.net.messages import Ask as Ask
     from onym.net.messages import AsyncStreamBody as AsyncStreamBody
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "onym.net.config": "NetConfig",
     "onym.net.connections": "AddressResolver DNSResolver SystemResolver",
-    "onym.net.limits": "NetLimits RetryPolicy TLSConfig compute_delay parse_retry_after",
+    "onym.net.limits": "NetLimits RetryPolicy TLSConfig parse_retry_after",
     "onym.net.messages": (
         "Ask AsyncStreamBody ConnectionInfo Flow Headers HTTPRequest Origin Records Reply Send StreamBody "
         "Wait"

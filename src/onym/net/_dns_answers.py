@@ -28,7 +28,7 @@ class AliasChain(NamedTuple):
 
     aliases: tuple[RRset, ...]
     name: Name
-    found: RRset | None
+    records: RRset | None
 
 
 def parse_answer(answer: Message, name: Name, kind: str, *, validated: bool) -> Records:
@@ -39,15 +39,15 @@ def parse_answer(answer: Message, name: Name, kind: str, *, validated: bool) -> 
     chain = follow_aliases(answer, name, kind)
     if chain is None:
         return Records(status="failed", detail="the name is an alias of too many others")
-    if chain.found is not None:
+    if chain.records is not None:
         if code == rcode.NXDOMAIN:
             return Records(status="failed", detail="the answer contradicts itself")
-        return convert_records(chain.found, validated=validated)
+        return convert_records(chain.records, validated=validated)
     complete = answer.flags & flags.RA or (answer.flags & flags.AA and not chain.aliases)
     if not (complete or validated):
         return Records(status="failed", detail="the name server only refers to others")
-    what = "the name does not exist" if code == rcode.NXDOMAIN else f"the name has no {kind} record"
-    return Records(status="none", validated=validated, detail=what)
+    detail = "the name does not exist" if code == rcode.NXDOMAIN else f"the name has no {kind} record"
+    return Records(status="none", validated=validated, detail=detail)
 
 
 def follow_aliases(answer: Message, name: Name, kind: str) -> AliasChain | None:
@@ -55,25 +55,25 @@ def follow_aliases(answer: Message, name: Name, kind: str) -> AliasChain | None:
 
     Records of other names, classes and types are ignored.
     """
-    wanted = rdatatype.from_text(kind)
+    rtype = rdatatype.from_text(kind)
     aliases: list[RRset] = []
     while len(aliases) <= _MOST_ALIASES:
-        found = answer.get_rrset(answer.answer, name, rdataclass.IN, wanted)
+        records = answer.get_rrset(answer.answer, name, rdataclass.IN, rtype)
         alias = answer.get_rrset(answer.answer, name, rdataclass.IN, rdatatype.CNAME)
-        if found is not None or alias is None:
-            return AliasChain(tuple(aliases), name, found)
+        if records is not None or alias is None:
+            return AliasChain(tuple(aliases), name, records)
         aliases.append(alias)
         name = alias[0].target
     return None
 
 
-def convert_records(found: RRset, *, validated: bool) -> Records:
+def convert_records(rrset: RRset, *, validated: bool) -> Records:
     """Convert the records, in an order that does not depend on the server."""
-    if len(found) > _MOST_RECORDS:
+    if len(rrset) > _MOST_RECORDS:
         return Records(status="failed", detail="the name has too many records")
-    if any(_count_text_octets(record) > _MOST_TEXT for record in found):
+    if any(_count_text_octets(record) > _MOST_TEXT for record in rrset):
         return Records(status="failed", detail="a TXT record is too long")
-    values = [_convert_record(record) for record in found]
+    values = [_convert_record(record) for record in rrset]
     return Records(status="found", values=tuple(sorted(values, key=str)), validated=validated)
 
 

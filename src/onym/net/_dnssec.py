@@ -191,7 +191,7 @@ class PinnedZone:
         chain = follow_aliases(answer, queried, kind)
         if chain is None:
             return parse_answer(answer, queried, kind, validated=False)
-        steps = chain.aliases if chain.found is None else (*chain.aliases, chain.found)
+        steps = chain.aliases if chain.records is None else (*chain.aliases, chain.records)
         inside = [rrset for rrset in steps if rrset.name.is_subdomain(self.name)]
         if not all(self._is_signed(answer, answer.answer, rrset, known) for rrset in inside):
             return _make_bogus("a record of the pinned zone is not signed by its keys")
@@ -203,21 +203,19 @@ class PinnedZone:
         if len(inside) < len(steps) or not chain.name.is_subdomain(self.name):
             # an alias leads out of the zone, whose keys do not sign what is there
             return parse_answer(answer, queried, kind, validated=False)
-        if chain.found is None and not denial.proves_absence(chain.name, rdatatype.from_text(kind)):
+        if chain.records is None and not denial.proves_absence(chain.name, rdatatype.from_text(kind)):
             return _make_bogus("the pinned zone does not prove that the record does not exist")
         return parse_answer(answer, queried, kind, validated=True)
 
     def _find_trusted_keys(self, answer: Message) -> Rdataset | None:
         """Return the zone's keys if a pinned one has signed them."""
-        found = answer.get_rrset(answer.answer, self.name, rdataclass.IN, rdatatype.DNSKEY)
-        if found is None or len(found) > _MOST_KEYS:
+        keys = answer.get_rrset(answer.answer, self.name, rdataclass.IN, rdatatype.DNSKEY)
+        if keys is None or len(keys) > _MOST_KEYS:
             return None
-        pinned = [key for key in found if self._is_pinned(key)]
-        if not pinned or not self._is_signed(
-            answer, answer.answer, found, from_rdata_list(found.ttl, pinned)
-        ):
+        pinned = [key for key in keys if self._is_pinned(key)]
+        if not pinned or not self._is_signed(answer, answer.answer, keys, from_rdata_list(keys.ttl, pinned)):
             return None
-        return found
+        return keys
 
     def _is_pinned(self, key: DNSKEY) -> bool:
         if key.flags & _REVOKED or not key.flags & _ZONE_KEY:
@@ -240,10 +238,10 @@ class PinnedZone:
 
     def _collect_denial(self, answer: Message, keys: Rdataset) -> DenialProof:
         """Return the signed NSEC and NSEC3 records of the answer."""
-        found = [rrset for rrset in answer.authority if rrset.rdtype in (rdatatype.NSEC, rdatatype.NSEC3)]
+        denials = [rrset for rrset in answer.authority if rrset.rdtype in (rdatatype.NSEC, rdatatype.NSEC3)]
         signed = [
             (rrset.name, record)
-            for rrset in found[:_MOST_DENIALS]
+            for rrset in denials[:_MOST_DENIALS]
             if rrset.name.is_subdomain(self.name) and self._is_signed(answer, answer.authority, rrset, keys)
             for record in rrset
         ]

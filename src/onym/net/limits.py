@@ -97,13 +97,6 @@ class RetryPolicy:
         return max(retry_after or 0.0, random() * bound)
 
 
-def compute_delay(
-    attempt: int, retry_after: float | None, random: Callable[[], float], policy: RetryPolicy = RetryPolicy()
-) -> float:
-    """Return `policy.delay(...)`, by default of a new `RetryPolicy`."""
-    return policy.delay(attempt, retry_after, random)
-
-
 class _SupportsGet(Protocol):
     def get(self, name: str, /) -> str | None: ...
 

@@ -32,19 +32,6 @@ class SSEDecoder:
     ignored.
     """
 
-    __slots__ = (
-        "_data",
-        "_data_size",
-        "_event",
-        "_id",
-        "_max",
-        "_pending",
-        "_skip",
-        "_started",
-        "_utf8",
-        "_wait",
-    )
-
     def __init__(self, max_event: int = 8 * 1024 * 1024) -> None:
         self._max = max_event
         self._utf8 = codecs.getincrementaldecoder("utf-8")("strict")

@@ -190,13 +190,13 @@ def _parse_url(url: Secret) -> dict[str, Any] | None:
         return None
     local = uri.scheme == "unix"
     host = (uri.host or "").removeprefix("[").removesuffix("]")
-    found = (_DATABASE if local else _DATABASE_PATH).fullmatch((uri.query if local else path) or "")
+    database = (_DATABASE if local else _DATABASE_PATH).fullmatch((uri.query if local else path) or "")
     port = int(uri.port or _PORT)
-    if uri.scheme not in _SCHEMES or found is None or uri.fragment is not None or port > 65535:
+    if uri.scheme not in _SCHEMES or database is None or uri.fragment is not None or port > 65535:
         return None
     if not (path if local else host and uri.query is None):
         return None
-    arguments: dict[str, Any] = {"db": int(found[1] or 0)}
+    arguments: dict[str, Any] = {"db": int(database[1] or 0)}
     if local:
         arguments["unix_socket_path"] = path
     else:

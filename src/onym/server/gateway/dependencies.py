@@ -77,8 +77,8 @@ class RequestContext:
 
     def get_field(self, name: str) -> str | None:
         """Return the first value of a header field."""
-        found = get_field_values(self.fields, name.encode("ascii"))
-        return found[0].decode("latin-1") if found else None
+        values = get_field_values(self.fields, name.encode("ascii"))
+        return values[0].decode("latin-1") if values else None
 
     @property
     def wants_page(self) -> bool:
@@ -120,7 +120,7 @@ class Dependencies:
     audit_key: bytes
     rates: TokenBuckets
     slots: ConcurrencyLimiter
-    shelf: ResultStore
+    results: ResultStore
     clock: Callable[[], datetime]
 
 
@@ -130,16 +130,16 @@ _LOG: Final = logging.getLogger("onym.server.gateway")
 async def read_body(parts: Dependencies, visit: RequestContext) -> bytes:
     """Read the body up to its limit. Raises AIIPError `aiip.too-large`."""
     limit = parts.settings.body_limit
-    told = get_field_values(visit.fields, b"content-length")
-    if told and (len(told[0]) > 15 or int(told[0]) > limit):
+    lengths = get_field_values(visit.fields, b"content-length")
+    if lengths and (len(lengths[0]) > 15 or int(lengths[0]) > limit):
         raise _make_too_large_error(limit)
-    chunks, taken = [], 0
+    chunks, size = [], 0
     while True:
         message = await visit.receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
-        taken += len(message.get("body", b""))
-        if taken > limit:
+        size += len(message.get("body", b""))
+        if size > limit:
             raise _make_too_large_error(limit)
         chunks.append(message.get("body", b""))
         if not message.get("more_body", False):
@@ -203,42 +203,44 @@ class ResultStore:
         self._most_octets = octets
         self._most = most
         self._octets = 0
-        self._taken: Counter[str] = Counter()
-        self._kept: OrderedDict[str, StoredResult] = OrderedDict()
+        self._sizes: Counter[str] = Counter()
+        self._results: OrderedDict[str, StoredResult] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._results)
 
     def put(self, result: Result, witness: str, owner: str, at: datetime, *, client: str = "") -> str:
         """Store a result and return its random name. `client` is the key of the client's address."""
         name = secrets.token_urlsafe(16)
         until = self._clock() + RESULT_SECONDS
-        kept = StoredResult(result=result, witness=witness, owner=owner, client=client, at=at, until=until)
-        self._kept[name] = kept
+        stored = StoredResult(result=result, witness=witness, owner=owner, client=client, at=at, until=until)
+        self._results[name] = stored
         self._octets += len(result.body)
-        self._taken[client] += kept.size
+        self._sizes[client] += stored.size
         self._evict_results()
         return name
 
     def find(self, name: str, owner: str) -> StoredResult | None:
         """Return the result of this name and owner, or None."""
         self._evict_results()
-        kept = self._kept.get(name)
-        if kept is None or not hmac.compare_digest(kept.owner.encode(), owner.encode()):
+        stored = self._results.get(name)
+        if stored is None or not hmac.compare_digest(stored.owner.encode(), owner.encode()):
             return None
-        return kept
+        return stored
 
     def _evict_results(self) -> None:
         now = self._clock()
-        while self._kept and next(iter(self._kept.values())).until <= now:
-            self._drop_result(next(iter(self._kept)))
-        while len(self._kept) > 1 and (self._octets > self._most_octets or len(self._kept) > self._most):
-            greedy = max(self._taken, key=self._taken.__getitem__)
-            self._drop_result(next(name for name, result in self._kept.items() if result.client == greedy))
+        while self._results and next(iter(self._results.values())).until <= now:
+            self._drop_result(next(iter(self._results)))
+        while len(self._results) > 1 and (
+            self._octets > self._most_octets or len(self._results) > self._most
+        ):
+            greedy = max(self._sizes, key=self._sizes.__getitem__)
+            self._drop_result(next(name for name, result in self._results.items() if result.client == greedy))
 
     def _drop_result(self, name: str) -> None:
-        gone = self._kept.pop(name)
-        self._octets -= len(gone.result.body)
-        self._taken[gone.client] -= gone.size
-        if not self._taken[gone.client]:
-            del self._taken[gone.client]
+        dropped = self._results.pop(name)
+        self._octets -= len(dropped.result.body)
+        self._sizes[dropped.client] -= dropped.size
+        if not self._sizes[dropped.client]:
+            del self._sizes[dropped.client]

@@ -79,8 +79,8 @@ def open_upstream(
         tls=tls,
         records=_make_record_resolver(settings),
     )
-    most = settings.replay_limit
-    replays = MemoryReplays(most) if settings.replays is None else ReplayFile(settings.replays, most)
+    limit = settings.replay_limit
+    replays = MemoryReplays(limit) if settings.replays is None else ReplayFile(settings.replays, limit)
     client = AsyncAIClient(
         _build_resolver_settings(settings, clock),
         network=network,
@@ -185,8 +185,8 @@ def create_gateway(
     now = clock or _get_utc_now
     journal = None if settings.audit is None else AuditLog(settings.audit)
     signer, jwks = _open_signing_keys(settings, now)
-    given = settings.audit_key
-    audit_key = secrets.token_bytes(32) if given is None else given.reveal().encode("utf-8")
+    key = settings.audit_key
+    audit_key = secrets.token_bytes(32) if key is None else key.reveal().encode("utf-8")
     telemetry = resolve_telemetry(telemetry, path_key=audit_key)
     if upstream is None:
         upstream, close_upstream = open_upstream(settings, resolver, now, telemetry)
@@ -205,7 +205,7 @@ def create_gateway(
             client=settings.client_concurrency,
             authority=settings.authority_concurrency,
         ),
-        shelf=ResultStore(monotonic),
+        results=ResultStore(monotonic),
         clock=now,
     )
 

@@ -72,13 +72,13 @@ class UpstreamRelay:
 
     async def describe(self, visit: RequestContext, resolution: Resolution) -> tuple[Description, Result]:
         """Return the resource's description, and the signed result that contains it."""
-        asked = Invocation(
+        invocation = Invocation(
             uri=resolution.uri,
             method="GET",
             accept=_DESCRIPTION,
             headers=self.build_forwarded_fields(visit, plain=True),
         )
-        result = await self._parts.upstream.exchange(asked, resolution)
+        result = await self._parts.upstream.exchange(invocation, resolution)
         if result.status != 200:
             raise self.make_result_error(result)
         description = parse_description(result, str(resolution.uri.without_query))
@@ -88,13 +88,13 @@ class UpstreamRelay:
     async def get(self, visit: RequestContext, resolution: Resolution) -> Result:
         """Return the result of a caller's GET."""
         forwarding.require_open_authority(resolution, self._own)
-        asked = Invocation(
+        invocation = Invocation(
             uri=resolution.uri,
             method="GET",
             accept=visit.get_field("accept"),
             headers=self.build_forwarded_fields(visit),
         )
-        return await self._parts.upstream.exchange(asked, resolution)
+        return await self._parts.upstream.exchange(invocation, resolution)
 
     async def require_open(self, visit: RequestContext, resolution: Resolution) -> None:
         """Raise DeniedError if this resource must not be invoked through the gateway."""
@@ -152,20 +152,20 @@ class UpstreamRelay:
         """Check Content-Digest as an endpoint does (RFC 9530 2); the client sends a new one."""
         from onym.ai.request_validation import verify_content_digest  # late: cryptography is heavy
 
-        given = visit.get_field("content-digest")
-        if given is not None:
-            verify_content_digest(given, body)
+        digest = visit.get_field("content-digest")
+        if digest is not None:
+            verify_content_digest(digest, body)
 
 
 def _parse_idempotency_key(text: str | None) -> str | None:
     if text is None:
         return None
-    found = _IDEMPOTENCY_KEY.match(text)
-    if found is None:
+    match = _IDEMPOTENCY_KEY.match(text)
+    if match is None:
         raise _make_bad_request(
             "Idempotency-Key is not a quoted string", "draft-ietf-httpapi-idempotency-key-header-07"
         )
-    return found[1]
+    return match[1]
 
 
 def _make_bad_request(message: str, clause: str) -> AIIPError:
@@ -275,7 +275,7 @@ class PageHandler:
             )
             result = await self._parts.upstream.exchange(invocation, resolution)
         owner = visit.form_key.get_secret().reveal()
-        name = self._parts.shelf.put(
+        name = self._parts.results.put(
             result,
             make_gateway_receipt(self._parts, visit, result),
             owner,
@@ -302,26 +302,26 @@ class PageHandler:
 
     def show_result(self, visit: RequestContext, name: str, part: str) -> Response:
         """Return a stored result: its page, content or receipts. Raises AIIPError if it is unknown."""
-        kept = None if visit.cookie is None else self._parts.shelf.find(name, visit.cookie)
-        if kept is None or part not in {"", *_FILES}:
+        stored = None if visit.cookie is None else self._parts.results.find(name, visit.cookie)
+        if stored is None or part not in {"", *_FILES}:
             raise AIIPError(
                 "no such result: results are stored for 15 minutes, for the browser that requested them",
                 code="aiip.task-not-found",
             )
         if not part:
-            return make_page_response(render_result(self._parts.settings, name, kept))
-        return _make_file_response(kept, part)
+            return make_page_response(render_result(self._parts.settings, name, stored))
+        return _make_file_response(stored, part)
 
 
 #: part of a result -> the name of the downloaded file
 _FILES: Final = {"body": "result", "receipt": "receipt.jwt", "gateway-receipt": "gateway-receipt.jwt"}
 
 
-def _make_file_response(kept: StoredResult, part: str) -> Response:
+def _make_file_response(stored: StoredResult, part: str) -> Response:
     content = {
-        "body": kept.result.body,
-        "receipt": kept.result.token.encode("ascii"),
-        "gateway-receipt": kept.witness.encode("ascii"),
+        "body": stored.result.body,
+        "receipt": stored.result.token.encode("ascii"),
+        "gateway-receipt": stored.witness.encode("ascii"),
     }[part]
     headers = {
         "content-disposition": f'attachment; filename="{_FILES[part]}"',
@@ -373,7 +373,7 @@ class ExchangeHandler:
         self._site = site
 
     async def handle_request(self, visit: RequestContext) -> Response:
-        """The answer to this request. Raises OnymError."""
+        """Return the response to this request. Raises OnymError."""
         uri = self._relay.parse_target(visit)
         if visit.method == "OPTIONS":
             visit.audited = False

@@ -41,7 +41,7 @@ PAGE_POLICY: Final = (
 
 def make_page_response(html: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Return the response of a page."""
-    given = {
+    fields = {
         "content-security-policy": PAGE_POLICY,
         # without a referrer a browser sends forms with `Origin: null` (Fetch 3.1)
         "referrer-policy": "same-origin",
@@ -49,7 +49,7 @@ def make_page_response(html: str, status: int = 200, headers: dict[str, str] | N
         **(headers or {}),
     }
     # untrusted JSON may contain lone surrogates, which UTF-8 cannot encode
-    return Response(html.encode("utf-8", "replace"), status, given, media_type="text/html")
+    return Response(html.encode("utf-8", "replace"), status, fields, media_type="text/html")
 
 
 def make_problem_response(parts: Dependencies, visit: RequestContext, error: OnymError) -> Response:

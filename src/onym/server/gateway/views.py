@@ -87,12 +87,12 @@ def _join_text(events: Sequence[SSEEvent]) -> str:
 def _parse_text_piece(data: str) -> str | None:
     """Return the text of a message (a JSON string, or the member `text` of an object), or None."""
     try:
-        found: Any = msgspec.json.decode(data)
+        message: Any = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if isinstance(found, dict):
-        found = found.get("text")
-    return found if isinstance(found, str) else None
+    if isinstance(message, dict):
+        message = message.get("text")
+    return message if isinstance(message, str) else None
 
 
 def _limit_events(events: Sequence[SSEEvent]) -> tuple[tuple[str, str], ...]:
@@ -313,10 +313,10 @@ STATIC_FILES: Final = {
 @cache
 def get_template_environment() -> Environment:
     """Return the Jinja environment of these pages."""
-    found = make_template_environment("onym.server.gateway")
-    found.filters["sentence"] = _format_sentence
-    found.globals["asset"] = build_asset_url
-    return found
+    environment = make_template_environment("onym.server.gateway")
+    environment.filters["sentence"] = _format_sentence
+    environment.globals["asset"] = build_asset_url
+    return environment
 
 
 @cache
