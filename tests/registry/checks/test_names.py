@@ -8,13 +8,17 @@ from hypothesis import strategies as st
 
 from checks_support import KNOWN, OLD, OLD_LABELS, codes, document, draft, entry, finding, report, template
 from onym.registry.checks import Level, ReferenceData, check_entries
-from onym.registry.checks._names import is_confusable
 from onym.registry.records import Status
 from support import as_subtests, linear_enough
 
 
 def named(name: str) -> object:
     return document(template(name=name))
+
+
+def is_confused(name: str, registered: str) -> bool:
+    known = ReferenceData(entries={registered: entry(registered)})
+    return not {"name-looks-alike", "name-near"}.isdisjoint(codes(named(name), known=known))
 
 
 @pytest.mark.parametrize("name", ["kite", "coap+tcp", "x-y", "a1", '"kite"', "kite:", "<kite>", "'kite'."])
@@ -34,21 +38,21 @@ def test_upper_case_is_an_error_and_the_fix_is_the_lower_case_name():
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "column"),
+    ("name", "shown", "column"),
     [
-        ("ki_te", '"_" at its character 3', 3),
-        ("kit\u0435", "U+0435 CYRILLIC SMALL LETTER IE at its character 4", 4),
-        ("ki te", "a space at its character 3", 3),
-        ("1kite", "not a name: it takes a lower-case letter", 1),
-        ("k" * 64, "64 characters; 63 are kept", 1),
+        ("ki_te", '"_"', 3),
+        ("kit\u0435", "U+0435 CYRILLIC SMALL LETTER IE", 4),
+        ("ki te", "a space", 3),
+        ("1kite", "a lower-case letter", 1),
+        ("k" * 64, "64", 1),
         ("kite\u202eetik", "U+202E RIGHT-TO-LEFT OVERRIDE", 5),
-        ("<script>alert(1)</script>", '">" at its character 7', 8),
-        ("../../etc/passwd", '"/" at its character 3', 3),
+        ("<script>alert(1)</script>", '">"', 8),
+        ("../../etc/passwd", '"/"', 3),
     ],
 )
-def test_a_character_that_no_name_has_is_called_by_its_name_and_place(name, said, column):
+def test_a_character_that_no_name_has_is_called_by_its_name_and_place(name, shown, column):
     found = finding(named(name), "name-syntax")
-    assert said in found.message
+    assert shown in found.message
     assert (found.line, found.column) == (1, len("Scheme name: ") + column)
     assert found.witness.isprintable()
     assert "\u202e" not in str(found.as_dict())
@@ -149,9 +153,9 @@ def test_a_service_name_that_the_text_does_not_mention_is_a_hint():
     st.text(alphabet="abc01lm", min_size=1, max_size=6), st.text(alphabet="abc01lm", min_size=1, max_size=6)
 )
 def test_confusion_goes_both_ways_and_never_with_oneself(one, other):
-    assert is_confusable(one, other) == is_confusable(other, one)
-    assert not is_confusable(one, one)
-    assert not is_confusable(one, one + "s")
+    assert is_confused(one, other) == is_confused(other, one)
+    assert not is_confused(one, one)
+    assert not is_confused(one, one + "s")
 
 
 @given(st.text(max_size=200))

@@ -347,7 +347,7 @@ def test_findings_of_one_check_are_cut_and_the_cut_is_told(monkeypatch):
     found = [each for each in report(document()).findings if each.check == "T1"]
     many = report(document(template(GOOD | dict.fromkeys(("contact", "references", "status", "name"), ""))))
     assert len(found) == 1
-    assert any(each.message == "not checked: 3 findings of T1 are shown" for each in many.findings)
+    assert "could-not-check" in {each.code for each in many.findings if each.check == "T1"}
 
 
 def test_the_list_of_drafts_that_are_not_listed_is_cut():

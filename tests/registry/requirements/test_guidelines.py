@@ -105,7 +105,7 @@ def test_the_reviewer_of_2006_is_asked_for_utility_precedent_clarity_and_access(
         assert questions["ask-precedent"] == "RFC 4395 2.2"
         assert questions["ask-clarity"] == questions["ask-access"] == "RFC 4395 2.3"
         text = as_text(report(item, profile="rfc4395"))
-        assert "serve the Internet community" in text
+        assert "the Internet community" in text
         assert "software finds what a URI identifies" in text
 
 
@@ -130,8 +130,8 @@ def test_the_reviewer_of_2015_is_asked_for_safety_and_rights_to_the_name_as_well
             "ask-trademark": "RFC 7595 3.8",
         }
     mapping = next(f for f in report(paper("rfc7595"), profile="rfc7595").findings if f.code == "ask-access")
-    assert "mapping both ways" in mapping.message
-    assert "which of them it leaves out" in mapping.message
+    assert "mapping in both directions" in mapping.message
+    assert "leaves out" in mapping.message
 
 
 @pytest.mark.requirement("rfc7595-7.2-r")

@@ -342,32 +342,18 @@ def find_start_rule(grammar: Grammar, scheme: str) -> str | None:
     return min(found, key=lambda rule: rank(rule.name)).name
 
 
-_ASCII: Final = range(128)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CharacterSet:
-    """ASCII characters that may occur; `letters`: may any letter, as in `ALPHA`?"""
-
-    found: frozenset[str]
-    letters: bool
-
-
-def collect_characters(grammar: Grammar, start: str) -> CharacterSet:
-    """What the strings of `start` are made of."""
-    found: set[str] = set()
-    letters = False
+def allows_text(grammar: Grammar, start: str) -> bool:
+    """Return whether strings of `start` may have free text: a range with all letters, or a percent sign."""
     for node in _iter_reached_nodes(grammar, start):
-        if isinstance(node, Literal):
-            found.update(node.text.lower(), node.text.upper() if not node.sensitive else node.text)
-        elif isinstance(node, Series):
-            found.update(chr(value) for value in node.values if value in _ASCII)
-        elif isinstance(node, Range):
-            found.update(chr(code) for code in _ASCII if node.first <= code <= node.last)
-            letters |= node.first <= ord("a") and node.last >= ord("z")
-        elif isinstance(node, ListOf):
-            found.add(",")
-    return CharacterSet(found=frozenset(found), letters=letters)
+        if isinstance(node, Literal) and "%" in node.text:
+            return True
+        if isinstance(node, Series) and ord("%") in node.values:
+            return True
+        if isinstance(node, Range) and (
+            node.first <= ord("%") <= node.last or (node.first <= ord("a") and node.last >= ord("z"))
+        ):
+            return True
+    return False
 
 
 def _iter_reached_nodes(grammar: Grammar, start: str) -> Iterator[Node]:

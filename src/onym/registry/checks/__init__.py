@@ -1,4 +1,4 @@
-"""The scheme checker: what RFC 4395 or RFC 7595 require of a scheme's document.
+"""The scheme checker: check a scheme's document against RFC 4395 or RFC 7595.
 
     from onym.registry.checks import as_text, check
     from onym.registry.documents import read_document
@@ -6,16 +6,22 @@
     report = check(read_document(text))
     print(as_text(report))
 
-The checks use no file, clock or network. Each check is a small function in the table `CHECKS`.
+The checks use no file, clock or network. The table `CHECKS` lists them.
 """
 
 from __future__ import annotations
 
-from onym.registry.checks._names import check_entries
 from onym.registry.checks._render import as_text, format_summary, to_sarif
 from onym.registry.checks.context import Finding, Level, Report, clean_name
 from onym.registry.checks.reference_data import ReferenceData
-from onym.registry.checks.runner import CHECKS, MAX_TEMPLATES, check, check_request, choose_profile
+from onym.registry.checks.runner import (
+    CHECKS,
+    MAX_TEMPLATES,
+    check,
+    check_entries,
+    check_request,
+    choose_profile,
+)
 
 __all__ = [
     "CHECKS",

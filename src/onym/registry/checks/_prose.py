@@ -1,8 +1,8 @@
-"""Checks O1, O2, C1, C2, D1 to D3 and Q1 to Q6: what the prose says.
+"""Checks O1, O2, C1, C2, D1 to D3 and Q1 to Q6: the prose of a document.
 
 O and C cover operations, protocols, security and credentials. D covers other registries, well-known URIs,
-example names and key words. Q are questions for a reviewer; each appears in the report, because no
-program can answer it.
+example names and key words. Q are questions for a reviewer; each is in the report, because no program can
+answer it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
-from typing import Final
+from typing import Final, NamedTuple
 
-from onym.registry.checks.context import CheckContext, Faults, Level, make_fault, make_unchecked, to_printable
+from onym.registry.checks.context import CheckContext, Findings, Level, to_printable
 from onym.registry.checks.reference_data import load_word_list
 from onym.registry.records import Status
 
@@ -29,32 +29,19 @@ _PROTOCOL: Final = re.compile(
     r"|\bProtocol\s+\((?P<after>[A-Z][A-Z0-9]{1,11})\)"
     r"|\b(?P<bare>[A-Z][A-Z0-9]{1,11})\s+protocol\b"
 )
-#: the topics of RFC 3986 section 7, and the words that show one
-_TOPICS: Final = (
-    (
-        "7.1",
-        "reliability and consistency",
-        r"reliab|consisten|stale|persisten|reassign|dangling|no longer exist",
+#: the topics of RFC 3986 section 7, and the words that indicate each topic
+_TOPICS: Final = {
+    "reliability and consistency (7.1)": "reliab|consisten|stale|persisten|reassign|dangling|no longer exist",
+    "malicious construction (7.2)": (
+        "malicious|untrusted|inject|forg(?:e|ery)|crafted|attacker|unexpected port"
     ),
-    (
-        "7.2",
-        "malicious construction",
-        r"malicious|untrusted|inject|forg(?:e|ery)|crafted|attacker|unexpected port",
+    "back-end transcoding (7.3)": r"transcod|decod|percent-encod|%00|escap(?:e|ing)|nul\b|normali[sz]",
+    "rare IP address formats (7.4)": r"\bIP address|\bIPv[46]|loopback|rare ip|address format|octal",
+    "sensitive information (7.5)": r"sensitiv|credential|password|secret|private|confidential|leak|disclos",
+    "semantic attacks (7.6)": (
+        r"semantic attack|spoof|phish|mislead|homograph|confus|userinfo|impersonat|disguis"
     ),
-    ("7.3", "back-end transcoding", r"transcod|decod|percent-encod|%00|escap(?:e|ing)|nul\b|normali[sz]"),
-    ("7.4", "rare IP address formats", r"\bIP address|\bIPv[46]|loopback|rare ip|address format|octal"),
-    (
-        "7.5",
-        "sensitive information",
-        r"sensitiv|credential|password|secret|private|confidential|leak|disclos",
-    ),
-    (
-        "7.6",
-        "semantic attacks",
-        r"semantic attack|spoof|phish|mislead|homograph|confus|userinfo|impersonat|disguis",
-    ),
-)
-_TOPIC_WORDS: Final = tuple((at, topic, re.compile(words, re.IGNORECASE)) for at, topic, words in _TOPICS)
+}
 _CITES_7: Final = re.compile(
     r"(?:section\s*7\s*of\s*[\[!?]?RFC\s?3986|\[?RFC\s?3986\]?,?\s*section\s*7)\b(?!\.)", re.IGNORECASE
 )
@@ -69,157 +56,136 @@ _CITES_321: Final = re.compile(r"\b3\.2\.1\b.{0,40}RFC\s?3986|RFC\s?3986.{0,40}\
 
 
 def _get_severity(ctx: CheckContext) -> Level:
-    """What permanent schemes must have, provisional ones should; RFC 4395 asks both for it."""
+    """Return an error for permanent schemes and under RFC 4395, else a warning."""
     strict = ctx.status is Status.PERMANENT or ctx.profile.id == "rfc4395"
     return Level.ERROR if strict else Level.WARNING
 
 
-def check_operations(ctx: CheckContext) -> Faults:
-    """O1: semantics are there, operations are named, and (7595) a default one."""
+def check_operations(ctx: CheckContext) -> Findings:
+    """O1: the text has semantics, names operations and (RFC 7595) a default operation."""
     text = ctx.collect_prose("semantics", "semantic", "operation", "resolution", "dereferenc", "well defined")
     if not ctx.is_specification and not text:
         if ctx.status is Status.PERMANENT:
-            yield make_unchecked(
-                "semantics and operations", "the template alone was given, not the specification"
-            )
+            yield ctx.report_unchecked("semantics and operations", _ONLY_TEMPLATE)
         return
     if not text:
-        yield make_fault(
+        yield ctx.report(
             "no-semantics",
-            "no section or field says what a URI of this scheme means",
+            "no section or field defines what a URI of this scheme means",
             level=_get_severity(ctx),
-            field="semantics",
-            line=ctx.get_line("semantics"),
-            fix="add a section `Semantics and operations`: what the URI identifies, which operations apply",
+            at="semantics",
+            fix="add a section `Semantics and operations`: what URIs identify, and which operations apply",
         )
         return
     if not _OPERATION.search(text):
-        yield make_fault(
+        yield ctx.report(
             "no-operations",
             "the semantics name no operation (a heuristic)",
             level=Level.HINT,
-            field="semantics",
-            line=ctx.get_line("semantics"),
-            fix="say what can be done with a resource that such a URI identifies, or that nothing can",
+            at="semantics",
+            fix="name the operations on a resource that such a URI identifies, or write that there are none",
         )
     if ctx.profile.id == "rfc7595" and not _DEFAULT.search(ctx.prose):
-        yield make_fault(
+        yield ctx.report(
             "no-default-operation",
             "no default operation is named (a heuristic)",
             level=Level.HINT,
-            field="semantics",
-            line=ctx.get_line("semantics"),
-            fix="say what software does by default when it is given such a URI, and that this is safe",
+            at="semantics",
+            fix="describe what software does by default with such a URI, and why that is safe",
         )
 
 
-def check_protocols(ctx: CheckContext) -> Faults:
+def check_protocols(ctx: CheckContext) -> Findings:
     """O2: each protocol that the applications field names has a reference."""
     text = ctx.get_field("applications")[:10_000]
-    named = dict.fromkeys(
-        found["short"] or found["after"] or found["bare"] for found in _PROTOCOL.finditer(text)
+    names = dict.fromkeys(
+        match["short"] or match["after"] or match["bare"] for match in _PROTOCOL.finditer(text)
     )
-    listed = " ".join(
-        [
-            ctx.get_field("references"),
-            *(f"{reference.key} {reference.text}" for reference in ctx.document.references),
-        ]
-    )
-    for word in list(named)[:20]:
-        if not re.search(rf"\b{word}\b", listed) and not re.search(
-            rf"\b{word}\b[^.]{{0,40}}\[[\w.-]+\]", text
-        ):
-            yield make_fault(
+    entries = (f"{reference.key} {reference.text}" for reference in ctx.document.references)
+    listed = " ".join([ctx.get_field("references"), *entries])
+    for name in list(names)[:20]:
+        cited = re.search(rf"\b{name}\b[^.]{{0,40}}\[[\w.-]+\]", text)
+        if not cited and not re.search(rf"\b{name}\b", listed):
+            yield ctx.report(
                 "protocol-without-reference",
-                f'the protocol "{word}" has no reference',
-                field="applications",
-                line=ctx.get_line("applications"),
-                witness=word,
-                fix=f"cite the document that defines {word}, in this field and under References",
+                f'the protocol "{name}" has no reference',
+                at="applications",
+                witness=name,
+                fix=f"cite the document that defines {name}, in this field and under References",
             )
 
 
-def check_security(ctx: CheckContext) -> Faults:
-    """C1: security considerations, the topics of RFC 3986 section 7, and privacy (7595)."""
+_ONLY_TEMPLATE: Final = "only the template was given, not the specification"
+
+
+def check_security(ctx: CheckContext) -> Findings:
+    """C1: security considerations, the topics of RFC 3986 section 7, and privacy (RFC 7595)."""
     text = ctx.collect_prose("security", "security", "privacy")
     if not ctx.is_specification and not text:
         if ctx.profile.id != "rfc4395":
-            yield make_unchecked(
+            yield ctx.report_unchecked(
                 "security considerations",
-                "the template alone was given, not the specification",
-                fix="give the specification, or explain in the request why there is no security analysis",
+                _ONLY_TEMPLATE,
+                fix="provide the specification, or explain in the request why there is no security analysis",
             )
         return
     if _NO_SECURITY.match(text):
-        yield make_fault(
+        yield ctx.report(
             "no-security",
-            "no security considerations, and no word on why there are none",
+            "no security considerations, and no reason why there are none",
             level=_get_severity(ctx),
-            field="security",
-            line=ctx.get_line("security"),
+            at="security",
             fix="add a section `Security considerations`, or explain why a full analysis is not available",
         )
         return
-    if ctx.is_specification:
-        yield from _check_topics(ctx, text)
-        yield from _check_privacy(ctx)
-
-
-def _check_topics(ctx: CheckContext, text: str) -> Faults:
-    missing = [f"{topic} ({number})" for number, topic, words in _TOPIC_WORDS if not words.search(text)]
+    if not ctx.is_specification:
+        return
+    sections = ctx.find_sections("security")
+    line = sections[0].line if sections else ctx.get_line("security")
+    missing = [topic for topic, words in _TOPICS.items() if not re.search(words, text, re.IGNORECASE)]
     if missing and not _CITES_7.search(ctx.prose):
-        yield make_fault(
+        yield ctx.report(
             "security-topics",
             f"of the topics of RFC 3986 section 7, these are not mentioned: {', '.join(missing)}",
             level=Level.WARNING,
             field="security",
-            line=_find_first_line(ctx, "security"),
-            fix="say of each whether it applies, or cite RFC 3986 section 7 and say which apply",
+            line=line,
+            fix="write whether each topic applies, or cite RFC 3986 section 7 and name the topics that apply",
         )
-
-
-def _check_privacy(ctx: CheckContext) -> Faults:
     if ctx.profile.id == "rfc7595" and not _PRIVACY.search(ctx.prose):
-        yield make_fault(
+        yield ctx.report(
             "no-privacy",
-            "nothing is said on privacy",
+            "the text does not mention privacy",
             level=_get_severity(ctx),
             field="security",
-            line=_find_first_line(ctx, "security"),
-            fix="say what a URI of this scheme tells about whoever made or uses it, and to whom",
+            line=line,
+            fix="describe what a URI of this scheme reveals about its author and its users, and to whom",
         )
 
 
-def _find_first_line(ctx: CheckContext, word: str) -> int | None:
-    found = ctx.find_sections(word)
-    return found[0].line if found else ctx.get_line("security")
-
-
-def check_credentials(ctx: CheckContext) -> Faults:
-    """C2: secrets in userinfo are deprecated by RFC 3986 3.2.1, and the text ought to know."""
+def check_credentials(ctx: CheckContext) -> Findings:
+    """C2: RFC 3986 3.2.1 deprecates secrets in userinfo, and the text should mention that."""
     if _CITES_321.search(ctx.prose):
         return
-    fix = "cite RFC 3986 3.2.1, say that credentials there leak, and name a place outside the URI for them"
-    names = [rule_name for rule_name in ctx.syntax.own_rules if _SECRET_RULE.search(rule_name)]
+    fix = "cite RFC 3986 3.2.1, warn that credentials there leak, and name a place outside the URI for them"
+    names = [name for name in ctx.syntax.own_rules if _SECRET_RULE.search(name)]
     password = ctx.syntax.probe("password")
     if password is not None:
-        yield make_fault(
+        yield ctx.report_syntax(
             "password-in-userinfo",
-            "the syntax admits user:password, which RFC 3986 3.2.1 deprecates; the text does not say so",
-            field="syntax",
-            line=ctx.syntax.line_of("userinfo"),
+            "the syntax allows user:password, which RFC 3986 3.2.1 deprecates; the text does not warn of it",
+            rule="userinfo",
             witness=password,
             fix=fix,
         )
     elif ctx.syntax.unprobed is not None:
-        yield make_unchecked("user:password in the syntax", ctx.syntax.unprobed)
+        yield ctx.report_unchecked("user:password in the syntax", ctx.syntax.unprobed)
     elif names:
-        yield make_fault(
+        yield ctx.report_syntax(
             "secret-in-syntax",
-            f"the rule {to_printable(names[0])} holds a secret, and RFC 3986 3.2.1 is not cited",
-            field="syntax",
-            line=ctx.syntax.line_of(names[0]),
-            witness=to_printable(names[0]),
+            f"the rule {to_printable(names[0])} contains a secret, but RFC 3986 3.2.1 is not cited",
+            rule=names[0],
+            witness=names[0],
             fix=fix,
         )
 
@@ -232,15 +198,15 @@ _SRV: Final = re.compile(r"(?<![\w.-])(_[A-Za-z0-9-]{1,63})\.(_(?:tcp|udp|sctp|d
 _NODE: Final = re.compile(r"(?<![\w.-])(_[A-Za-z][A-Za-z0-9-]{0,62})\.(?=[a-z])(?!_)", re.IGNORECASE)
 
 _DOMAIN: Final = re.compile(r"[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,9}", re.IGNORECASE)
-#: top-level domains that are not delegated
+#: top-level domains that are reserved
 _SPECIAL: Final = frozenset({"example", "test", "invalid", "arpa"})
-#: names of domains that stand for any
+#: placeholder names of domains
 _ANY: Final = frozenset({"example", "domain"})
 _CITES: Final = re.compile(r"\[[A-Z][\w.+-]{2,63}\]|\bRFC[ -]?\d{1,5}\b|\{\{[^{}]{2,80}\}\}")
-#: documents that register nothing of this: how to register, key words, notations, HTTP itself
-_RULES: Final = frozenset(
-    f"RFC{each}"
-    for each in (
+#: documents that register no names: procedures, key words, notations and HTTP
+_GENERAL_DOCUMENTS: Final = frozenset(
+    f"RFC{number}"
+    for number in (
         *(2782, 3986, 5785, 5988, 6335, 7595, 8126, 8288, 8552, 8553, 8615),
         *(2119, 8174, 3629, 2234, 4234, 5234, 2616, 7230, 7231, 9110),
     )
@@ -251,13 +217,13 @@ _EXAMPLE_HOST: Final = re.compile(
     r"(?:^|\.)(?:example(?:\.(?:com|net|org|edu))?|test|invalid|localhost|local|onion|arpa)\.?$",
     re.IGNORECASE,
 )
-#: a name of the DNS: with a dot and a top-level domain of letters; anything else is a placeholder or no host
+#: a DNS name with a dot and a top-level domain of letters; anything else is a placeholder or not a host
 _REAL: Final = re.compile(
     r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.(?:[A-Za-z]{2,24}|xn--[A-Za-z0-9-]{2,59})\.?"
 )
 _DOCUMENTATION: Final = tuple(
-    ip_network(each)
-    for each in (
+    ip_network(network)
+    for network in (
         "192.0.2.0/24",
         "198.51.100.0/24",
         "203.0.113.0/24",
@@ -268,18 +234,12 @@ _DOCUMENTATION: Final = tuple(
     )
 )
 
-#: in a sentence all in capitals, as of old legal notices, they are no key words
+#: key words that BCP 14 does not define; sentences in capitals, as in old legal notices, are left out
 _ODD_WORDS: Final = re.compile(r"(?<![\"'\w])(NEED NOT|MAY NOT|CAN NOT|WILL NOT)(?![\"'\w])(?!\s+[A-Z]{2})")
 _WORD: Final = re.compile(r"(?<![\"'\w])(?:MUST|SHALL|SHOULD|REQUIRED|RECOMMENDED|OPTIONAL)(?![\"'\w])")
 _CITES_14: Final = re.compile(r"\bBCP ?14\b|\bRFC ?2119\b|\bRFC ?8174\b", re.IGNORECASE)
-#: kramdown's own paragraph of BCP 14
+#: the paragraph of BCP 14 in kramdown
 _BOILERPLATE: Final = "{::boilerplate bcp14"
-_INSTEAD: Final = {
-    "NEED NOT": "`MAY` or `are not required to`",
-    "MAY NOT": "`MUST NOT`",
-    "CAN NOT": "`MUST NOT`",
-    "WILL NOT": "`MUST NOT`",
-}
 
 _CLAIMS: Final = re.compile(
     r"well-known URI support|well-known (?:URIs? )?(?:is|are) (?:supported|defined) (?:for|in|by)",
@@ -288,179 +248,159 @@ _CLAIMS: Final = re.compile(
 _8615: Final = re.compile(r"RFC ?8615|RFC ?5785", re.IGNORECASE)
 
 
-def check_other_registries(ctx: CheckContext) -> Faults:
-    """D1: well-known names, link relations, services and underscored nodes that IANA is not asked for."""
-    text, asked = ctx.reading.text, _collect_iana_text(ctx)
-    for found, kind, clause, name, how in _iter_used_names(ctx, text):
-        if not _is_requested(asked, name, kind) and not _is_cited(ctx, text, found):
-            yield make_fault(
+class _NameKind(NamedTuple):
+    """A registry of names: what the text calls a name, the clause, the request to IANA, and a key word."""
+
+    title: str
+    clause: str
+    request: str
+    key_word: str
+
+
+_WELL_KNOWN_KIND: Final = _NameKind(
+    "the well-known URI", "RFC 8615 3.1", "the well-known URI suffix", "well-known"
+)
+_RELATION_KIND: Final = _NameKind(
+    "the link relation", "RFC 8288 2.1.1.1", "the link relation type", "relation"
+)
+_SERVICE_KIND: Final = _NameKind("the service name", "RFC 6335 8.1", "the service name", "service name")
+_NODE_KIND: Final = _NameKind(
+    "the underscored node name", "RFC 8552 4.1", "the global node name", "node name"
+)
+
+
+def check_other_registries(ctx: CheckContext) -> Findings:
+    """D1: well-known names, link relations, services and underscored nodes that no one requests from IANA."""
+    text = ctx.reading.text
+    # the template may request a name too
+    values = () if ctx.template is None else ctx.template.values.values()
+    requests = "\n".join(part.text for part in (*ctx.find_sections("iana"), *values)).lower()
+    seen: set[tuple[_NameKind, str]] = set()
+    for match, kind, name in _iter_used_names(ctx, text):
+        if (kind, name.lower()) in seen:
+            continue
+        if len(seen) >= MAX_LISTED:
+            return
+        seen.add((kind, name.lower()))
+        words = rf"(?<![\w-]){re.escape(name.lower())}(?![\w-])"
+        requested = kind.key_word in requests and re.search(words, requests) is not None
+        if not requested and not _is_cited(ctx, text, match):
+            used = match[0].rstrip(".")
+            yield ctx.report(
                 "not-requested",
-                f"{kind} {to_printable(found[0].rstrip('.'))} is used, and IANA is not asked for it",
-                clause=clause,
-                line=ctx.reading.get_line(found.start()),
-                witness=to_printable(found[0].rstrip(".")),
-                fix=f"ask IANA for {how} in the IANA considerations, or cite in the same sentence the "
-                "document that registers it",
+                f"{kind.title} {to_printable(used)} is used but not requested from IANA",
+                clause=kind.clause,
+                line=ctx.reading.get_line(match.start()),
+                witness=used,
+                fix=f'request {kind.request} "{name}" in the IANA considerations, or cite the document that '
+                "registers it in the same sentence",
             )
 
 
-#: what a text that asks for one of these calls it
-_WORDS: Final = {
-    "the well-known URI": "well-known",
-    "the link relation": "relation",
-    "the service name": "service name",
-    "the underscored node name": "node name",
-}
+def _iter_used_names(ctx: CheckContext, text: str) -> Iterator[tuple[re.Match[str], _NameKind, str]]:
+    """Yield each use of a name that is not registered: the match, the kind and the name."""
+    for match in _WELL_KNOWN.finditer(text):
+        name = match[1].rstrip(".-")
+        if name.lower() not in load_word_list("well-known-uris"):
+            yield match, _WELL_KNOWN_KIND, name
+    for match in _REL.finditer(text):
+        if match[1].lower() not in load_word_list("link-relations"):
+            yield match, _RELATION_KIND, match[1]
+    for match in _SRV.finditer(text):
+        name = match[1].lstrip("_")
+        if name.lower() not in ctx.known.services and name.lower() not in load_word_list("service-names"):
+            yield match, _SERVICE_KIND, name
+    for match in _NODE.finditer(text):
+        if (
+            match[1].lower() not in load_word_list("node-names")
+            and _has_domain_after(ctx, text, match)
+            and f"{match[1]}._".lower() not in text[match.start() :][:80].lower()
+        ):
+            yield match, _NODE_KIND, match[1]
 
 
-def _is_requested(asked: str, name: str, kind: str) -> bool:
-    return (
-        _WORDS[kind] in asked
-        and re.search(rf"(?<![\w-]){re.escape(name.lower())}(?![\w-])", asked) is not None
-    )
-
-
-def _collect_iana_text(ctx: CheckContext) -> str:
-    """The IANA considerations, in lower case; what the template says counts too."""
-    found = "\n".join(section.text for section in ctx.find_sections("iana"))
-    mine = "" if ctx.template is None else "\n".join(value.text for value in ctx.template.values.values())
-    return f"{found}\n{mine}".lower()
-
-
-def _has_domain_after(ctx: CheckContext, text: str, found: re.Match[str]) -> bool:
-    """Does a domain name follow, and not the rest of a file's name or of a program's?"""
-    labels = _DOMAIN.match(text, found.end())
+def _has_domain_after(ctx: CheckContext, text: str, match: re.Match[str]) -> bool:
+    """Return whether a domain name follows, not the rest of a file name or an expression."""
+    labels = _DOMAIN.match(text, match.end())
     parts = [] if labels is None else labels[0].lower().rstrip(".-").split(".")
     return bool(parts) and (
         parts[-1] in _ANY or (len(parts) > 1 and parts[-1] in {*ctx.known.tlds, *_SPECIAL})
     )
 
 
-def _is_cited(ctx: CheckContext, text: str, found: re.Match[str]) -> bool:
-    """Does the sentence cite the document that registers it?"""
-    line = ctx.reading.get_line(found.start())
-    before = re.split(r"[.;:] ", text[max(found.start() - 300, 0) : found.start()])[-1]
-    # the line above, unless it is of a paragraph or a template that ends there
+def _is_cited(ctx: CheckContext, text: str, match: re.Match[str]) -> bool:
+    """Return whether the sentence cites a document that may register the name."""
+    line = ctx.reading.get_line(match.start())
+    before = re.split(r"[.;:] ", text[max(match.start() - 300, 0) : match.start()])[-1]
+    # the line above, unless a paragraph or a template ends there
     *above, here = before.split("\n")
     if above and above[-1].strip() and not ctx.reading.is_field(line - 1):
         here = f"{above[-1]} {here}"
-    after = re.split(r"[.;:](?:\s|\Z)|\n\n", text[found.end() : found.end() + 200], maxsplit=1)[0]
+    after = re.split(r"[.;:](?:\s|\Z)|\n\n", text[match.end() : match.end() + 200], maxsplit=1)[0]
     cited = _CITES.findall(f"{here} {after}")
-    return not _RULES.issuperset(re.sub(r"[^A-Z0-9]", "", citation.upper()) for citation in cited)
+    return not _GENERAL_DOCUMENTS.issuperset(re.sub(r"[^A-Z0-9]", "", citation.upper()) for citation in cited)
 
 
-_Used = tuple[re.Match[str], str, str, str, str]
-
-
-def _iter_used_names(ctx: CheckContext, text: str) -> Iterator[_Used]:
-    """Each name once: the match, what it is, its clause, the name, what to ask for."""
-    seen: set[tuple[str, str]] = set()
-    for row in _iter_all_used(ctx, text):
-        key = (row[1], row[3].lower())
-        if key not in seen and len(seen) < MAX_LISTED:
-            seen.add(key)
-            yield row
-
-
-def _iter_all_used(ctx: CheckContext, text: str) -> Iterator[_Used]:
-    for found in _WELL_KNOWN.finditer(text):
-        name = found[1].rstrip(".-")
-        if name.lower() not in load_word_list("well-known-uris"):
-            yield found, "the well-known URI", "RFC 8615 3.1", name, f'the well-known URI suffix "{name}"'
-    for found in _REL.finditer(text):
-        if found[1].lower() not in load_word_list("link-relations"):
-            yield (
-                found,
-                "the link relation",
-                "RFC 8288 2.1.1.1",
-                found[1],
-                f'the link relation type "{found[1]}"',
-            )
-    for found in _SRV.finditer(text):
-        name = found[1].lstrip("_")
-        if name.lower() not in ctx.known.services and name.lower() not in load_word_list("service-names"):
-            yield found, "the service name", "RFC 6335 8.1", name, f'the service name "{name}"'
-    for found in _NODE.finditer(text):
-        if (
-            found[1].lower() not in load_word_list("node-names")
-            and _has_domain_after(ctx, text, found)
-            and f"{found[1]}._".lower() not in text[found.start() :][:80].lower()
-        ):
-            yield (
-                found,
-                "the underscored node name",
-                "RFC 8552 4.1",
-                found[1],
-                f'the global node name "{found[1]}"',
-            )
-
-
-def check_well_known(ctx: CheckContext) -> Faults:
-    """D2: whoever claims support for well-known URIs in the scheme cites RFC 8615; the default is "-"."""
+def check_well_known(ctx: CheckContext) -> Findings:
+    """D2: a text that claims support for well-known URIs cites RFC 8615; the default value is "-"."""
     value = ctx.get_field("well_known")
-    text = ctx.reading.text
-    own = rf"\b{re.escape(ctx.scheme)}://[^\s/]{{1,255}}/\.well-known/"
-    used = re.search(own, text, re.IGNORECASE) if ctx.scheme else None
-    claims = (value not in ("", "-")) or bool(_CLAIMS.search(ctx.prose)) or used is not None
-    if claims and not _8615.search(f"{value}\n{ctx.prose}"):
-        yield make_fault(
+    uri = rf"\b{re.escape(ctx.scheme)}://[^\s/]{{1,255}}/\.well-known/"
+    used = re.search(uri, ctx.reading.text, re.IGNORECASE) if ctx.scheme else None
+    claimed = value not in ("", "-") or used is not None or _CLAIMS.search(ctx.prose) is not None
+    if claimed and not _8615.search(f"{value}\n{ctx.prose}"):
+        line = ctx.get_line("well_known") if value else ctx.reading.get_line(used.start()) if used else None
+        yield ctx.report(
             "well-known-without-reference",
-            "the scheme is said to support well-known URIs, and RFC 8615 is not cited",
+            "the text claims support for well-known URIs but does not cite RFC 8615",
             field="well_known" if value else None,
-            line=ctx.get_line("well_known")
-            if value
-            else ctx.reading.get_line(used.start())
-            if used
-            else None,
-            witness=to_printable(value or (used[0] if used else "")) or None,
-            fix='cite RFC 8615 5.2 and say which URIs; without support the registry keeps "-"',
+            line=line,
+            witness=value or (used[0] if used else None),
+            fix='cite RFC 8615 5.2 and name the URIs; without support the registry keeps "-"',
         )
 
 
-def check_example_names(ctx: CheckContext) -> Faults:
-    """D3: hosts of examples are reserved for examples; key words are those of BCP 14, and BCP 14 is cited."""
+def check_example_names(ctx: CheckContext) -> Findings:
+    """D3: hosts of examples are reserved for examples; key words are those of BCP 14, which is cited."""
     yield from _check_hosts(ctx)
     text = ctx.reading.text
-    found = _WORD.search(text)
-    if ctx.is_specification and found and not (_CITES_14.search(text) or _BOILERPLATE in ctx.document.text):
-        yield make_fault(
+    key_word = _WORD.search(text)
+    cited = _CITES_14.search(text) or _BOILERPLATE in ctx.document.text
+    if ctx.is_specification and key_word and not cited:
+        yield ctx.report(
             "keywords-undefined",
-            "key words in capitals, and BCP 14 is not cited",
+            "the text has key words in capitals but does not cite BCP 14",
             clause="RFC 8174 2",
-            line=ctx.reading.get_line(found.start()),
+            line=ctx.reading.get_line(key_word.start()),
             fix="add the paragraph of RFC 8174 2 and cite RFC 2119 and RFC 8174",
         )
-    for word, odd in _find_first_each(_ODD_WORDS, text).items():
-        yield make_fault(
+    odd_words: dict[str, int] = {}
+    for match in _ODD_WORDS.finditer(text):
+        odd_words.setdefault(match[1], match.start())
+    for word, offset in odd_words.items():
+        instead = "`MAY` or `are not required to`" if word == "NEED NOT" else "`MUST NOT`"
+        yield ctx.report(
             "keyword-unknown",
-            f'"{word}" is no key word of BCP 14',
+            f'"{word}" is not a key word of BCP 14',
             clause="RFC 8174 2",
-            line=ctx.reading.get_line(odd.start()),
+            line=ctx.reading.get_line(offset),
             witness=word,
-            fix=f"write {_INSTEAD[word]}, or use small letters",
+            fix=f"write {instead}, or use lower case",
         )
 
 
-def _find_first_each(pattern: re.Pattern[str], text: str) -> dict[str, re.Match[str]]:
-    seen: dict[str, re.Match[str]] = {}
-    for found in pattern.finditer(text):
-        seen.setdefault(found[1], found)
-    return seen
-
-
-def _check_hosts(ctx: CheckContext) -> Faults:
-    seen: dict[str, int] = {}
+def _check_hosts(ctx: CheckContext) -> Findings:
+    lines: dict[str, int] = {}
     for example in ctx.document.examples:
         match = _HOST.match(example.uri)
-        if match and match[1] and len(seen) < MAX_LISTED and not _is_reserved_host(ctx, match[1]):
-            seen.setdefault(match[1].lower(), example.line)
-    for host, line in seen.items():
-        yield make_fault(
+        if match and match[1] and len(lines) < MAX_LISTED and not _is_reserved_host(ctx, match[1]):
+            lines.setdefault(match[1].lower(), example.line)
+    for host, line in lines.items():
+        yield ctx.report(
             "real-host-in-example",
-            f"the example host {to_printable(host)} is no name reserved for examples",
+            f"the example host {to_printable(host)} is not reserved for examples",
             level=Level.WARNING,
             line=line,
-            witness=to_printable(host),
+            witness=host,
             fix="write a host under example.com or .example, or an address of 192.0.2.0/24 or 2001:db8::/32",
         )
 
@@ -472,63 +412,51 @@ def _is_reserved_host(ctx: CheckContext, host: str) -> bool:
         address = ip_address(host.strip("[]"))
     except ValueError:
         tlds = ctx.known.tlds
-        return not _REAL.fullmatch(host) or bool(
-            tlds and host.lower().strip(".").rpartition(".")[2] not in tlds
-        )
+        unknown = bool(tlds) and host.lower().strip(".").rpartition(".")[2] not in tlds
+        return unknown or not _REAL.fullmatch(host)
     return any(address in network for network in _DOCUMENTATION if network.version == address.version)
 
 
-def ask_utility(ctx: CheckContext) -> Faults:
-    """Q1: is it of use to the Internet community, and new?"""
-    yield make_fault(
-        "ask-utility",
-        "ask a person: does the scheme serve the Internet community beyond what existing schemes do?",
-        line=ctx.get_line("applications"),
-    )
+#: check -> subject, question, and the template field whose line is shown
+_QUESTIONS: Final = {
+    "Q1": (
+        "utility",
+        "does the scheme help the Internet community beyond what existing schemes do?",
+        "applications",
+    ),
+    "Q2": (
+        "trademark",
+        "does the name touch a trademark or service mark, or a name in use elsewhere?",
+        "name",
+    ),
+    "Q3": ("clarity", "is the definition clear enough that two implementations would agree?", "semantics"),
+    "Q4": (
+        "precedent",
+        "if the syntax is not hierarchical, does it follow that of a registered scheme?",
+        "syntax",
+    ),
+    "Q5": (
+        "access",
+        (
+            "does the text define how software finds what a URI identifies and, if URIs represent names or "
+            "actions elsewhere, the mapping in both directions and what the mapping leaves out?"
+        ),
+        "semantics",
+    ),
+    "Q6": (
+        "safety",
+        "is the default operation safe, so that following a URI commits no one to anything?",
+        "semantics",
+    ),
+}
 
 
-def ask_trademark(ctx: CheckContext) -> Faults:
-    """Q2: does the name touch the rights of others?"""
-    yield make_fault(
-        "ask-trademark",
-        "ask a person: does the name touch a trademark or service mark, or a name in use elsewhere?",
-        field="name",
-        line=ctx.get_line("name"),
-    )
-
-
-def ask_clarity(ctx: CheckContext) -> Faults:
-    """Q3: would two people who read it build the same?"""
-    yield make_fault(
-        "ask-clarity",
-        "ask a person: is the definition clear enough that two implementations would agree?",
-        line=ctx.get_line("semantics"),
-    )
-
-
-def ask_precedent(ctx: CheckContext) -> Faults:
-    """Q4: does a syntax without hierarchy follow that of schemes before it?"""
-    yield make_fault(
-        "ask-precedent",
-        "ask a person: if the syntax is not hierarchical, does it follow that of a registered scheme?",
-        line=ctx.get_line("syntax"),
-    )
-
-
-def ask_access(ctx: CheckContext) -> Faults:
-    """Q5: how does software get from the URI to what it identifies, and back?"""
-    yield make_fault(
-        "ask-access",
-        "ask a person: does the text say how software finds what a URI identifies, and, where URIs stand for "
-        "names or actions elsewhere, the mapping both ways and which of them it leaves out?",
-        line=ctx.get_line("semantics"),
-    )
-
-
-def ask_safety(ctx: CheckContext) -> Faults:
-    """Q6: does following a link oblige nobody?"""
-    yield make_fault(
-        "ask-safety",
-        "ask a person: is the default operation safe, so that following a URI obliges nobody to anything?",
-        line=ctx.get_line("semantics"),
+def ask_reviewer(ctx: CheckContext) -> Findings:
+    """Q1 to Q6: the question of this check, for a person."""
+    subject, question, field = _QUESTIONS[ctx.check.id]
+    yield ctx.report(
+        f"ask-{subject}",
+        f"ask a person: {question}",
+        field=field if field == "name" else None,
+        line=ctx.get_line(field),
     )

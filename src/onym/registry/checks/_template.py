@@ -1,26 +1,262 @@
-"""Checks T1 to T3, T5, T6 and T8: is the template complete, and does each field fit?"""
+"""Checks N1 to N5, T1 to T3, T5, T6 and T8: the requested name and the fields of the template."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterable
 from typing import Final
 
 from onym.registry.checks.context import (
     CheckContext,
-    Faults,
+    Finding,
+    Findings,
     Level,
-    make_fault,
-    make_unchecked,
+    clean_name,
+    lower_ascii,
     squeeze_spaces,
     to_printable,
 )
+from onym.registry.checks.reference_data import compute_skeleton, is_one_edit_apart, load_word_list
 from onym.registry.documents.types import TemplateValue
 from onym.registry.records import Status
+from onym.registry.registries import REGISTRIES
 
-#: longest field that is sensible, in characters
+MAX_NAME: Final = 63
+#: lines below its label in which a name is searched
+_LINES_BELOW: Final = 3
+_NAME_LABELS: Final = {"rfc4395": "URI scheme name", "rfc7595": "Scheme name"}
+#: similar names that a finding lists
+MAX_NEAR: Final = 8
+
+_SEPARATOR: Final = re.compile(r"\s*(?:,|;|/|\band\b|\bor\b)\s*")
+_GRANDIOSE: Final = re.compile(r"universal|standard|global|generic|official|everything")
+
+
+def check_name_syntax(ctx: CheckContext) -> Findings:
+    """N1: the name is `[a-z][a-z0-9+.-]*` and at most MAX_NAME characters long."""
+    name = ctx.name or ctx.raw_name.strip()
+    if not name:
+        return  # T1 reports that it is missing
+    registry = REGISTRIES["uri-schemes"]
+    if ctx.profile.id not in registry.profiles:
+        registry = next(row for row in REGISTRIES.values() if ctx.profile.id in row.profiles)
+    if registry.is_valid_name(name):
+        return
+    label = _NAME_LABELS.get(ctx.profile.id) or ctx.profile.fields[0].label.capitalize()
+    if registry.fold_case and registry.is_valid_name(lower_ascii(name)):
+        yield ctx.report(
+            "name-not-lowercase",
+            "a scheme's name is registered in lower case",
+            at="name",
+            witness=name,
+            fix=f"write `{label}: {lower_ascii(name)}`",
+        )
+        return
+    parts = [clean_name(part) for part in _SEPARATOR.split(name[:1024])]
+    if len(parts) > 1 and all(registry.is_valid_name(lower_ascii(part)) for part in parts):
+        yield ctx.report(
+            "several-names",
+            f"one template names {len(parts)} {registry.noun}s; each entry needs its own template",
+            level=Level.WARNING,
+            at="name",
+            witness=name,
+            fix=f"write one template for each name: `{label}: {parts[0]}`, ...",
+        )
+        return
+    odd = next((offset for offset, character in enumerate(name) if not _is_name_character(character)), None)
+    line, column = _find_position(ctx, name, odd or 0)
+    yield ctx.report(
+        "name-syntax",
+        _explain_name_syntax(name, odd, registry.name_rule),
+        field="name",
+        line=line,
+        column=column,
+        witness=name,
+        fix=f"write `{label}: NAME`, where NAME is {registry.name_rule}",
+    )
+
+
+def _is_name_character(character: str) -> bool:
+    return character.isascii() and (character.isalnum() or character in "+.-")
+
+
+def _explain_name_syntax(name: str, odd: int | None, rule: str) -> str:
+    if odd is not None:
+        return f"not a valid name: character {odd + 1} is {_describe_character(name[odd])}; a name is {rule}"
+    if name[0].isalpha() and len(name) > MAX_NAME:
+        return f"the name has {len(name)} characters, but the registry allows {MAX_NAME}"
+    return f"not a valid name: a name is {rule}"
+
+
+def _find_position(ctx: CheckContext, name: str, offset: int) -> tuple[int | None, int | None]:
+    """Return the line and column of a character of the name; the column only if the text has the name."""
+    line = ctx.get_line("name")
+    if line is None or "\n" in name:
+        return line, None
+    rows = ctx.document.text.split("\n", line + _LINES_BELOW)[line - 1 : line + _LINES_BELOW]
+    for below, row in enumerate(rows):
+        # the value comes after the label, which may contain the same letters
+        start = row.find(name[:64], row.find(":") + 1 if below == 0 else 0)
+        if start >= 0:
+            return line + below, start + offset + 1
+    return line, None
+
+
+def _describe_character(character: str) -> str:
+    """Return the character, or its code point and Unicode name, which distinguishes look-alikes."""
+    if character == " ":
+        return "a space"
+    if character.isascii() and character.isprintable():
+        return f'"{character}"'
+    return f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"
+
+
+def check_name_taken(ctx: CheckContext) -> Findings:
+    """N2: the name in lower case is not in the registry, unless this document registered it."""
+    if not ctx.known.has_names:
+        yield ctx.report_unchecked("whether the name is free", _NO_ENTRIES)
+        return
+    entry = ctx.known.entries.get(lower_ascii(ctx.name))
+    if entry is None or ctx.update:
+        return
+    since = "" if entry.registered is None else f" since {entry.registered.date().isoformat()}"
+    reference = entry.fields.get("reference", "")
+    document = (ctx.document.name or "").replace(" ", "").lower()
+    if document and document in reference.replace(" ", "").lower():
+        yield ctx.report(
+            "registered-here",
+            f'"{entry.name}" is registered ({entry.status}{since}), by this document',
+            level=Level.HINT,
+            at="name",
+        )
+        return
+    by = f", reference {to_printable(reference)}" if reference else ""
+    yield ctx.report(
+        "name-taken",
+        f'"{entry.name}" is in the registry already: {entry.status}{since}{by}',
+        at="name",
+        witness=ctx.name,
+        fix="choose another name, or request an update of that entry",
+    )
+
+
+_NO_ENTRIES: Final = "no entries of the registry are available"
+
+
+def check_dots(ctx: CheckContext) -> Findings:
+    """N3: only a reversed domain name has dots; under RFC 4395 such a name may have hyphens."""
+    name = lower_ascii(ctx.name)
+    old = ctx.profile.id == "rfc4395"
+    labels = re.split(r"[.-]" if old else r"\.", name)
+    if len(labels) < 2 or not REGISTRIES["uri-schemes"].is_valid_name(name):
+        return  # N1 reports an invalid name
+    if not ctx.known.tlds:
+        yield ctx.report_unchecked(
+            "whether the name is a reversed domain name", "no list of top-level domains is available"
+        )
+        return
+    is_reversed = labels[0] in ctx.known.tlds and all(labels)
+    hyphenated = to_printable(name.replace(".", "-"))
+    if not old and not is_reversed:
+        yield ctx.report(
+            "dot-without-domain",
+            f'the name has a ".", but "{to_printable(labels[0])}" is not a top-level domain: '
+            "only names made from a reversed domain name may have dots",
+            at="name",
+            witness=name,
+            fix=f"write `Scheme name: {hyphenated}`, "
+            f"or begin with your own domain, as in `com.example.{to_printable(labels[-1]) or 'mything'}`",
+        )
+    elif old and "." in name and not is_reversed:
+        yield ctx.report(
+            "dot-without-domain",
+            'the name has a "." but is not a reversed domain name',
+            level=Level.WARNING,
+            at="name",
+            witness=name,
+            fix=f"write `URI scheme name: {hyphenated}`",
+        )
+    # two labels (`ms-word`, `view-source`) are a common name with a hyphen
+    elif old and is_reversed and len(labels) >= 3:
+        yield ctx.report(
+            "private-name",
+            f'the name belongs to the owner of the domain "{to_printable(labels[1])}.{labels[0]}"',
+            level=Level.WARNING,
+            at="name",
+            witness=name,
+            fix="register it only if you own that domain, and write that you do",
+        )
+
+
+def check_general_names(ctx: CheckContext) -> Findings:
+    """N4: names that are too short, too general, or similar to another (heuristics)."""
+    name = lower_ascii(ctx.name)
+    if not name or len(name) > MAX_NAME:
+        return
+    if len(name) <= 2:
+        message = f"a name of {len(name)} characters is not descriptive, and reviewers expect more"
+        fix = "choose a longer name that describes the scheme"
+        yield _report_heuristic(ctx, "name-very-short", message, fix)
+    if name in load_word_list("general"):
+        fix = "choose a name that only this scheme would have"
+        yield _report_heuristic(ctx, "name-general", f'"{name}" is a general word', fix)
+    elif _GRANDIOSE.search(name):
+        message = "the name claims to be universal or standard"
+        yield _report_heuristic(ctx, "name-grandiose", message, "choose a name that describes the scheme")
+    yield from _check_similar_names(ctx, name)
+
+
+def _check_similar_names(ctx: CheckContext, name: str) -> Findings:
+    if not ctx.known.has_names:
+        yield ctx.report_unchecked("names that look alike", _NO_ENTRIES)
+        return
+    others = [
+        other for other in ctx.known.find_similar(name) if other != name and not _is_secure_pair(other, name)
+    ]
+    alike = sorted(other for other in others if compute_skeleton(other) == compute_skeleton(name))
+    close = sorted(other for other in others if other not in alike and is_one_edit_apart(other, name))
+    if alike:
+        message = f"the name looks like {_format_names(alike)}, which is registered"
+        fix = "choose a name that cannot be confused with another"
+        yield _report_heuristic(ctx, "name-looks-alike", message, fix)
+    if close:
+        message = f"one letter away from {_format_names(close)}"
+        fix = "choose a longer or more distinctive name, to avoid slips"
+        yield _report_heuristic(ctx, "name-near", message, fix)
+
+
+def _report_heuristic(ctx: CheckContext, code: str, message: str, fix: str) -> Finding:
+    return ctx.report(code, f"{message} (a heuristic)", at="name", witness=ctx.name, fix=fix)
+
+
+def _format_names(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = len(listed) - MAX_NEAR
+    return ", ".join(listed[:MAX_NEAR]) + (f" and {more} more" if more > 0 else "")
+
+
+def _is_secure_pair(one: str, other: str) -> bool:
+    """Return whether the names are `aaa` and `aaas`, a scheme and its secure variant."""
+    return one == f"{other}s" or other == f"{one}s"
+
+
+def check_service_name(ctx: CheckContext) -> Findings:
+    """N5: a service name of RFC 6335 that the text does not mention (a heuristic)."""
+    name = lower_ascii(ctx.name)
+    if name and name in ctx.known.services and "service name" not in ctx.prose.lower():
+        yield ctx.report(
+            "service-name",
+            f'"{name}" is also a service name; the text does not mention if it is the same (a heuristic)',
+            at="name",
+            fix=f'write that the scheme uses the service name "{name}" (RFC 6335), or choose another name',
+        )
+
+
+#: characters of the longest field that is not suspicious
 MAX_FIELD: Final = 20_000
 
-#: what a missing field could hold, for the fix
+#: example values of missing fields, for the fix
 _SAMPLES: Final = {
     "name": "NAME",
     "status": "{status}",
@@ -34,8 +270,8 @@ _SAMPLES: Final = {
     "change_controller": "NAME <ADDRESS>",
     "references": "[KEY] full citation",
 }
-#: fields of one word; in the others a name may need joiners (U+200C, U+200D), as Persian and emoji do
-_WORDS: Final = frozenset({"name", "status"})
+#: fields of one word; names in other fields may need joiners (U+200C, U+200D), as in Persian and emoji
+_WORD_FIELDS: Final = frozenset({"name", "status"})
 _EMAIL: Final = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 _AT: Final = re.compile(
     r"[\w.+-]{1,64} ?(?:\(at\)|\[at\]|<at>|&commat;| at ) ?[\w-]{1,63}(?:(?:\.| ?dot ?)[\w-]{2,63}){1,8}",
@@ -43,7 +279,7 @@ _AT: Final = re.compile(
 )
 _ELSEWHERE: Final = re.compile(r"\bauthor\S{0,3} address", re.IGNORECASE)
 _URI: Final = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}:(?://)?[^\s<>]{3,}|\bwww\.[\w.-]+")
-#: bodies whose address everybody knows
+#: bodies whose address is well known
 _BODIES: Final = re.compile(r"\b(?:IETF|IESG|IAB|IRTF|W3C|IANA|Internet Engineering Task Force)\b")
 _THIRD_PARTY: Final = re.compile(r"\b(?:on behalf of|third[- ]party|unaffiliated)\b", re.IGNORECASE)
 _MARKUP: Final = re.compile(
@@ -65,9 +301,9 @@ _NOTED: Final = re.compile(
     r"|reasons? for (?:this|not))\b",
     re.IGNORECASE,
 )
-#: no specification of a scheme
+#: RFCs that do not specify a scheme
 _GENERIC: Final = frozenset(
-    {
+    [
         "2119",
         "8174",
         "2234",
@@ -82,7 +318,7 @@ _GENERIC: Final = frozenset(
         "7595",
         "8126",
         "5226",
-    }
+    ]
 )
 _DEFINED: Final = re.compile(
     r"\bRFC ?(\d{3,5})\b|\bdraft-[a-z0-9-]+|https?://|\bISO\b|\bISBN\b"
@@ -91,59 +327,57 @@ _DEFINED: Final = re.compile(
 )
 
 
-def check_complete(ctx: CheckContext) -> Faults:
-    """T1: every field that the profile demands is there."""
+def check_complete(ctx: CheckContext) -> Findings:
+    """T1: every field that the profile requires is present."""
     if ctx.template is None:
         needed = ", ".join(field.label for field in ctx.profile.fields if field.required)
-        yield make_fault(
+        yield ctx.report(
             "no-template",
             f"no registration template was found ({ctx.profile.template_clause})",
             line=1,
-            fix=f"add a template with these fields, each on a line of its own as `Label: value`: {needed}",
+            fix=f"add a template with these fields, each on its own line as `Label: value`: {needed}",
         )
         return
-    status = ctx.status or Status.PROVISIONAL
-    given = {name: value.text for name, value in ctx.template.values.items()}
-    for field in ctx.profile.list_missing_fields(status, given):
-        sample = _SAMPLES.get(field.id, "...").format(
-            status=ctx.profile.status_words[1 % len(ctx.profile.status_words)]
-        )
-        blank = field.id in ctx.template.values
-        yield make_fault(
-            "field-empty" if blank else "field-missing",
-            f'the field "{_capitalize_first(field.label)}" is {"empty" if blank else "missing"}',
+    status_words = ctx.profile.status_words
+    texts = {name: value.text for name, value in ctx.template.values.items()}
+    for field in ctx.profile.list_missing_fields(ctx.status or Status.PROVISIONAL, texts):
+        sample = _SAMPLES.get(field.id, "...").format(status=status_words[1 % len(status_words)])
+        label = _capitalize_first(field.label)
+        is_empty = field.id in ctx.template.values
+        yield ctx.report(
+            "field-empty" if is_empty else "field-missing",
+            f'the field "{label}" is {"empty" if is_empty else "missing"}',
             clause=field.clause,
-            field=field.id,
-            line=ctx.get_line(field.id),
-            fix=f"write `{_capitalize_first(field.label)}: {sample}`",
+            at=field.id,
+            fix=f"write `{label}: {sample}`",
         )
 
 
-def check_fields(ctx: CheckContext) -> Faults:
-    """T1, the rest: labels that came twice, are unknown or belong elsewhere; fields beyond measure."""
+def check_fields(ctx: CheckContext) -> Findings:
+    """T1, continued: labels that are repeated, unknown or of the other template, and unusual values."""
     if ctx.template is None:
         return
     for value in ctx.template.repeated[:20]:
-        yield make_fault(
+        yield ctx.report(
             "field-repeated",
-            f'the field "{to_printable(value.label)}" stands twice',
+            f'the field "{to_printable(value.label)}" is given twice',
             level=Level.ERROR,
             field=value.id,
             line=value.line,
-            fix="put both into one field",
+            fix="write both values into one field",
         )
     for value in ctx.template.unknown[:20]:
-        yield make_fault(
+        yield ctx.report(
             "field-unknown",
-            f'"{to_printable(value.label)}" is no field of the template',
+            f'"{to_printable(value.label)}" is not a field of the template',
             level=Level.HINT,
             line=value.line,
-            fix="leave it out, or move it to the specification",
+            fix="remove it, or move it to the specification",
         )
     elsewhere = {field.id for field in ctx.profile.elsewhere}
     for value in ctx.template.values.values():
         if value.id in elsewhere:
-            yield make_fault(
+            yield ctx.report(
                 "field-of-the-other-template",
                 f'"{to_printable(value.label)}" is a field of RFC 4395 and belongs in the specification',
                 level=Level.HINT,
@@ -152,27 +386,26 @@ def check_fields(ctx: CheckContext) -> Faults:
                 fix="move it to the specification of the scheme",
             )
         yield from _check_label(ctx, value)
-        yield from _check_field(value)
+        yield from _check_value(ctx, value)
 
 
-def _check_label(ctx: CheckContext, value: TemplateValue) -> Faults:
-    """The label is not the standard's, in whatever case."""
-    known = ctx.profile.find_field(value.id)
-    if known is None or _normalize_label(value.label) == _normalize_label(known.label):
+def _check_label(ctx: CheckContext, value: TemplateValue) -> Findings:
+    field = ctx.profile.find_field(value.id)
+    if field is None or _normalize_label(value.label) == _normalize_label(field.label):
         return
-    yield make_fault(
+    label = _capitalize_first(field.label)
+    yield ctx.report(
         "label-spelling",
-        f'the template calls this field "{_capitalize_first(known.label)}", '
-        f'not "{to_printable(squeeze_spaces(value.label))}"',
+        f'the template calls this field "{label}", not "{to_printable(squeeze_spaces(value.label))}"',
         level=Level.HINT,
         field=value.id,
         line=value.line,
-        fix=f"write `{_capitalize_first(known.label)}:`",
+        fix=f"write `{label}:`",
     )
 
 
 def _normalize_label(label: str) -> str:
-    """For comparison: without case, closing marks, and the word that RFC 7595 left out of all labels."""
+    """Return the label in lower case without closing marks and the word that RFC 7595 removed."""
     return squeeze_spaces(label).rstrip(" :.").lower().replace("uri scheme", "scheme")
 
 
@@ -180,148 +413,129 @@ def _capitalize_first(label: str) -> str:
     return label[:1].upper() + label[1:]
 
 
-def _check_field(value: TemplateValue) -> Faults:
+def _check_value(ctx: CheckContext, value: TemplateValue) -> Findings:
     if len(value.text) > MAX_FIELD:
-        yield make_fault(
+        yield ctx.report(
             "field-too-long",
-            f"the field has {len(value.text):,} characters; a template points at the specification",
+            f"the field has {len(value.text):,} characters; a template refers to the specification",
             level=Level.WARNING,
             field=value.id,
             line=value.line,
-            fix=f"keep it below {MAX_FIELD:,} characters and cite the section that says the rest",
+            fix=f"keep it below {MAX_FIELD:,} characters and cite the section that has the rest",
         )
     head = value.text[:MAX_FIELD]
     markup = _MARKUP.search(head)
     if markup:
-        yield make_fault(
+        yield ctx.report(
             "markup-in-field",
-            "HTML in a field is kept as text and shown as it stands",
+            "HTML in a field is stored and shown as text",
             level=Level.WARNING,
             field=value.id,
             line=value.line + head.count("\n", 0, markup.start()),
-            witness=to_printable(markup[0]),
+            witness=markup[0],
             fix="write plain text",
         )
-    spaces = "\n\r\t" if value.id in _WORDS else "\n\r\t\u200c\u200d"
+    spaces = "\n\r\t" if value.id in _WORD_FIELDS else "\n\r\t\u200c\u200d"
     odd = next(
-        (at for at, character in enumerate(head) if not (character.isprintable() or character in spaces)),
-        None,
+        (offset for offset, char in enumerate(head) if not (char.isprintable() or char in spaces)), None
     )
     if odd is not None:
-        yield make_fault(
+        yield ctx.report(
             "unprintable-in-field",
-            f"U+{ord(head[odd]):04X} does not print: it can hide or reorder text",
+            f"U+{ord(head[odd]):04X} is not printable: it can hide or reorder text",
             level=Level.ERROR,
             field=value.id,
             line=value.line + head.count("\n", 0, odd),
-            fix="take it out",
+            fix="remove it",
         )
-    if _COPIED.match(squeeze_spaces(head)):
-        yield make_fault(
+    text = squeeze_spaces(head)
+    if _COPIED.match(text):
+        yield ctx.report(
             "guideline-copied",
-            "the field still holds the template's own instruction",
+            "the field still has the template's instruction",
             level=Level.ERROR,
             field=value.id,
             line=value.line,
-            witness=to_printable(squeeze_spaces(head)),
+            witness=text,
             fix="write the answer, or name the section of your document that has it",
         )
 
 
-def check_status(ctx: CheckContext) -> Faults:
-    """T2: one of the three words."""
+def check_status(ctx: CheckContext) -> Findings:
+    """T2: the status is one of the profile's words."""
     value = ctx.get_field("status")
     if not value:
         return
-    words = ctx.profile.status_words
-    if ctx.status is None or ctx.status.value not in {each.lower() for each in words}:
-        yield make_fault(
+    words = {word.lower(): word for word in ctx.profile.status_words}
+    choice = ", ".join(words.values())
+    word = None if ctx.status is None else words.get(ctx.status.value)
+    if word is None:
+        several = sum(lower in value.lower() for lower in words) > 1
+        meant = [word for lower, word in words.items() if lower[:8] in value.lower()]
+        yield ctx.report(
             "status-unknown",
-            f"the status is {'more than one' if _has_several_statuses(value, words) else 'none'} "
-            f"of {', '.join(words)}",
-            field="status",
-            line=ctx.get_line("status"),
-            witness=to_printable(value),
-            fix=_suggest_status(value, words),
+            f"the status is {'more than one' if several else 'none'} of {choice}",
+            at="status",
+            witness=value,
+            fix=f"write `Status: {meant[0]}`"
+            if len(meant) == 1
+            else f"write `Status: WORD`, where WORD is one of {choice}",
         )
-        return
-    word = next(each for each in words if each.lower() == ctx.status.value)
-    if value.strip("\"' .") != word:
-        yield make_fault(
+    elif value.strip("\"' .") != word:
+        yield ctx.report(
             "status-spelling",
             f'the template spells it "{word}"',
             level=Level.HINT,
-            field="status",
-            line=ctx.get_line("status"),
-            witness=to_printable(value),
+            at="status",
+            witness=value,
             fix=f"write `Status: {word}`",
         )
 
 
-def _has_several_statuses(value: str, words: tuple[str, ...]) -> bool:
-    return sum(word.lower() in value.lower() for word in words) > 1
-
-
-def _suggest_status(value: str, words: tuple[str, ...]) -> str:
-    """What to write: the one status that the value means, else the choice."""
-    means = [word for word in words if word.lower()[:8] in value.lower()]
-    if len(means) == 1:
-        return f"write `Status: {means[0]}`"
-    return f"write `Status: WORD`, where WORD is one of {', '.join(words)}"
-
-
-def check_contacts(ctx: CheckContext) -> Faults:
+def check_contacts(ctx: CheckContext) -> Findings:
     """T3: contact and change controller can be reached; a third party names both parties."""
     contact, controller = ctx.get_field("contact"), ctx.get_field("change_controller")
-    for identifier, text in (("contact", contact), ("change_controller", controller)):
-        if (
-            text
-            and not _is_reachable(text)
-            and not (identifier == "change_controller" and _is_same_party(text, contact))
-        ):
-            yield from _check_unreachable(ctx, identifier, text)
-    if _THIRD_PARTY.search(f"{contact} {controller}") and _normalize_label(contact) == _normalize_label(
-        controller
-    ):
-        yield make_fault(
+    if contact and not _is_reachable(contact):
+        yield from _check_unreachable(ctx, "contact", contact)
+    if controller and not _is_reachable(controller) and not _is_same_party(controller, contact):
+        yield from _check_unreachable(ctx, "change_controller", controller)
+    same = _normalize_label(contact) == _normalize_label(controller)
+    if same and _THIRD_PARTY.search(f"{contact} {controller}"):
+        yield ctx.report(
             "third-party-unnamed",
-            "a third party registers, and contact and change controller are the same",
+            "a third party registers, but contact and change controller are the same",
             level=Level.WARNING,
-            field="contact",
-            line=ctx.get_line("contact"),
-            fix="name the registering party as contact, and who made the scheme as change controller",
+            at="contact",
+            fix="name the registering party as contact, and the author of the scheme as change controller",
         )
 
 
-def _check_unreachable(ctx: CheckContext, identifier: str, text: str) -> Faults:
-    known = ctx.profile.find_field(identifier)
-    label = identifier if known is None else _capitalize_first(known.label)
+def _check_unreachable(ctx: CheckContext, identifier: str, text: str) -> Findings:
+    field = ctx.profile.find_field(identifier)
+    label = identifier if field is None else _capitalize_first(field.label)
     if _ELSEWHERE.search(text):
         if not any(_EMAIL.search(section.text) for section in ctx.find_sections("author")):
-            yield make_unchecked(
-                f"the address of the {label.lower()}", "the section it points at is not there"
-            )
-        return
-    if _AT.search(text):
-        yield make_fault(
+            subject = f"the address of the {label.lower()}"
+            yield ctx.report_unchecked(subject, "the text does not have the section that the field names")
+    elif _AT.search(text):
+        yield ctx.report(
             "address-disguised",
-            "the address is written so that programs cannot read it",
+            "programs cannot read the disguised address",
             level=Level.HINT,
-            field=identifier,
-            line=ctx.get_line(identifier),
+            at=identifier,
             fix=f"write `{label}: NAME <ADDRESS>`",
         )
-        return
-    yield make_fault(
-        "no-address",
-        f"the {label.lower()} cannot be reached: no mail address and no URI",
-        # RFC 4395 5.4 asks for a person, and for no address of the change controller
-        level=Level.WARNING if identifier == "change_controller" and ctx.profile.id == "rfc4395" else None,
-        field=identifier,
-        line=ctx.get_line(identifier),
-        witness=to_printable(text),
-        fix=f"write `{label}: NAME <ADDRESS>`, with the name and address of a person or organisation",
-    )
+    else:
+        # RFC 4395 5.4 requires a person, but no address of the change controller
+        lenient = identifier == "change_controller" and ctx.profile.id == "rfc4395"
+        yield ctx.report(
+            "no-address",
+            f"the {label.lower()} cannot be reached: no mail address and no URI",
+            level=Level.WARNING if lenient else None,
+            at=identifier,
+            witness=text,
+            fix=f"write `{label}: NAME <ADDRESS>`, with the name and address of a person or organisation",
+        )
 
 
 def _is_reachable(text: str) -> bool:
@@ -329,67 +543,63 @@ def _is_reachable(text: str) -> bool:
 
 
 def _is_same_party(text: str, contact: str) -> bool:
-    """The controller is named in the contact, address and all."""
+    """Return whether the contact has an address and all words of the text."""
     words = {word for word in re.findall(r"\w{3,}", text.lower()) if word not in {"and", "the"}}
     return bool(words) and words <= set(re.findall(r"\w{3,}", contact.lower())) and _is_reachable(contact)
 
 
-def check_reasons(ctx: CheckContext) -> Faults:
-    """T5: a provisional request without a specification says why; a permanent one (7595) must have one."""
+def check_reasons(ctx: CheckContext) -> Findings:
+    """T5: a provisional request needs a specification or a reason; a permanent one (RFC 7595) the former."""
     text = ctx.get_field("references")
-    # a template cut out of an RFC or a draft has that for its specification
+    # the specification of a template from an RFC or a draft is that document
     if not text or _cites_specification(text) or ctx.is_specification or ctx.document.name:
         return
     if ctx.status is Status.PERMANENT and ctx.profile.id == "rfc7595":
-        yield make_fault(
+        yield ctx.report(
             "no-specification",
-            "a permanent registration needs a specification of the scheme, and none is cited",
+            "a permanent registration needs a specification of the scheme, but none is cited",
             level=Level.ERROR,
             clause="RFC 7595 7.4",
-            field="references",
-            line=ctx.get_line("references"),
-            fix="cite the specification, or ask for provisional registration",
+            at="references",
+            fix="cite the specification, or request provisional registration",
         )
     if ctx.status is Status.PROVISIONAL and not _REASON.search(ctx.prose):
-        yield make_fault(
+        yield ctx.report(
             "no-specification-no-reason",
             "no specification of the scheme is cited, and no reason is given",
-            field="references",
-            line=ctx.get_line("references"),
-            fix="cite a permanent specification, or say why there is none",
+            at="references",
+            fix="cite a permanent specification, or explain why there is none",
         )
 
 
 def _cites_specification(text: str) -> bool:
-    return any(found[1] is None or found[1] not in _GENERIC for found in _DEFINED.finditer(text))
+    return any(match[1] is None or match[1] not in _GENERIC for match in _DEFINED.finditer(text))
 
 
-def check_differences(ctx: CheckContext) -> Faults:
-    """T6: a provisional request that misses the guidelines for permanent ones notes where, and why."""
+def check_differences(ctx: CheckContext) -> Findings:
+    """T6: a provisional request notes where it differs from the guidelines for permanent ones, and why."""
     if ctx.status is not Status.PROVISIONAL or not ctx.is_specification:
         return
-    missed = sorted(
-        {each.check for each in ctx.so_far if each.check[0] in "SOC" and each.level is not Level.HINT}
-    )
+    failed = (finding for finding in ctx.findings if finding.level is not Level.HINT)
+    missed = sorted({finding.check for finding in failed if finding.check[0] in "SOC"})
     if missed and not _NOTED.search(ctx.prose):
-        yield make_fault(
+        yield ctx.report(
             "differences-not-noted",
             f"the scheme does not meet guidelines for permanent schemes ({', '.join(missed)}), and the text "
             "does not note that",
             line=ctx.get_line("status"),
-            fix="mend these, or note each difference and its reason in the specification",
+            fix="correct these, or note each difference and its reason in the specification",
         )
 
 
-def check_history(ctx: CheckContext) -> Faults:
-    """T8: a historical request says where the scheme was defined."""
+def check_history(ctx: CheckContext) -> Findings:
+    """T8: a historical request cites the document that defined the scheme."""
     if ctx.status is not Status.HISTORICAL or ctx.template is None:
         return
     if not _cites_specification(ctx.get_field("references")):
-        yield make_fault(
+        yield ctx.report(
             "no-origin",
-            "a historical scheme without a word on where it was defined",
-            field="references",
-            line=ctx.get_line("references"),
+            "the document that defined this historical scheme is not cited",
+            at="references",
             fix="write `References: [KEY] the document that defined the scheme`",
         )

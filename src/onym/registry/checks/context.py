@@ -1,7 +1,7 @@
-"""What a check reads and returns: the context of one template, faults, findings and the report.
+"""What a check reads and returns: the context of one template, findings and the report.
 
 `DocumentText` is the prose of a document, computed once for all of its templates. `CheckContext` adds one
-template, the profile in force, the reference data and the grammar.
+template, the profile that applies, the reference data and the grammar, and makes the findings.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
@@ -32,7 +32,7 @@ from onym.registry.registries import Profile
 
 
 class Level(StrEnum):
-    """How grave: an error blocks registration, a warning asks for an answer, a hint is a heuristic."""
+    """The severity: an error blocks registration, a warning needs an answer, a hint is a heuristic."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -44,8 +44,8 @@ class Finding:
     """One finding.
 
     `check` is the id of the check ("S1"), `code` its stable kebab-case name ("fragment-in-syntax"),
-    `clause` the rule of the profile in force, `field` the template field or None, `line` and `column`
-    count from 1, `witness` a string that shows it, `fix` what to write instead.
+    `clause` the clause of the profile that applies, `field` the template field or None. `line` and `column`
+    count from 1. `witness` is a string that shows the problem, `fix` what to write instead.
     """
 
     check: str
@@ -60,150 +60,139 @@ class Finding:
     fix: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for `--json`; members that say nothing are left out."""
-        found = {name: getattr(self, name) for name in self.__slots__}
-        return {
-            name: str(value) if name == "level" else value
-            for name, value in found.items()
-            if value is not None
-        }
+        """Return plain data for `--json`, without the members that are None."""
+        members = {name: getattr(self, name) for name in self.__slots__}
+        members["level"] = str(self.level)
+        return {name: value for name, value in members.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All findings about one document under one profile, gravest first, then by place."""
+    """All findings about one document under one profile, most severe first, then by position."""
 
     source: str
     profile: str
     scheme: str | None
     findings: tuple[Finding, ...]
-    #: ids of the checks that ran; a check that could not run says why in a finding of its own
+    #: ids of the checks that ran; if a check could not run, a finding gives the reason
     ran: tuple[str, ...] = ()
 
     def of(self, level: Level) -> tuple[Finding, ...]:
-        """The findings of one level."""
+        """Return the findings of one level."""
         return tuple(finding for finding in self.findings if finding.level is level)
 
     @property
     def ok(self) -> bool:
-        """No errors? Warnings and hints leave it true."""
+        """Whether there are no errors; warnings and hints are allowed."""
         return not self.of(Level.ERROR)
 
 
-#: how much of the document's text the checks of prose read, in characters
+#: characters of a document's text that the checks of prose read
 MAX_PROSE: Final = 2_000_000
-#: lines above and below a citation in which its sentence is looked for
-_ABOVE: Final = 3
-_BELOW: Final = 2
-#: characters of that sentence, before the citation and after it
-_BEFORE: Final = 320
-_AFTER: Final = 160
-#: what may stand under the title of a template without making it a specification: lines, characters
-_FEW: Final = 2
-_SHORT: Final = 240
-_SENTENCE: Final = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+")
-_PARAGRAPHS: Final = re.compile(r"\n[ \t]*\n")
+#: lines above and below a citation in which its sentence is searched
+_LINES_ABOVE: Final = 3
+_LINES_BELOW: Final = 2
+#: characters of that sentence before and after the citation
+_CHARACTERS_BEFORE: Final = 320
+_CHARACTERS_AFTER: Final = 160
+#: lines and characters under a template's title that do not yet make the document a specification
+_FEW_LINES: Final = 2
+_FEW_CHARACTERS: Final = 240
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+")
+_PARAGRAPH_END: Final = re.compile(r"\n[ \t]*\n")
 _KEY_WORD: Final = re.compile(r"\b(?:MUST|SHALL|SHOULD|MAY|REQUIRED|RECOMMENDED|OPTIONAL)\b")
 
 
 class DocumentText:
-    """The text without markup, comments and page furniture; its sections by their titles."""
+    """A document's text without markup, comments and page furniture, and its sections by title."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        #: line n of it is line n of the document's text
+        #: line n of this text is line n of the document's text
         self.text = (document.plain or document.text)[:MAX_PROSE]
         self._sections: dict[tuple[str, ...], tuple[Section, ...]] = {}
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
-        """The text, line for line."""
+        """The lines of the text."""
         return tuple(self.text.split("\n"))
 
     @cached_property
-    def _starts(self) -> list[int]:
-        return [0, *(found.end() for found in re.finditer("\n", self.text))]
+    def _line_starts(self) -> list[int]:
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def get_line(self, offset: int) -> int:
-        """The line of an offset in the text, from 1."""
-        return bisect_right(self._starts, offset)
+        """Return the line of an offset in the text, counted from 1."""
+        return bisect_right(self._line_starts, offset)
 
     @cached_property
     def prose(self) -> str:
-        """The whole text, white space squeezed, up to the cap."""
+        """The text up to MAX_PROSE characters, with each run of white space as one space."""
         return squeeze_spaces(self.text)
 
     @cached_property
     def prose_without_blocks(self) -> str:
-        """The same without the lines of ABNF."""
+        """`prose` without the lines of ABNF."""
         return squeeze_spaces("\n".join(self._lines_without_blocks))
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
-        """The same by sentences; headings, and lines that are no text, end one."""
+        """The sentences of `prose_without_blocks`; a heading or a code fence also ends a sentence."""
         lines = list(self._lines_without_blocks)
-        for at in self._headings:
-            lines[at - 1 : at] = [""] if at <= len(lines) else []
+        for number in self._heading_lines:
+            lines[number - 1 : number] = [""] if number <= len(lines) else []
         return split_sentences("\n".join("" if line.startswith(("```", "~~~")) else line for line in lines))
 
     @cached_property
     def _lines_without_blocks(self) -> tuple[str, ...]:
         lines = list(self.lines)
         for block in self.document.blocks:
-            for at in range(block.line - 1, min(block.line + block.text.count("\n"), len(lines))):
-                lines[at] = ""
+            for index in range(block.line - 1, min(block.line + block.text.count("\n"), len(lines))):
+                lines[index] = ""
         return tuple(lines)
 
     def find_sections(self, words: tuple[str, ...]) -> tuple[Section, ...]:
-        """The sections whose title has one of `words` (lower case), and those below them."""
-        found = self._sections.get(words)
-        if found is None:
-            hit = [_has_word(section.title, words) for section in self.document.sections]
-            numbers = {
-                section.number
-                for section, named in zip(self.document.sections, hit, strict=True)
-                if named and section.number
-            }
-            found = self._sections[words] = tuple(
+        """Return the sections whose title contains one of `words` (lower case), and their subsections."""
+        if words not in self._sections:
+            sections = self.document.sections
+            named = [any(word in section.title.lower() for word in words) for section in sections]
+            numbers = {section.number for section, hit in zip(sections, named, strict=True) if hit} - {None}
+            self._sections[words] = tuple(
                 section
-                for section, named in zip(self.document.sections, hit, strict=True)
-                if named or _is_subsection(section.number, numbers)
+                for section, hit in zip(sections, named, strict=True)
+                if hit or _is_subsection(section.number, numbers)
             )
-        return found
+        return self._sections[words]
 
     @cached_property
     def is_specification(self) -> bool:
-        """Is this a specification, and not a template alone?"""
+        """Whether the document is a specification and not only a template."""
         document = self.document
         if document.kind is not DocumentKind.MARKDOWN:
             return document.kind is not DocumentKind.TEMPLATE
         if not document.templates:
             return bool(document.sections or document.blocks)
-        if any(self._is_outside_fields(block) for block in document.blocks):
+        if any(
+            squeeze_spaces(block.text.lstrip().partition("\n")[0]) not in self._rows_of_fields
+            for block in document.blocks
+        ):
             return True
-        # the first heading is a title; and a template has headings of its own, or that it stands under
+        # the first heading is the title; a template may have its own headings or be under one
         title, rest = document.sections[:1], document.sections[1:]
         return any(map(self._has_introduction, title)) or any(
-            each.text.strip() and not self._is_template_section(each) for each in rest
+            section.text.strip() and not self._is_template_section(section) for section in rest
         )
 
     def _has_introduction(self, title: Section) -> bool:
-        """Is there more under the title, before any template, than a line or two to introduce it?"""
-        ends = [template.line for template in self.document.templates]
-        ends += [section.line for section in self.document.sections[1:2]]
-        end = min(
-            (line_number for line_number in ends if line_number > title.line), default=len(self.lines) + 1
-        )
-        said = [line.strip() for line in self.lines[title.line : end - 1] if line.strip()]
-        if _KEY_WORD.search("\n".join(said)):
+        """Return whether the text between the title and the first template is longer than an introduction."""
+        starts = [template.line for template in self.document.templates]
+        starts += [section.line for section in self.document.sections[1:2]]
+        end = min((line for line in starts if line > title.line), default=len(self.lines) + 1)
+        rows = [line.strip() for line in self.lines[title.line : end - 1] if line.strip()]
+        if _KEY_WORD.search("\n".join(rows)):
             return True
-        much = len(said) > _FEW or sum(map(len, said)) > _SHORT
-        return much and not self._is_template_section(title)
-
-    def _is_outside_fields(self, block: Block) -> bool:
-        """Does it stand in no field of a template?"""
-        first = squeeze_spaces(block.text.lstrip().partition("\n")[0])
-        return first not in self._lines_of_fields
+        is_long = len(rows) > _FEW_LINES or sum(map(len, rows)) > _FEW_CHARACTERS
+        return is_long and not self._is_template_section(title)
 
     @cached_property
     def _fields(self) -> tuple[TemplateValue, ...]:
@@ -214,7 +203,7 @@ class DocumentText:
         )
 
     @cached_property
-    def _lines_of_fields(self) -> frozenset[str]:
+    def _rows_of_fields(self) -> frozenset[str]:
         return frozenset(squeeze_spaces(line) for value in self._fields for line in value.text.split("\n"))
 
     def _is_template_section(self, section: Section) -> bool:
@@ -229,70 +218,60 @@ class DocumentText:
         return frozenset(value.line for value in self._fields)
 
     def is_field(self, line: int) -> bool:
-        """Does a field of a template begin on that line?"""
+        """Return whether a field of a template begins on that line."""
         return line in self._field_lines
 
     @cached_property
-    def _headings(self) -> frozenset[int]:
+    def _heading_lines(self) -> frozenset[int]:
         return frozenset(section.line for section in self.document.sections)
 
     def get_title(self, line: int) -> str:
-        """The title of the section that a line stands in; "" before the first."""
-        at = bisect_right(self.document.sections, line, key=lambda each: each.line)
-        return self.document.sections[at - 1].title if at else ""
+        """Return the title of the section that contains a line; "" before the first section."""
+        index = bisect_right(self.document.sections, line, key=lambda section: section.line)
+        return self.document.sections[index - 1].title if index else ""
 
-    def get_sentence(self, cited: Citation) -> str:
-        """What stands around a citation: its paragraph's lines nearby, cut to the sentence."""
-        above = [cited.line]
-        while len(above) <= _ABOVE and self._is_paragraph_line(above[-1] - 1):
-            above.append(above[-1] - 1)
-        below = cited.line
-        while below - cited.line < _BELOW and self._is_paragraph_line(below + 1):
+    def get_sentence(self, citation: Citation) -> str:
+        """Return the text around a citation: the nearby lines of its paragraph, cut to the sentence."""
+        above = citation.line
+        while citation.line - above < _LINES_ABOVE and self._is_paragraph_line(above - 1):
+            above -= 1
+        below = citation.line
+        while below - citation.line < _LINES_BELOW and self._is_paragraph_line(below + 1):
             below += 1
-        window = squeeze_spaces("\n".join(self.lines[above[-1] - 1 : below]))
-        at = -1 if cited.section is None else window.find(f"ection {cited.section}")
-        at = window.find(cited.section or cited.key) if at < 0 else at
-        before = window[:at].rpartition(". ")[2] if at >= 0 else window
-        after = window[at : at + _AFTER].partition(". ")[0] if at >= 0 else ""
-        return before[-_BEFORE:] + after
+        window = squeeze_spaces("\n".join(self.lines[above - 1 : below]))
+        offset = -1 if citation.section is None else window.find(f"ection {citation.section}")
+        offset = window.find(citation.section or citation.key) if offset < 0 else offset
+        before = window[:offset].rpartition(". ")[2] if offset >= 0 else window
+        after = window[offset : offset + _CHARACTERS_AFTER].partition(". ")[0] if offset >= 0 else ""
+        return before[-_CHARACTERS_BEFORE:] + after
 
     def _is_paragraph_line(self, line: int) -> bool:
-        """Is that line text of a paragraph?"""
-        return (
-            0 < line <= len(self.lines) and line not in self._headings and bool(self.lines[line - 1].strip())
-        )
+        inside = 0 < line <= len(self.lines) and line not in self._heading_lines
+        return inside and bool(self.lines[line - 1].strip())
 
     def find_block(self, line: int | None) -> Block | None:
-        """The block of ABNF that holds a line of the text."""
-        at = 0 if line is None else bisect_right(self._block_starts, line)
-        if not at or line is None:
+        """Return the block of ABNF that contains a line of the text."""
+        index = 0 if line is None else bisect_right(self.document.blocks, line, key=lambda block: block.line)
+        if not index or line is None:
             return None
-        block = self.document.blocks[at - 1]
+        block = self.document.blocks[index - 1]
         return block if line <= block.line + block.text.count("\n") else None
-
-    @cached_property
-    def _block_starts(self) -> list[int]:
-        return [block.line for block in self.document.blocks]
 
 
 def split_sentences(text: str) -> tuple[str, ...]:
-    """The sentences of a text, white space squeezed; a paragraph ends one too."""
-    paragraphs = (squeeze_spaces(paragraph) for paragraph in _PARAGRAPHS.split(text))
-    return tuple(sentence for paragraph in paragraphs for sentence in _SENTENCE.split(paragraph) if sentence)
+    """Return the sentences of a text, white space squeezed; the end of a paragraph ends a sentence."""
+    paragraphs = (squeeze_spaces(paragraph) for paragraph in _PARAGRAPH_END.split(text))
+    return tuple(
+        sentence for paragraph in paragraphs for sentence in _SENTENCE_END.split(paragraph) if sentence
+    )
 
 
 def squeeze_spaces(text: str) -> str:
-    """Runs of white space as one space."""
+    """Return the text with each run of white space as one space."""
     return " ".join(text.split())
 
 
-def _has_word(title: str, words: tuple[str, ...]) -> bool:
-    lowered = title.lower()
-    return any(word in lowered for word in words)
-
-
-def _is_subsection(number: str | None, numbers: set[str]) -> bool:
-    """Is it the number of a section inside one of these?"""
+def _is_subsection(number: str | None, numbers: Collection[str | None]) -> bool:
     while number and "." in number:
         number = number.rpartition(".")[0]
         if number in numbers:
@@ -300,50 +279,44 @@ def _is_subsection(number: str | None, numbers: set[str]) -> bool:
     return False
 
 
-#: longest stretch of a stranger's text that a finding repeats, in characters
+#: characters of untrusted text that a finding repeats
 MAX_SHOWN: Final = 80
 
-#: a remark beside the status
-_ASIDE: Final = re.compile(r"\([^()]*\)|[;.,](?: |\n).*\Z", re.DOTALL)
+#: a comment after the status
+_STATUS_COMMENT: Final = re.compile(r"\([^()]*\)|[;.,](?: |\n).*\Z", re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z-]*")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{0,62}")
 _NAME_JUNK: Final = re.compile(
     r"^[\s\"'<`\u2018\u2019\u201c\u201d*_]+|[\s\"'>`\u2018\u2019\u201c\u201d*_.,;]+$"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """What a check function says; the table adds id, clause and, where `level` is None, the level."""
-
-    code: str
-    message: str
-    level: Level | None = None
-    clause: str | None = None
-    field: str | None = None
-    line: int | None = None
-    column: int | None = None
-    witness: str | None = None
-    fix: str | None = None
-
-
-Faults: TypeAlias = Iterator[Fault]
+_LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_STATUSES: Final = {
+    status.value: status
+    for status in (
+        Status.PERMANENT,
+        Status.PROVISIONAL,
+        Status.HISTORICAL,
+        Status.REGISTERED,
+        Status.ACTIVE,
+    )
+}
+Findings: TypeAlias = Iterator[Finding]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check of the table. `clauses` is by profile: a check runs only under the profiles named there."""
+    """One check of the table. It runs only under the profiles in `clauses`, which maps them to a clause."""
 
     id: str
     title: str
     clauses: dict[str, str]
     level: Level
-    run: Callable[[CheckContext], Faults]
+    run: Callable[[CheckContext], Findings]
 
 
 @dataclass(kw_only=True)
 class CheckContext:
-    """Everything a check may ask of one template in one document."""
+    """One template of one document, with everything that a check reads."""
 
     document: Document
     reading: DocumentText
@@ -352,113 +325,132 @@ class CheckContext:
     template: Template | None
     syntax: SchemeGrammar
     today: date | None = None
-    #: an update of the entry of this name, not a new one
+    #: whether the request updates the entry of this name
     update: bool = False
-    #: what the checks before this one found, for T6
-    so_far: list[Finding] = field(default_factory=list)
+    #: the check that runs
+    check: Check = field(init=False)
+    #: the findings of the checks that ran before, which T6 reads
+    findings: list[Finding] = field(default_factory=list)
+
+    def report(
+        self,
+        code: str,
+        message: str,
+        *,
+        at: str | None = None,
+        field: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        level: Level | None = None,
+        clause: str | None = None,
+        witness: str | None = None,
+        fix: str | None = None,
+        shown: int = MAX_SHOWN,
+    ) -> Finding:
+        """Return a finding of the check that runs; `at` is the id of a field, which gives the line too.
+
+        `witness` may be untrusted text: up to `shown` characters of it are repeated.
+        """
+        return Finding(
+            check=self.check.id,
+            code=code,
+            level=self.check.level if level is None else level,
+            message=message,
+            clause=clause or self.check.clauses[self.profile.id],
+            field=at or field,
+            line=line if at is None else self.get_line(at),
+            column=column,
+            witness=None if witness is None else to_printable(witness, shown),
+            fix=fix,
+        )
+
+    def report_syntax(self, code: str, message: str, *, rule: str | None = None, **more: Any) -> Finding:
+        """Return a finding about a rule of the grammar (None: the scheme's rule), at the rule's line."""
+        line = self.syntax.line_of(self.syntax.start or "" if rule is None else rule)
+        return self.report(code, message, field="syntax", line=line, **more)
+
+    def report_unchecked(
+        self, subject: str, reason: str, *, line: int | None = None, fix: str | None = None
+    ) -> Finding:
+        """Return the hint that something was not checked, and why. Without this hint it was checked."""
+        message = f"not checked: {subject}: {reason}"
+        return self.report("could-not-check", message, level=Level.HINT, line=line, fix=fix)
 
     @cached_property
     def name(self) -> str:
-        """The name asked for, without quotes, brackets and a closing colon; "" where there is none."""
+        """The requested name without quotes, brackets and a closing colon; "" if there is no name."""
         return clean_name(self.raw_name)
 
     @property
     def raw_name(self) -> str:
-        """The name as the template writes it."""
+        """The name as the template spells it."""
         return "" if self.template is None else self.template.text("name")
 
     @cached_property
     def scheme(self) -> str:
-        """The scheme that the document is about, in lower case: the template's, else its grammar's; or ""."""
+        """The document's scheme in lower case: that of the template, else that of the grammar, else ""."""
         name = lower_ascii(self.name)
         return name if _SCHEME.fullmatch(name) else (self.syntax.scheme or "")
 
     @cached_property
     def status(self) -> Status | None:
-        """The status asked for, None where the template names none of the three, or two of them."""
-        text = _ASIDE.sub("", "" if self.template is None else self.template.text("status")[:4096])
-        found = [word.lower() for word in _WORD.findall(text)]
-        if not found or len({each for each in found if each in _STATUSES}) > 1:
+        """The requested status; None if the template names no status, or two."""
+        text = _STATUS_COMMENT.sub("", "" if self.template is None else self.template.text("status")[:4096])
+        words = [word.lower() for word in _WORD.findall(text)]
+        if not words or len(_STATUSES.keys() & words) > 1:
             return None
-        return _STATUSES.get(found[0])
+        return _STATUSES.get(words[0])
 
     def get_field(self, identifier: str) -> str:
-        """A field of the template, white space squeezed; "" where absent."""
+        """Return a field of the template, white space squeezed; "" if the field is absent."""
         return "" if self.template is None else squeeze_spaces(self.template.text(identifier))
 
     def get_line(self, identifier: str) -> int | None:
-        """Where that field stands."""
+        """Return the line of a field, or that of the template if the field is absent."""
         return None if self.template is None else self.template.line_of(identifier)
 
     def find_sections(self, *words: str) -> tuple[Section, ...]:
-        """The sections whose title has one of `words` (lower case), and those below them."""
+        """Return the sections whose title contains one of `words` (lower case), and their subsections."""
         return self.reading.find_sections(words)
 
     def collect_prose(self, identifier: str, *words: str) -> str:
-        """A field's text together with the sections about the same matter.
+        """Return a field's text and the text of the sections on the same subject.
 
-        A specification whose headings are lost is all one section.
+        In a specification without headings this is the whole text.
         """
         if self.is_specification and not self.document.sections:
             return self.prose
-        found = (squeeze_spaces(section.text) for section in self.find_sections(*words))
-        return "\n".join([self.get_field(identifier), *found]).strip()
+        sections = (squeeze_spaces(section.text) for section in self.find_sections(*words))
+        return "\n".join([self.get_field(identifier), *sections]).strip()
 
     @property
     def prose(self) -> str:
-        """The whole text, white space squeezed, up to the cap."""
+        """The prose of the document (`DocumentText.prose`)."""
         return self.reading.prose
 
     @property
     def is_specification(self) -> bool:
-        """Is this a specification, and not a template alone?"""
+        """Whether the document is a specification and not only a template."""
         return self.reading.is_specification
 
 
-_LOWER: Final = {at: at + 32 for at in range(ord("A"), ord("Z") + 1)}
-_STATUSES: Final = {
-    each.value: each
-    for each in (Status.PERMANENT, Status.PROVISIONAL, Status.HISTORICAL, Status.REGISTERED, Status.ACTIVE)
-}
-
-
-def make_fault(code: str, message: str, **where: object) -> Fault:
-    """A fault; `where` takes the other members of `Fault`."""
-    return Fault(code=code, message=message, **where)  # type: ignore[arg-type]  # the members are Fault's own
-
-
-def make_unchecked(what: str, why: str, *, line: int | None = None, fix: str | None = None) -> Fault:
-    """The check did not run, and why: silence means checked."""
-    return Fault(
-        code="could-not-check",
-        message=f"not checked: {what}: {why}",
-        level=Level.HINT,
-        line=line,
-        fix=fix,
-    )
-
-
 def lower_ascii(name: str) -> str:
-    """In lower case within ASCII alone: the sign of Kelvin is no k (decision 0026)."""
+    """Return the name with ASCII letters in lower case; the Kelvin sign does not become k (decision 0026)."""
     return name.translate(_LOWER)
 
 
 def clean_name(text: str) -> str:
-    """A scheme's name without what texts put around it: quotes, brackets, a closing colon or `://`."""
+    """Return a scheme's name without the quotes, brackets, colon or `://` that texts write around it."""
     stripped = _NAME_JUNK.sub("", text.strip()[:4096])
     return re.sub(r":(?://)?$", "", stripped)
 
 
 def to_printable(text: str, limit: int = MAX_SHOWN) -> str:
-    """A stranger's text, safe to repeat: cut to `limit` characters, what does not print as its code point."""
+    """Return untrusted text that is safe to print: cut to `limit` characters, with code points escaped."""
     cut = text if len(text) <= limit else text[: limit - 3] + "..."
     return "".join(
-        piece
-        if piece.isprintable() and (piece.isascii() or unicodedata.category(piece)[0] in "LNPSZ")
-        else _format_code_point(piece)
-        for piece in cut
+        character
+        if character.isprintable() and (character.isascii() or unicodedata.category(character)[0] in "LNPSZ")
+        else f"<U+{ord(character):04X}>"
+        for character in cut
     )
-
-
-def _format_code_point(character: str) -> str:
-    return f"<U+{ord(character):04X}>"

@@ -1,40 +1,39 @@
-"""Load a text and run every check over it.
+"""Read a text and run every check over it.
 
 `load_document` accepts what `read_document` accepts, and ABNF without a document. `CHECKS` lists each
 check with its ID, title, clauses, level and function, in the order in which the checks run. `check`
-selects the profile, collects the findings and sorts them.
+chooses the profile, collects the findings and sorts them. `check_entries` checks a registry.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from typing import Final
 
 from onym.errors import GrammarError
 from onym.registry.abnf import parse_blocks, resolve
 from onym.registry.abnf.grammar import Grammar, find_unused_rules
-from onym.registry.checks import _citations, _names, _prose, _syntax, _template
+from onym.registry.checks import _citations, _prose, _syntax, _template
 from onym.registry.checks._grammar import SchemeGrammar, read_syntax
 from onym.registry.checks.context import (
     Check,
     CheckContext,
     DocumentText,
-    Fault,
-    Faults,
     Finding,
+    Findings,
     Level,
     Report,
     clean_name,
     lower_ascii,
+    to_printable,
 )
 from onym.registry.checks.reference_data import ReferenceData, load_builtin
 from onym.registry.documents import profile_of_template, read_document
 from onym.registry.documents.types import Block, Document, DocumentKind, Template, TemplateValue
-from onym.registry.records import Request, RequestKind
-from onym.registry.registries import Profile
-from onym.registry.registries import get_profile as profile_of
+from onym.registry.records import Entry, Request, RequestKind, Status
+from onym.registry.registries import Profile, get_profile
 
 _COMMENT: Final = re.compile(r"(?:[ \t]*(?:;[^\n]*)?\r?\n)*")
 _RULE: Final = re.compile(r"[ \t]*[A-Za-z][A-Za-z0-9-]*[ \t]*(?:\r?\n[ \t]+)?=/?[ \t]*(?:\r?\n[ \t]+)?[^\s=]")
@@ -45,9 +44,9 @@ _NOT_ABNF: Final = re.compile(
 
 
 def load_document(text: str, *, source: str = "-") -> Document:
-    """The document that `text` is. Bare ABNF gives one with a block and nothing else.
+    """Return the document in `text`. A text that is only ABNF becomes a document with one block.
 
-    Raises RegistryError as `read_document` does: not text that it can read, or beyond its caps.
+    Raises RegistryError as `read_document` does: if the text cannot be read, or is too large.
     """
     if _is_grammar(text):
         return Document(kind=DocumentKind.TEMPLATE, text=text, blocks=(Block(text=text, line=1),))
@@ -55,58 +54,51 @@ def load_document(text: str, *, source: str = "-") -> Document:
 
 
 def is_bare_grammar(document: Document) -> bool:
-    """Is it a grammar and nothing else? Prose with ABNF in it is not."""
+    """Return whether the document is only a grammar; prose with ABNF is not."""
     some = document.sections or document.templates or document.name
     return bool(document.blocks) and not some and _is_grammar(document.text)
 
 
 def _is_grammar(text: str) -> bool:
     comments = _COMMENT.match(text)
-    begins = _RULE.match(text, comments.end() if comments else 0)
-    return begins is not None and _NOT_ABNF.search(text) is None
+    first_rule = _RULE.match(text, comments.end() if comments else 0)
+    return first_rule is not None and _NOT_ABNF.search(text) is None
 
 
 def load_grammar(document: Document, start: str | None = None) -> tuple[Grammar, str]:
-    """The document's grammar with its imports resolved, and the rule to begin with.
+    """Return the document's grammar with its imports resolved, and the name of the start rule.
 
-    Raises GrammarError: no ABNF, ABNF that cannot be read, no rule `start`, or none that is the scheme's.
+    Raises GrammarError if there is no ABNF, if it cannot be read, or if no start rule can be chosen, and
+    UnknownEntryError if there is no rule `start`.
     """
     if not document.blocks:
         raise GrammarError(
-            "the text holds no ABNF",
+            "the text has no ABNF",
             code="abnf.none",
-            hint="give the grammar as ABNF (RFC 5234), each rule as `name = elements`",
+            hint="write the grammar as ABNF (RFC 5234), each rule as `name = elements`",
         )
     name = lower_ascii(clean_name(document.templates[0].text("name"))) if document.templates else ""
     grammar = resolve(parse_blocks(document.blocks))
-    return grammar, choose_start_rule(grammar, start, name)
-
-
-def choose_start_rule(grammar: Grammar, start: str | None, name: str = "") -> str:
-    """The rule called `start`, else the scheme's, else the only one that no other rule uses.
-
-    Raises UnknownEntryError where there is no rule `start`, GrammarError where nothing says which is meant.
-    """
     if start is not None:
-        return grammar.rule(start).name
+        return grammar, grammar.rule(start).name
     syntax = SchemeGrammar(name, written=grammar)
     if syntax.start is not None:
-        return grammar.rule(syntax.start).name
-    tops = find_unused_rules(grammar)
-    if len(tops) == 1:
-        return tops[0]
-    if grammar.problems and not tops:
+        return grammar, grammar.rule(syntax.start).name
+    unused = find_unused_rules(grammar)
+    if len(unused) == 1:
+        return grammar, unused[0]
+    if grammar.problems and not unused:
         raise grammar.problems[0]
     raise GrammarError(
-        "which rule to begin with is not clear",
+        "the start rule is not clear",
         code="abnf.no-start",
-        hint=f"name it with start (--start): {', '.join(tops[:8]) or 'the rules use each other in a circle'}",
+        hint=f"name it with start (--start): {', '.join(unused[:8]) or 'the rules form a circle'}",
     )
 
 
 _E, _W, _H = Level.ERROR, Level.WARNING, Level.HINT
-#: the templates of the two other registries have fields, names and contacts, and no syntax
-_OTHERS: Final = ("specification-required", "expert-review")
+#: the profiles of parameters and namespaces, whose templates have no syntax
+_OTHER_PROFILES: Final = ("specification-required", "expert-review")
 
 
 def _make_check(
@@ -115,44 +107,45 @@ def _make_check(
     old: str | None,
     new: str,
     level: Level,
-    run: Callable[[CheckContext], Faults],
+    run: Callable[[CheckContext], Findings],
     other: str | None = None,
 ) -> Check:
-    """`old` is the clause in RFC 4395, `new` that in RFC 7595, `other` for parameters and namespaces."""
+    """Return a check; `old` is its clause in RFC 4395, `new` in RFC 7595, `other` in the other profiles."""
     clauses = {}
     if old:
-        clauses["rfc4395"] = old if old.startswith(("RFC", "docs")) else f"RFC 4395 {old}"
-    clauses["rfc7595"] = new if new.startswith(("RFC", "docs")) else f"RFC 7595 {new}"
+        clauses["rfc4395"] = old if old.startswith("RFC") else f"RFC 4395 {old}"
+    clauses["rfc7595"] = new if new.startswith("RFC") else f"RFC 7595 {new}"
     if other:
-        clauses.update(dict.fromkeys(_OTHERS, other))
+        clauses.update(dict.fromkeys(_OTHER_PROFILES, other))
     return Check(id=identifier, title=title, clauses=clauses, level=level, run=run)
 
 
-def _check_nothing(ctx: CheckContext) -> Faults:
-    """R1 runs over a registry (`check_entries`), not over a document."""
+def _check_nothing(ctx: CheckContext) -> Findings:
+    """R1 checks a registry (`check_entries`), not a document."""
     yield from ()
 
 
+_REGISTRY_CLAUSE: Final = "RFC 7595 9"
 CHECKS: Final[tuple[Check, ...]] = (
-    _make_check("N1", "the name's syntax", "2.8", "3.8", _E, _names.check_name_syntax, "RFC 8126 2.2"),
+    _make_check("N1", "the name's syntax", "2.8", "3.8", _E, _template.check_name_syntax, "RFC 8126 2.2"),
     _make_check(
-        "N2", "the name is free", "5.2 step 2", "7.2 step 7", _E, _names.check_name_taken, "RFC 8126 3"
+        "N2", "the name is free", "5.2 step 2", "7.2 step 7", _E, _template.check_name_taken, "RFC 8126 3"
     ),
-    _make_check("N3", "dots and reversed domains", "2.8", "3.8", _E, _names.check_dots),
-    _make_check("N4", "short, general or near names", "2.8", "3.8", _H, _names.check_general_names),
-    _make_check("N5", "service names", None, "3.8", _H, _names.check_service_name),
+    _make_check("N3", "dots and reversed domains", "2.8", "3.8", _E, _template.check_dots),
+    _make_check("N4", "short, general or near names", "2.8", "3.8", _H, _template.check_general_names),
+    _make_check("N5", "service names", None, "3.8", _H, _template.check_service_name),
     _make_check(
         "T1", "every field of the template", "5.4", "7.4", _E, _template.check_complete, "RFC 8126 3.1"
     ),
     _make_check("T1", "each field fits", "5.4", "7.4", _E, _template.check_fields, "RFC 8126 3.1"),
-    _make_check("T2", "the status asked for", "5.4", "7.4", _E, _template.check_status, "RFC 8126 3.1"),
+    _make_check("T2", "the requested status", "5.4", "7.4", _E, _template.check_status, "RFC 8126 3.1"),
     _make_check(
         "T3", "contact and change controller", "5.4", "7.4", _E, _template.check_contacts, "RFC 8126 9.5"
     ),
     _make_check("T4", "citations", "5.2 step 1", "7.2 step 1", _E, _citations.check_citations),
-    _make_check("T5", "a reason where there is no specification", "3", "4", _W, _template.check_reasons),
+    _make_check("T5", "a reason if there is no specification", "3", "4", _W, _template.check_reasons),
     _make_check("T7", "when the draft expires", "5.4", "7.4", _H, _citations.check_expiry),
-    _make_check("T8", "where a historical scheme was defined", "4", "5", _W, _template.check_history),
+    _make_check("T8", "the origin of a historical scheme", "4", "5", _W, _template.check_history),
     _make_check("S1", "inclusion in absolute-URI", "2.2", "3.2", _E, _syntax.check_inclusion),
     _make_check("S2", "each URI begins with the name", "2.2", "3.2", _E, _syntax.check_prefix),
     _make_check("S3", "the use of //", "2.2", "3.2", _E, _syntax.check_slashes),
@@ -174,29 +167,28 @@ CHECKS: Final[tuple[Check, ...]] = (
     _make_check(
         "D3", "example names and key words", "RFC 2606 2", "RFC 2606 2", _W, _prose.check_example_names
     ),
-    _make_check("R1", "the registry's own list", _names.CLAUSE, _names.CLAUSE, _W, _check_nothing),
+    _make_check("R1", "the registry's own list", _REGISTRY_CLAUSE, _REGISTRY_CLAUSE, _W, _check_nothing),
     _make_check("T6", "differences from the guidelines are noted", "3", "4", _W, _template.check_differences),
-    _make_check("Q1", "utility: for a person", "2.1", "3.1", _H, _prose.ask_utility),
-    _make_check("Q2", "trademarks: for a person", "2.8", "3.8", _H, _prose.ask_trademark),
-    _make_check("Q3", "clarity: for a person", "2.3", "3.3", _H, _prose.ask_clarity),
-    _make_check("Q4", "a syntax with precedent: for a person", "2.2", "3.2", _H, _prose.ask_precedent),
-    _make_check("Q5", "access and mapping: for a person", "2.3", "3.3", _H, _prose.ask_access),
-    _make_check("Q6", "a safe default operation: for a person", None, "3.4", _H, _prose.ask_safety),
+    _make_check("Q1", "utility: for a person", "2.1", "3.1", _H, _prose.ask_reviewer),
+    _make_check("Q2", "trademarks: for a person", "2.8", "3.8", _H, _prose.ask_reviewer),
+    _make_check("Q3", "clarity: for a person", "2.3", "3.3", _H, _prose.ask_reviewer),
+    _make_check("Q4", "a syntax with precedent: for a person", "2.2", "3.2", _H, _prose.ask_reviewer),
+    _make_check("Q5", "access and mapping: for a person", "2.3", "3.3", _H, _prose.ask_reviewer),
+    _make_check("Q6", "a safe default operation: for a person", None, "3.4", _H, _prose.ask_reviewer),
 )
-
 
 #: templates of one document that are checked
 MAX_TEMPLATES: Final = 20
-#: findings of one check that are kept
+#: findings of one check that are reported
 MAX_FINDINGS: Final = 200
 
 #: the month of RFC 7595, and its number
 _RFC_7595: Final = date(2015, 6, 1)
 _NUMBER_7595: Final = 7595
-#: what can be asked of a grammar that stands alone
-_OF_GRAMMAR: Final = frozenset({"S1", "S2", "S3", "S4", "S6"})
-_GRAVITY: Final = {Level.ERROR: 0, Level.WARNING: 1, Level.HINT: 2}
-_ORDER: Final = {row.id: at for at, row in enumerate(CHECKS)}
+#: the checks of a text that is only a grammar
+_GRAMMAR_CHECKS: Final = frozenset({"S1", "S2", "S3", "S4", "S6"})
+_SEVERITY: Final = {Level.ERROR: 0, Level.WARNING: 1, Level.HINT: 2}
+_ORDER: Final = {row.id: index for index, row in enumerate(CHECKS)}
 
 
 def check(
@@ -208,20 +200,20 @@ def check(
     source: str | None = None,
     update: bool = False,
 ) -> Report:
-    """Every check over every template of the document, gravest findings first.
+    """Run every check over every template of the document.
 
-    `profile` is an id of `PROFILES`; None takes, for each template, that of `choose_profile`; the report's
-    is that of the first. `known` are the facts to check against (None: the shipped ones). `today` tells
-    whether a draft has expired. `source` names the document in the report; `update` says that the name may
-    be taken.
+    `profile` is an id of `PROFILES`; if it is None, `choose_profile` chooses one for each template, and the
+    report names that of the first. `known` is the reference data (None: the shipped data). `today` decides
+    whether a draft has expired. `source` names the document in the report. With `update` the name may be
+    taken.
 
-    Raises UnknownEntryError for a profile that there is not.
+    Raises UnknownEntryError if the profile does not exist.
     """
     facts = load_builtin() if known is None else known
     reading = DocumentText(document)
     bare = is_bare_grammar(document)
     templates: tuple[Template | None, ...] = document.templates[:MAX_TEMPLATES] or (None,)
-    profiles = [profile_of(profile or choose_profile(document, each)) for each in templates]
+    profiles = [get_profile(profile or choose_profile(document, template)) for template in templates]
     findings: dict[Finding, None] = {}
     scheme = None
     for template, chosen in zip(templates, profiles, strict=True):
@@ -237,13 +229,16 @@ def check(
             update=update,
         )
         scheme = scheme or ctx.scheme or None
-        findings.update(dict.fromkeys(_run_checks(rows, ctx)))
+        for row in rows:
+            ctx.check = row
+            ctx.findings.extend(_limit_findings(row.run(ctx), ctx))
+        findings.update(dict.fromkeys(ctx.findings))
     findings.update(dict.fromkeys(_report_omitted_templates(document, profiles[-1])))
     return Report(
         source=source or document.name or "-",
         profile=profiles[0].id,
         scheme=scheme,
-        findings=tuple(sorted(findings, key=_sort_key)),
+        findings=tuple(sorted(findings, key=_get_sort_key)),
         ran=tuple(dict.fromkeys(row.id for row in _select_checks(profiles[0], bare=bare) if row.id != "R1")),
     )
 
@@ -251,7 +246,7 @@ def check(
 def check_request(
     request: Request, known: ReferenceData | None = None, *, today: date | None = None
 ) -> Report:
-    """The same over a request's template as it was pasted; without one, over its fields.
+    """Run every check over a request's template or, if it has none, over its fields.
 
     Raises RegistryError as `read_document` does.
     """
@@ -272,26 +267,25 @@ def check_request(
 
 
 def _build_document(request: Request) -> Document:
-    """The request's fields as a template, each on lines of its own."""
-    given = {"name": request.name, "status": request.status.value.capitalize(), **request.fields}
-    form = profile_of(request.profile)
+    """Return the request's fields as a template, each on its own lines."""
+    texts = {"name": request.name, "status": request.status.value.capitalize(), **request.fields}
+    profile = get_profile(request.profile)
     values: dict[str, TemplateValue] = {}
     lines: list[str] = []
-    for field in (*form.fields, *form.elsewhere):
-        if given.get(field.id):
+    for field in (*profile.fields, *profile.elsewhere):
+        text = texts.get(field.id)
+        if text:
             label = field.label[:1].upper() + field.label[1:]
-            values[field.id] = TemplateValue(
-                id=field.id, label=label, text=given[field.id], line=len(lines) + 1
-            )
-            lines += f"{label}: {given[field.id]}".split("\n")
+            values[field.id] = TemplateValue(id=field.id, label=label, text=text, line=len(lines) + 1)
+            lines += f"{label}: {text}".split("\n")
     template = Template(values=values, line=1)
     return Document(kind=DocumentKind.TEMPLATE, text="\n".join(lines), templates=(template,))
 
 
 def choose_profile(document: Document, template: Template | None = None) -> str:
-    """The profile that a template (None: the first) is to be judged by; rfc7595 where there is none.
+    """Return the profile for a template (None: the first); "rfc7595" if the document has none.
 
-    Its labels decide; but a document that cites RFC 7595, or came after it, is judged by RFC 7595.
+    The labels decide, but a document that cites RFC 7595 or is newer is checked under RFC 7595.
     """
     first = document.templates[0] if document.templates else Template(values={}, line=1)
     chosen = profile_of_template(first if template is None else template, document.registry)
@@ -304,11 +298,8 @@ def _is_under_rfc7595(document: Document) -> bool:
     number = re.fullmatch(r"RFC (\d{1,5})", document.name or "")
     if number is not None and int(number[1]) >= _NUMBER_7595:
         return True
-    keys = [
-        *(citation.key for citation in document.citations),
-        *(reference.key for reference in document.references),
-    ]
-    return "RFC7595" in keys
+    keys = [citation.key for citation in document.citations]
+    return "RFC7595" in [*keys, *(reference.key for reference in document.references)]
 
 
 def _build_syntax(document: Document, template: Template | None, rows: list[Check]) -> SchemeGrammar:
@@ -318,42 +309,16 @@ def _build_syntax(document: Document, template: Template | None, rows: list[Chec
 
 
 def _select_checks(chosen: Profile, *, bare: bool) -> list[Check]:
-    """The checks with a clause under the profile; of a bare grammar those about grammars."""
-    return [row for row in CHECKS if chosen.id in row.clauses and (not bare or row.id in _OF_GRAMMAR)]
+    return [row for row in CHECKS if chosen.id in row.clauses and (not bare or row.id in _GRAMMAR_CHECKS)]
 
 
-def _run_checks(rows: list[Check], ctx: CheckContext) -> list[Finding]:
-    for row in rows:
-        ctx.so_far.extend(_run_check(row, ctx))
-    return ctx.so_far
-
-
-def _run_check(row: Check, ctx: CheckContext) -> Iterator[Finding]:
-    for at, found in enumerate(row.run(ctx)):
-        if at >= MAX_FINDINGS:
-            cut = Fault(
-                code="could-not-check",
-                message=f"not checked: {MAX_FINDINGS} findings of {row.id} are shown",
-                level=Level.HINT,
-            )
-            yield _make_finding(row, cut, ctx)
+def _limit_findings(findings: Iterable[Finding], ctx: CheckContext) -> Iterator[Finding]:
+    for count, finding in enumerate(findings):
+        if count >= MAX_FINDINGS:
+            message = f"not checked: only {MAX_FINDINGS} findings of {ctx.check.id} are shown"
+            yield ctx.report("could-not-check", message, level=Level.HINT)
             return
-        yield _make_finding(row, found, ctx)
-
-
-def _make_finding(row: Check, found: Fault, ctx: CheckContext) -> Finding:
-    return Finding(
-        check=row.id,
-        code=found.code,
-        level=row.level if found.level is None else found.level,
-        message=found.message,
-        clause=found.clause or row.clauses[ctx.profile.id],
-        field=found.field,
-        line=found.line,
-        column=found.column,
-        witness=found.witness,
-        fix=found.fix,
-    )
+        yield finding
 
 
 def _report_omitted_templates(document: Document, chosen: Profile) -> Iterator[Finding]:
@@ -363,17 +328,63 @@ def _report_omitted_templates(document: Document, chosen: Profile) -> Iterator[F
             check="T1",
             code="could-not-check",
             level=Level.HINT,
-            message=f"not checked: {more} further templates: {MAX_TEMPLATES} of one document are checked",
+            message=f"not checked: {more} further templates: only {MAX_TEMPLATES} are checked",
             clause=chosen.template_clause,
             line=document.templates[MAX_TEMPLATES].line,
         )
 
 
-def _sort_key(found: Finding) -> tuple[int, int, int, int, str]:
+def _get_sort_key(finding: Finding) -> tuple[int, int, int, int, str]:
     return (
-        _GRAVITY[found.level],
-        found.line or 0,
-        found.column or 0,
-        _ORDER[found.check],
-        found.code + found.message,
+        _SEVERITY[finding.level],
+        finding.line or 0,
+        finding.column or 0,
+        _ORDER[finding.check],
+        finding.code + finding.message,
     )
+
+
+_FOLDERS: Final = {"perm": Status.PERMANENT, "prov": Status.PROVISIONAL, "historic": Status.HISTORICAL}
+
+
+def check_entries(entries: Sequence[Entry], *, source: str = "registry") -> Report:
+    """R1: names are unique and sorted, and template paths trimmed and in the folder of the status."""
+    findings = tuple(
+        Finding(
+            check="R1",
+            code=code,
+            level=Level.WARNING,
+            message=message,
+            clause=_REGISTRY_CLAUSE,
+            field=field,
+            witness=to_printable(entry.spelling or entry.name),
+            fix=fix,
+        )
+        for problems in (_iter_name_problems(entries), _iter_path_problems(entries))
+        for entry, code, field, message, fix in problems
+    )
+    return Report(source=source, profile="rfc7595", scheme=None, findings=findings, ran=("R1",))
+
+
+def _iter_name_problems(entries: Sequence[Entry]) -> Iterator[tuple[Entry, str, str, str, str]]:
+    seen: set[str] = set()
+    last = ""
+    for entry in entries:
+        name = entry.name.lower()
+        if name in seen:
+            yield entry, "name-twice", "name", "the name is given twice, ignoring case", "keep one row"
+        if name < last:
+            yield entry, "not-sorted", "name", "the row is out of order", "sort rows by name"
+        seen.add(name)
+        last = name
+
+
+def _iter_path_problems(entries: Sequence[Entry]) -> Iterator[tuple[Entry, str, str, str, str]]:
+    for entry in entries:
+        path = entry.fields.get("template", "")
+        if path != path.strip():
+            yield entry, "path-not-trimmed", "template", "white space around the template path", "trim it"
+        folder = path.strip().strip("/").split("/")[0]
+        if _FOLDERS.get(folder, entry.status) is not entry.status:
+            message = f"the template is in {to_printable(folder)}/, but the status is {entry.status}"
+            yield entry, "folder-does-not-fit", "template", message, "move the template"
