@@ -40,9 +40,9 @@ HOSTILE = {
 }
 PROGRAM = """
 import json, pathlib, re, sys, time
-from onym.registry.abnf import included, read, resolve
+from onym.registry.abnf import decide_inclusion, parse_grammar, resolve
 start = time.perf_counter()
-found = included(resolve(read(sys.stdin.read())), "s")
+found = decide_inclusion(resolve(parse_grammar(sys.stdin.read())), "s")
 took = time.perf_counter() - start
 status = pathlib.Path("/proc/self/status")
 peak = re.search(r"VmHWM:\\s+(\\d+)", status.read_text())[1] if status.exists() else 0

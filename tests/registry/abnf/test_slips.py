@@ -20,7 +20,7 @@ from onym.registry.checks.runner import load_document, load_grammar
         ('s_t = "x"', 'write "-" for "_"'),
         ('1s = "x"', "begins with a letter"),
         ('-s = "x"', "begins with a letter"),
-        ('\u00e9t\u00e9 = "x"', "letters of ASCII"),
+        ('\u00e9t\u00e9 = "x"', "ASCII letters"),
     ],
 )
 def test_a_line_that_was_meant_as_a_rule_is_answered_with_what_to_write(text: str, said: str) -> None:

@@ -3,11 +3,11 @@
 `parse_grammar` and `parse_blocks` return a `Grammar`. `resolve` adds the rules of other RFCs that the
 grammar names. You can then ask questions about a rule: `decide_inclusion` decides whether all of its
 strings are absolute-URIs (RFC 4395 2.2, RFC 7595 3.2), `probe_rule` lists the doubtful forms that it
-admits, and `compare` relates two rules. `match` tests a string, `generate_examples` returns strings,
+allows, and `compare` relates two rules. `match` tests a string, `generate_examples` returns strings,
 `lint` returns remarks on the rules, and `render_railroad` draws them.
 
-All work is bounded. If a question cannot be decided, or only beyond a cap, the result says so; it is
-never a pass.
+All work is bounded. If a question cannot be decided, or only beyond a limit, the result is an undecided
+outcome and never a pass.
 """
 
 from __future__ import annotations

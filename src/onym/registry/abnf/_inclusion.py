@@ -1,15 +1,14 @@
 """How the strings of a rule relate to the URIs of RFC 3986.
 
 `decide_inclusion` decides whether every string is an absolute-URI, `find_wrong_prefix` whether every
-string begins with the scheme, `probe_rule` which doubtful forms the rule admits, and `find_reserved`
-where it admits reserved characters. Each answer is a shortest string: a breadth-first search over pairs
-of states of the rule's automaton and a minimal deterministic automaton that is built once for each
-process.
+string begins with the scheme, `probe_rule` which doubtful forms the rule allows, and `find_reserved`
+where it allows reserved characters. Each answer is a shortest string, from a breadth-first search over
+pairs of states of the rule's automaton and a minimal deterministic automaton, built once per process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -30,7 +29,7 @@ from onym.registry.abnf._nfa import (
     classify_octets,
     format_octets,
     list_octets,
-    too_large_error,
+    make_undecided_error,
 )
 from onym.registry.abnf.grammar import Grammar
 
@@ -38,7 +37,7 @@ _BUDGET: Final = 2_000_000
 
 
 class DFA:
-    """States from 0 (first); `rows[s][c]` is where class c leads, `table` the class of each octet."""
+    """An automaton with the first state 0: class c leads from s to `rows[s][c]`; `table` classifies bytes."""
 
     __slots__ = ("accepts", "live", "rows", "table")
 
@@ -50,7 +49,7 @@ class DFA:
 
 
 def _find_live_states(rows: list[list[int]], accepts: list[bool]) -> list[bool]:
-    """From which states an accepting one can be reached."""
+    """Return for each state whether an accepting state can be reached."""
     before: list[set[int]] = [set() for _ in rows]
     for state, row in enumerate(rows):
         for following in set(row):
@@ -66,7 +65,7 @@ def _find_live_states(rows: list[list[int]], accepts: list[bool]) -> list[bool]:
 
 
 def build_dfa(nfa: NFA) -> DFA:
-    """The minimal automaton of an NFA, complete (a state that accepts nothing counts)."""
+    """Return the minimal automaton of an NFA; it is complete, so it may have a state that accepts nothing."""
     table, shown = classify_octets(nfa.collect_masks())
     subsets = LazyDFA(nfa, table, shown, budget=_BUDGET)
     rows: list[list[int]] = []
@@ -77,13 +76,13 @@ def build_dfa(nfa: NFA) -> DFA:
 
 
 def _minimize_dfa(table: bytes, rows: list[list[int]], accepts: list[bool], first: int) -> DFA:
-    """Moore's refinement: states are one as long as no class leads them apart."""
+    """Merge states that no class distinguishes (Moore's refinement)."""
     block = [int(accepted) for accepted in accepts]
     count = len(set(block))
     while True:
         numbers: dict[tuple[int, ...], int] = {}
         get = block.__getitem__
-        new = [numbers.setdefault((block[at], *map(get, row)), len(numbers)) for at, row in enumerate(rows)]
+        new = [numbers.setdefault((get(at), *map(get, row)), len(numbers)) for at, row in enumerate(rows)]
         if len(numbers) == count:
             break
         block, count = new, len(numbers)
@@ -93,31 +92,27 @@ def _minimize_dfa(table: bytes, rows: list[list[int]], accepts: list[bool], firs
 def _renumber_blocks(
     table: bytes, rows: list[list[int]], accepts: list[bool], block: list[int], first: int
 ) -> DFA:
-    """One state for each block that can be reached, in breadth-first order."""
-    member = {block_number: state for state, block_number in enumerate(block)}
+    """Return a state for each block that can be reached, in breadth-first order."""
+    member = {number: state for state, number in enumerate(block)}
     order = [block[first]]
-    place = {block[first]: 0}
-    for each in order:
-        for following in rows[member[each]]:
-            if block[following] not in place:
-                place[block[following]] = len(order)
+    index = {block[first]: 0}
+    for number in order:
+        for following in rows[member[number]]:
+            if block[following] not in index:
+                index[block[following]] = len(order)
                 order.append(block[following])
     return DFA(
         table,
-        [[place[block[following]] for following in rows[member[each]]] for each in order],
-        [accepts[member[each]] for each in order],
+        [[index[block[following]] for following in rows[member[number]]] for number in order],
+        [accepts[member[number]] for number in order],
     )
 
 
 def subtract_dfa(first: DFA, second: DFA) -> DFA:
-    """The strings of the first that are not of the second, minimal."""
-    return _combine_dfas(first, second, lambda a, b: a and not b)
-
-
-def _combine_dfas(first: DFA, second: DFA, holds: Callable[[bool, bool], bool]) -> DFA:
-    pairs = sorted({(first.table[octet], second.table[octet]) for octet in range(256)})
-    where = {pair: at for at, pair in enumerate(pairs)}
-    table = bytes(where[first.table[octet], second.table[octet]] for octet in range(256))
+    """Return the strings of the first automaton that the second does not have, minimal."""
+    pairs = sorted(set(zip(first.table, second.table, strict=True)))
+    class_of = {pair: index for index, pair in enumerate(pairs)}
+    table = bytes(class_of[pair] for pair in zip(first.table, second.table, strict=True))
     order = [(0, 0)]
     numbers = {(0, 0): 0}
     rows: list[list[int]] = []
@@ -130,31 +125,33 @@ def _combine_dfas(first: DFA, second: DFA, holds: Callable[[bool, bool], bool]) 
                 order.append(following)
             row.append(number)
         rows.append(row)
-    return _minimize_dfa(table, rows, [holds(first.accepts[a], second.accepts[b]) for a, b in order], 0)
+    accepts = [first.accepts[a] and not second.accepts[b] for a, b in order]
+    return _minimize_dfa(table, rows, accepts, 0)
 
 
-#: pairs of states that one search looks at
+#: pairs of states that one search visits
 MAX_PAIRS: Final = 250_000
 
 
 def find_shortest(nfa: NFA, dfa: DFA, *, accepted: bool, without: int = 0) -> bytes | None:
-    """The shortest string of `nfa` that `dfa` accepts (or, `accepted` False, refuses); None: there is none.
+    """Return the shortest string of `nfa` that `dfa` accepts, or with `accepted` False rejects; None if none.
 
-    Of several the first in the order of readability. Strings with an octet of the mask `without` are left
-    out. Breadth first over pairs of states, grouped by the string that leads to them. Raises GrammarError
-    abnf.too-large beyond MAX_PAIRS.
+    Of several strings it is the most readable. Strings with a byte of the mask `without` are left out.
+    Raises GrammarError abnf.too-large beyond MAX_PAIRS.
     """
     return _ProductSearch(nfa, dfa, accepted, without).run()
 
 
 class _ProductSearch:
+    """A breadth-first search over pairs of states, grouped by the string that leads to them."""
+
     def __init__(self, nfa: NFA, dfa: DFA, accepted: bool, without: int) -> None:
         self.nfa, self.dfa, self.accepted = nfa, dfa, accepted
         self.without = without
         self.width = len(dfa.rows)
         self.seen = bytearray(len(nfa.moves) * self.width)
         self.count = 0
-        # where a group came from, and the rank of its last octet
+        # the group before each group, and the rank of the last byte
         self.parents: list[tuple[int, int]] = [(-1, 0)]
         self.octets: dict[int, list[int]] = {}
         self.steps: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -163,7 +160,7 @@ class _ProductSearch:
         layer: list[tuple[int, list[int]]] = [(0, [0])]
         self.seen[0] = 1
         while layer:
-            # a whole layer is closed before any of it moves on: a pair counts where it is reached first
+            # the whole layer is closed first, so that each pair belongs to the first group that reaches it
             ready: list[tuple[int, list[tuple[int, int]]]] = []
             for group, pairs in layer:
                 edges = self.collect_edges(pairs)
@@ -171,7 +168,7 @@ class _ProductSearch:
                     return self.build_string(group)
                 ready.append((group, edges))
                 if self.count > MAX_PAIRS:
-                    raise too_large_error(f"the search took more than {MAX_PAIRS:,} steps")
+                    raise make_undecided_error(f"the search took more than {MAX_PAIRS:,} steps")
             following: list[tuple[int, list[int]]] = []
             for group, edges in ready:
                 self.expand_group(group, edges, following)
@@ -179,7 +176,7 @@ class _ProductSearch:
         return None
 
     def collect_edges(self, pairs: list[int]) -> list[tuple[int, int]] | None:
-        """What a group leads to as (rank, pair), sorted; None where it holds a string that was sought."""
+        """Return what a group leads to as (rank, pair), sorted; None if it has a string that is searched."""
         nfa, dfa, width, seen = self.nfa, self.dfa, self.width, self.seen
         out: list[tuple[int, int]] = []
         for pair in pairs:  # grows while it is read
@@ -199,9 +196,9 @@ class _ProductSearch:
         return out
 
     def get_targets(self, mask: int, other: int) -> list[tuple[int, int]]:
-        """By the octets of a mask: the states that the fixed automaton goes to, each by its best octet."""
-        found = self.steps.get((mask, other))
-        if found is None:
+        """Return the states that the bytes of a mask lead to in `dfa`, each with its most readable byte."""
+        targets = self.steps.get((mask, other))
+        if targets is None:
             octets = self.octets.get(mask)
             if octets is None:
                 octets = self.octets[mask] = list_octets(mask & ~self.without)
@@ -209,11 +206,11 @@ class _ProductSearch:
             best: dict[int, int] = {}
             for octet in octets:
                 best.setdefault(row[table[octet]], RANK[octet])
-            # where an accepted string is sought, what can lead to none is left out
+            # in a search for an accepted string, dead states are left out
             live = self.dfa.live
-            found = [(rank, to) for to, rank in best.items() if not self.accepted or live[to]]
-            self.steps[mask, other] = found
-        return found
+            targets = [(rank, to) for to, rank in best.items() if not self.accepted or live[to]]
+            self.steps[mask, other] = targets
+        return targets
 
     def expand_group(
         self, group: int, edges: list[tuple[int, int]], layer: list[tuple[int, list[int]]]
@@ -240,19 +237,19 @@ class _ProductSearch:
 
 @cache
 def load_rfc3986() -> Grammar:
-    """RFC 3986 Appendix A with the core rules."""
+    """Return the rules of RFC 3986 Appendix A with the core rules."""
     return resolve(load_library("3986"))
 
 
 @cache
 def build_absolute_uri_dfa() -> DFA:
-    """absolute-URI of RFC 3986 4.3, minimal; made once for each process."""
+    """Return the minimal automaton of absolute-URI (RFC 3986 4.3), built once per process."""
     return build_dfa(build_rule_nfa(load_rfc3986(), "absolute-URI"))
 
 
 @cache
 def build_uri_dfa() -> DFA:
-    """URI of RFC 3986 3, minimal; made once for each process."""
+    """Return the minimal automaton of URI (RFC 3986 3), built once per process."""
     return build_dfa(build_rule_nfa(load_rfc3986(), "URI"))
 
 
@@ -263,39 +260,35 @@ def _load_probe_rules() -> Grammar:
 
 @cache
 def build_probe_dfa(rule: str) -> DFA:
-    """The strings of one rule of data/probes.abnf."""
+    """Return the automaton of one rule of data/probes.abnf, or "": `//` after the scheme of non-URIs."""
+    if not rule:
+        return subtract_dfa(build_probe_dfa("double-slash"), build_uri_dfa())
     return build_dfa(build_rule_nfa(_load_probe_rules(), rule))
 
 
-@cache
-def build_improper_slashes_dfa() -> DFA:
-    """Strings with `//` after the scheme that are no URI: what follows is no authority and path."""
-    return subtract_dfa(build_probe_dfa("double-slash"), build_uri_dfa())
-
-
-#: states of an automaton that `probe_rule` asks
+#: states of an automaton that `probe_rule` accepts
 MAX_PROBE_STATES: Final = 15_000
 _HASH: Final = 1 << ord("#")
 
 
 class Outcome(StrEnum):
-    """How a question about a grammar ended. Only INCLUDED is a pass."""
+    """The answer to a question about a grammar. Only INCLUDED is a pass; the last five are undecided."""
 
     INCLUDED = "included"
-    #: every fault is a fragment: the strings are URIs, those without "#" are absolute-URIs
+    #: strings without "#" are absolute-URIs, and strings with "#" are URIs
     FRAGMENT_ONLY = "fragment-only"
     NOT_INCLUDED = "not-included"
-    #: the rule has no string at all
+    #: the rule has no strings
     EMPTY = "empty"
-    #: not decided: a rule uses itself
+    #: a rule uses itself
     RECURSIVE = "recursive"
-    #: not decided: a rule is used and not defined
+    #: a rule is used but not defined
     UNDEFINED = "undefined"
-    #: not decided: a rule is described in words
+    #: a rule is described in words
     PROSE = "prose"
-    #: not decided: a rule is not ABNF
+    #: a rule is not valid ABNF
     BROKEN = "broken"
-    #: not decided: the automaton or the search grew beyond its cap
+    #: the automaton or the search is too large
     TOO_LARGE = "too-large"
 
 
@@ -308,16 +301,15 @@ _OUTCOMES: Final[Mapping[str, Outcome]] = MappingProxyType(
         "abnf.too-large": Outcome.TOO_LARGE,
     }
 )
-_DECIDED: Final = (Outcome.INCLUDED, Outcome.FRAGMENT_ONLY, Outcome.NOT_INCLUDED, Outcome.EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """Whether the strings of a rule are absolute-URIs (RFC 3986 4.3; RFC 4395 2.2, RFC 7595 3.2).
 
-    `witness` is the shortest string that is none; `second` the shortest one without "#", where the witness
-    has one and there is such a string. Both are safe to print: octets that are no printable text are
-    written as escapes. `problem` says why nothing was decided. `states` counts those of the automaton.
+    `witness` is the shortest string that is not one, `second` the shortest one without "#" if the witness
+    has "#" and there is such a string. Both are safe to print: unprintable bytes are escaped. `problem` is
+    the reason if nothing was decided. `states` is the number of the automaton's states.
     """
 
     outcome: Outcome
@@ -329,21 +321,20 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Is every string an absolute-URI, proved?"""
+        """Whether every string is proved to be an absolute-URI."""
         return self.outcome is Outcome.INCLUDED
 
     @property
     def decided(self) -> bool:
-        """Was the question answered, either way?"""
-        return self.outcome in _DECIDED
+        """Whether the question was decided, either way."""
+        return self.outcome not in _OUTCOMES.values()
 
 
 def decide_inclusion(grammar: Grammar, start: str) -> Verdict:
     """Decide whether every string of the rule `start` is an absolute-URI.
 
-    By breadth-first search over pairs of states of the rule's automaton and the fixed one of absolute-URI.
-    Call `resolve` first: names that are not defined are an outcome of their own. Raises UnknownEntryError
-    where the grammar has no such rule.
+    Call `resolve` first: the outcome of undefined names is UNDEFINED. Raises UnknownEntryError if the rule
+    does not exist.
     """
     try:
         whole = build_expression(grammar, start)
@@ -376,31 +367,24 @@ def _decide_nfa(nfa: NFA, start: str) -> Verdict:
 
 
 def find_wrong_prefix(grammar: Grammar, start: str, scheme: str) -> str | None:
-    """The shortest string of the rule that does not begin with `scheme:`, whatever its case; None: no such.
+    """Return the shortest string of the rule that does not begin with `scheme:`, ignoring case; None if none.
 
-    Raises GrammarError where that cannot be decided.
+    Raises GrammarError if that cannot be decided.
     """
-    return _find_witness(
-        build_nfa(build_expression(grammar, start)), _build_prefix_dfa(scheme), accepted=False
-    )
-
-
-def _build_prefix_dfa(scheme: str) -> DFA:
     pool = ExpressionPool()
-    octets = pool.make_repetition(pool.make_octets((1 << 256) - 1), 0, None)
-    return build_dfa(
-        build_nfa(pool.make_concatenation([pool.make_text(f"{scheme}:", sensitive=False), octets]))
-    )
+    anything = pool.make_repetition(pool.make_octets((1 << 256) - 1), 0, None)
+    prefixed = pool.make_concatenation([pool.make_text(f"{scheme}:", sensitive=False), anything])
+    return _find_witness(build_rule_nfa(grammar, start), build_dfa(build_nfa(prefixed)), accepted=False)
 
 
 def _find_witness(nfa: NFA, dfa: DFA, *, accepted: bool) -> str | None:
-    found = find_shortest(nfa, dfa, accepted=accepted)
-    return None if found is None else format_octets(found)
+    witness = find_shortest(nfa, dfa, accepted=accepted)
+    return None if witness is None else format_octets(witness)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """One form of a URI: its id, what it is, the clause that speaks of it, the rule of data/probes.abnf."""
+    """A form of a URI: its id, its title, the clause that describes it and the rule of data/probes.abnf."""
 
     id: str
     title: str
@@ -408,25 +392,25 @@ class Probe:
     rule: str
 
 
-#: the forms that `probe_rule` looks for
+#: the forms that `probe_rule` searches
 PROBES: Final = (
-    Probe(id="bare-scheme", title="the scheme and a colon alone", clause="RFC 3986 3", rule="bare-scheme"),
+    Probe(id="bare-scheme", title="only the scheme and a colon", clause="RFC 3986 3", rule="bare-scheme"),
     Probe(id="empty-host", title="an empty host", clause="RFC 3986 3.2.2", rule="empty-host"),
     Probe(id="password", title="user:password", clause="RFC 3986 3.2.1", rule="password"),
     Probe(id="dot-segments", title="dot segments", clause="RFC 3986 3.3", rule="dot-segments"),
     Probe(id="empty-port", title="an empty port", clause="RFC 3986 3.2.3", rule="empty-port"),
     Probe(id="encoded-slash", title="an encoded slash, %2F", clause="RFC 3986 2.2", rule="encoded-slash"),
-    Probe(id="encoded-octet", title="an octet of no UTF-8, %FF", clause="RFC 3986 2.5", rule="encoded-octet"),
+    Probe(id="encoded-octet", title="a byte beyond UTF-8, %FF", clause="RFC 3986 2.5", rule="encoded-octet"),
     Probe(id="fragment", title="a fragment", clause="RFC 3986 3.5", rule="fragment-part"),
-    Probe(id="improper-slashes", title="// before no authority", clause="RFC 3986 3.2", rule=""),
+    Probe(id="improper-slashes", title="// without an authority", clause="RFC 3986 3.2", rule=""),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """What a rule admits: for each id of PROBES the shortest such string, None where it admits none.
+    """The forms that a rule allows: for each id of PROBES the shortest string, None if there is none.
 
-    `problem` says why nothing could be asked; `found` is empty then.
+    If nothing was decided, `problem` is the reason and `found` is empty.
     """
 
     found: Mapping[str, str | None]
@@ -434,38 +418,31 @@ class Probes:
 
     @property
     def decided(self) -> bool:
-        """Were the questions answered?"""
+        """Whether the questions were decided."""
         return self.problem is None
 
     def admits(self, identifier: str) -> bool:
-        """Does the rule admit this form? KeyError where nothing was decided."""
+        """Return whether the rule allows this form. Raises KeyError if nothing was decided."""
         return self.found[identifier] is not None
 
 
 def probe_rule(grammar: Grammar, start: str) -> Probes:
-    """Ask a rule for each form of PROBES. Raises UnknownEntryError where there is no such rule."""
+    """Search a rule for each form of PROBES. Raises UnknownEntryError if the rule does not exist."""
     try:
-        nfa = build_nfa(build_expression(grammar, start))
+        nfa = build_rule_nfa(grammar, start)
         if len(nfa.moves) > MAX_PROBE_STATES:
-            raise too_large_error(f"the automaton has more than {MAX_PROBE_STATES:,} states")
-        found = {
-            probe.id: _find_witness(
-                nfa,
-                build_probe_dfa(probe.rule) if probe.rule else build_improper_slashes_dfa(),
-                accepted=True,
-            )
-            for probe in PROBES
-        }
+            raise make_undecided_error(f"the automaton has more than {MAX_PROBE_STATES:,} states")
+        found = {probe.id: _find_witness(nfa, build_probe_dfa(probe.rule), accepted=True) for probe in PROBES}
     except GrammarError as error:
         return Probes(found=MappingProxyType({}), problem=error)
     return Probes(found=MappingProxyType(found))
 
 
-#: states of an automaton that is asked; there are 64 questions
+#: states of an automaton that `find_reserved` accepts, which asks 64 questions
 MAX_RESERVED_STATES: Final = 4_000
 #: RFC 3986 2.2: gen-delims, then sub-delims
 RESERVED: Final = ":/?#[]@!$&'()*+,;="
-#: each component as RFC 3986 Appendix B takes a string apart; {c} is the character
+#: each component as RFC 3986 Appendix B splits a string; {c} is the character
 _COMPONENTS: Final = {
     "authority": 'at = before "//" *a {c} *o',
     "path": 'at = before "//" *a "/" *p {c} *o / before {c} / before n *p {c} *o'
@@ -481,13 +458,13 @@ p = %x00-22 / %x24-3E / %x40-FF
 q = %x00-22 / %x24-FF
 o = %x00-FF
 """
-#: characters that end a component, and so are never within it
+#: characters that end a component
 _NEVER: Final = {"authority": "/?#", "path": "?#", "query": "#", "fragment": ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservedCharacter:
-    """A reserved character that the rule admits within a component, and the shortest string that shows it."""
+    """A reserved character that the rule allows in a component, and the shortest string with it."""
 
     character: str
     component: str
@@ -495,26 +472,21 @@ class ReservedCharacter:
 
 
 def find_reserved(grammar: Grammar, start: str) -> tuple[ReservedCharacter, ...]:
-    """Where the strings of a rule may have each reserved character, component by component.
+    """Return the components in which the strings of a rule may have each reserved character as data.
 
-    A delimiter counts where it is data, not where it divides: the "?" before the query does not. Raises
-    GrammarError where that cannot be decided, UnknownEntryError where there is no such rule.
+    Delimiters are left out, such as the "?" before the query. Raises GrammarError if that cannot be decided,
+    and UnknownEntryError if the rule does not exist.
     """
-    nfa = build_nfa(build_expression(grammar, start))
+    nfa = build_rule_nfa(grammar, start)
     if len(nfa.moves) > MAX_RESERVED_STATES:
-        raise too_large_error(f"the automaton has more than {MAX_RESERVED_STATES:,} states")
-    out = []
-    for character in RESERVED:
-        for component, never in _NEVER.items():
-            if character not in never:
-                found = find_shortest(nfa, _build_form_dfa(component, character), accepted=True)
-                if found is not None:
-                    out.append(
-                        ReservedCharacter(
-                            character=character, component=component, witness=format_octets(found)
-                        )
-                    )
-    return tuple(out)
+        raise make_undecided_error(f"the automaton has more than {MAX_RESERVED_STATES:,} states")
+    return tuple(
+        ReservedCharacter(character=character, component=component, witness=witness)
+        for character in RESERVED
+        for component, never in _NEVER.items()
+        if character not in never
+        and (witness := _find_witness(nfa, _build_form_dfa(component, character), accepted=True)) is not None
+    )
 
 
 @cache
@@ -522,7 +494,7 @@ def _build_form_dfa(component: str, character: str) -> DFA:
     value = f"%x{ord(character):02X}"
     text = _COMPONENTS[component]
     if character == "/":
-        # a slash after the first would make the two an authority's
+        # a second slash after the first would begin an authority
         text = text.replace(' / before "/" {d} *o', "")
     else:
         text = text.replace(' / before "/" /', " /").replace("before {c} /", "before {c} *o /")

@@ -19,31 +19,30 @@ from onym.registry.abnf._nfa import (
     classify_octets,
     format_octets,
     list_octets,
+    make_undecided_error,
     to_octets,
-    too_large_error,
 )
 from onym.registry.abnf.grammar import Grammar
 
-#: octets of a string that is tried
+#: bytes of a string that is matched
 MAX_STRING: Final = 65_536
-#: steps of one match: moves and jumps looked at, over all octets
+#: steps of one match: the moves and jumps of all bytes
 MAX_STEPS: Final = 20_000_000
-#: states in the sets that a matcher remembers
+#: states in the sets that a matcher caches
 _MAX_KEPT: Final = 500_000
 MAX_EXAMPLES: Final = 1_000
-#: octets of an example, and how often in a row a try may bring nothing new
+#: bytes of an example, and attempts in a row without a new example
 _MAX_EXAMPLE: Final = 2_048
 _MAX_TRIES: Final = 50
-#: repetitions beyond the least that an example takes at most
+#: repetitions of an example beyond the minimum
 _MORE: Final = 3
 _COMMON: Final = 36
 
 
 class Matcher:
-    """One rule, ready to try strings; cheaper than `match` where there are many.
+    """Matches strings against one rule; for many strings this is faster than `match`.
 
-    Sets of states that were met before are not made again. `steps` caps the work of all strings together;
-    None: each string has MAX_STEPS of its own.
+    Sets of states are cached. `steps` limits the work of all strings together; None: MAX_STEPS each.
     """
 
     def __init__(self, nfa: NFA, *, steps: int | None = None) -> None:
@@ -54,15 +53,15 @@ class Matcher:
         self._clear_cache()
 
     def __call__(self, text: str | bytes) -> bool:
-        """Is the string of the rule? A lone surrogate is in no language.
+        """Return whether the string matches the rule; one with a lone surrogate does not.
 
-        Raises GrammarError abnf.too-large beyond MAX_STRING octets, and beyond the steps.
+        Raises GrammarError abnf.too-large beyond MAX_STRING bytes or the steps.
         """
         octets = to_octets(text)
         if octets is None:
             return False
         if len(octets) > MAX_STRING:
-            raise GrammarError(f"the string has more than {MAX_STRING:,} octets", code="abnf.too-large")
+            raise GrammarError(f"the string has more than {MAX_STRING:,} bytes", code="abnf.too-large")
         if self._steps is None:
             self._left = MAX_STEPS
         number = self._number_states(self._first)
@@ -77,7 +76,7 @@ class Matcher:
     def _clear_cache(self) -> None:
         self._sets: list[frozenset[int]] = []
         self._numbers: dict[frozenset[int], int] = {}
-        # (number of a set, octet) -> number of the set that it leads to
+        # (number of a set, byte) -> number of the set that it leads to
         self._moves: dict[tuple[int, int], int] = {}
         self._kept = 0
 
@@ -98,9 +97,9 @@ class Matcher:
         if self._kept > _MAX_KEPT:
             self._clear_cache()
             number = self._number_states(before)
-        found = self._moves[number, octet] = self._number_states(after)
+        following = self._moves[number, octet] = self._number_states(after)
         self._kept += 1
-        return found
+        return following
 
     def _compute_closure(self, states: set[int]) -> frozenset[int]:
         stack = list(states)
@@ -120,16 +119,16 @@ class Matcher:
 
 
 def build_matcher(grammar: Grammar, start: str, *, steps: int | None = None) -> Matcher:
-    """The rule `start`, ready to try strings; `steps` as `Matcher` takes them.
+    """Return a matcher for the rule `start`; for `steps` see `Matcher`.
 
-    Raises GrammarError where the rule's strings cannot be told (undefined, prose, recursive, too large) and
-    UnknownEntryError where there is no such rule.
+    Raises GrammarError if the rule's strings cannot be decided (undefined, prose, recursive, too large), and
+    UnknownEntryError if the rule does not exist.
     """
     return Matcher(build_nfa(build_expression(grammar, start)), steps=steps)
 
 
 def match(grammar: Grammar, start: str, text: str | bytes) -> bool:
-    """Is the string of the rule? Text is taken as UTF-8. Raises what `build_matcher` and `Matcher` raise."""
+    """Return whether the string (UTF-8) matches the rule. Raises what `build_matcher` and `Matcher` raise."""
     return build_matcher(grammar, start)(text)
 
 
@@ -142,14 +141,14 @@ def generate_examples(grammar: Grammar, start: str, count: int, *, seed: int = 0
     UsageError for a count that is not 1 to MAX_EXAMPLES.
     """
     if not 1 <= count <= MAX_EXAMPLES:
-        raise UsageError(f"from 1 to {MAX_EXAMPLES:,} examples can be made, not {count}")
+        raise UsageError(f"the number of examples must be 1 to {MAX_EXAMPLES:,}, not {count}")
     whole = build_expression(grammar, start)
     if whole.shortest is None:
         return []
     writer = _ExampleWriter(Random(seed))  # noqa: S311 - examples, not secrets
-    found: dict[str, None] = {}
+    examples: dict[str, None] = {}
     tries, shortest = 0, True
-    while len(found) < count and tries < _MAX_TRIES:
+    while len(examples) < count and tries < _MAX_TRIES:
         tries += 1
         octets = writer.write_example(whole, shortest=shortest)
         shortest = False
@@ -157,10 +156,10 @@ def generate_examples(grammar: Grammar, start: str, count: int, *, seed: int = 0
             text = None if octets is None else octets.decode()
         except UnicodeDecodeError:
             text = None
-        if text is not None and text not in found:
-            found[text] = None
+        if text is not None and text not in examples:
+            examples[text] = None
             tries = 0
-    return list(found)
+    return list(examples)
 
 
 class _ExampleWriter:
@@ -169,11 +168,11 @@ class _ExampleWriter:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.octets: dict[int, list[int]] = {}
-        #: the alternatives of each alternation that are still to be taken in this round
+        #: the alternatives of each alternation that are not used yet in this round
         self.waiting: dict[int, list[Expression]] = {}
 
     def write_example(self, whole: Expression, *, shortest: bool) -> bytes | None:
-        """A string, or None where it grew too long."""
+        """Return a string, or None if it is too long."""
         out = bytearray()
         stack = [whole]
         while stack:
@@ -197,10 +196,10 @@ class _ExampleWriter:
         octets = self.octets.get(mask)
         if octets is None:
             octets = self.octets[mask] = list_octets(mask)
-        # a letter without case is nearly always written small
+        # a letter that ignores case is nearly always written in lower case
         if best or (len(octets) == 2 and self.random.random() < 9 / 10):
             return octets[0]
-        # two of three are lower-case letters and digits, as far as the set has them
+        # two of three bytes are lower-case letters and digits, if the set has them
         if self.random.random() < 2 / 3:
             return self.random.choice(octets[:_COMMON])
         return self.random.choice(octets)
@@ -223,13 +222,13 @@ class _ExampleWriter:
         return self.random.randint(part.least, most)
 
 
-#: pairs of deterministic states that one comparison looks at, and NFA states looked at to make them
+#: pairs of deterministic states that one comparison visits, and NFA states visited to build them
 MAX_PAIRS: Final = 20_000
 _BUDGET: Final = 400_000
 
 
 class Relation(StrEnum):
-    """How the language of A lies to that of B."""
+    """The relation of the language of A to that of B."""
 
     EQUAL = "equal"
     SUBSET = "subset"
@@ -240,7 +239,7 @@ class Relation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """How two languages lie, each with a shortest string (safe to print): of A alone, B alone, of both."""
+    """The relation of two languages, and a shortest string (safe to print) of only A, only B, and both."""
 
     relation: Relation
     only_a: str | None = None
@@ -249,10 +248,10 @@ class Comparison:
 
 
 def compare(a: Grammar, start_a: str, b: Grammar, start_b: str) -> Comparison:
-    """Compare the strings of two rules. Two rules without any string are equal.
+    """Compare the strings of two rules. Two rules without strings are equal.
 
-    Raises GrammarError where that cannot be decided: undefined names, prose, recursion, and abnf.too-large
-    where the deterministic automata grow beyond their caps; UnknownEntryError where there is no such rule.
+    Raises GrammarError if that cannot be decided: undefined names, prose, recursion, or automata that are
+    too large (abnf.too-large). Raises UnknownEntryError if a rule does not exist.
     """
     pool = ExpressionPool()
     return compare_expressions(build_expression(a, start_a, pool), build_expression(b, start_b, pool))
@@ -263,31 +262,27 @@ def compare_expressions(
 ) -> Comparison:
     """Compare two expressions of one pool, within `budget` NFA states and `most` pairs."""
     if first is second:
-        # built alike: nothing has to be searched but one string of it
-        alone = (
-            _PairSearch(first, first, budget, most).find_witnesses(("both",))
-            if first.shortest is not None
-            else {}
-        )
-        return Comparison(relation=Relation.EQUAL, both=alone.get("both"))
+        if first.shortest is None:
+            return Comparison(relation=Relation.EQUAL)
+        found = _PairSearch(first, first, budget, most).find_witnesses(("both",))
+        return Comparison(relation=Relation.EQUAL, both=found.get("both"))
     found = _PairSearch(first, second, budget, most).find_witnesses(("only_a", "only_b", "both"))
-    sides = ("only_a" in found, "only_b" in found)
     relation = {
         (False, False): Relation.EQUAL,
         (False, True): Relation.SUBSET,
         (True, False): Relation.SUPERSET,
         (True, True): Relation.OVERLAP if "both" in found else Relation.DISJOINT,
-    }[sides]
+    }["only_a" in found, "only_b" in found]
     return Comparison(relation=relation, **found)
 
 
 def is_covered(part: Expression, whole: Expression, *, budget: int, most: int) -> bool:
-    """Is every string of `part` one of `whole`?"""
+    """Return whether every string of `part` is also one of `whole`."""
     return "only_a" not in _PairSearch(part, whole, budget, most).find_witnesses(("only_a",))
 
 
 class _PairSearch:
-    """Breadth-first search over pairs of states of two subset automata, made as they are needed."""
+    """A breadth-first search over pairs of states of two deterministic automata, built on demand."""
 
     def __init__(self, first: Expression, second: Expression, budget: int, most: int) -> None:
         self.most = most
@@ -298,37 +293,37 @@ class _PairSearch:
         self.b = LazyDFA(b, table, shown_octets, budget=budget)
 
     def find_witnesses(self, wanted: tuple[str, ...]) -> dict[str, str]:
-        """A shortest string for each kind that is wanted and exists."""
+        """Return a shortest string for each wanted kind that exists."""
         a, b = self.a, self.b
         found: dict[str, str] = {}
         pairs = [(a.first, b.first)]
         parents: list[tuple[int, int]] = [(-1, 0)]
         seen = {pairs[0]}
-        for at, (x, y) in enumerate(pairs):
+        for index, (x, y) in enumerate(pairs):
             kind = _KINDS.get((a.accepts(x), b.accepts(y)))
             if kind in wanted and kind not in found:
-                found[kind] = self.build_witness(parents, at)
+                found[kind] = self.build_witness(parents, index)
                 if len(found) == len(wanted):
                     break
             for octet, to in zip(self.octets, zip(a.get_row(x), b.get_row(y), strict=True), strict=True):
                 if to not in seen and self.can_lead_to(to, wanted):
                     seen.add(to)
                     pairs.append(to)
-                    parents.append((at, octet))
+                    parents.append((index, octet))
             if len(pairs) > self.most:
-                raise too_large_error(f"the comparison took more than {self.most:,} steps")
+                raise make_undecided_error(f"the comparison took more than {self.most:,} steps")
         return found
 
     def can_lead_to(self, pair: tuple[int, int], wanted: tuple[str, ...]) -> bool:
-        """Can anything that is wanted still come of this pair?"""
+        """Return whether a wanted string can still follow this pair."""
         x, y = pair[0] != self.a.dead, pair[1] != self.b.dead
         return any(x if kind == "only_a" else y if kind == "only_b" else x and y for kind in wanted)
 
     @staticmethod
-    def build_witness(parents: list[tuple[int, int]], at: int) -> str:
+    def build_witness(parents: list[tuple[int, int]], index: int) -> str:
         out = bytearray()
-        while at:
-            at, octet = parents[at]
+        while index:
+            index, octet = parents[index]
             out.append(octet)
         out.reverse()
         return format_octets(bytes(out))

@@ -8,47 +8,54 @@ from typing import Final
 from onym.errors import GrammarError
 from onym.registry.abnf._inclusion import load_rfc3986
 from onym.registry.abnf._language import Relation, compare_expressions, is_covered
-from onym.registry.abnf._loader import find_undefined
-from onym.registry.abnf._nfa import Expression, ExpressionBuilder, ExpressionPool, find_prose, too_large_error
+from onym.registry.abnf._nfa import (
+    Expression,
+    ExpressionBuilder,
+    ExpressionPool,
+    find_prose,
+    make_undecided_error,
+)
 from onym.registry.abnf.grammar import (
     Alternation,
-    Concatenation,
     Grammar,
     Literal,
     Node,
     PrefixFinder,
     Prose,
-    Range,
     Reference,
     Remark,
     RemarkCode,
     Rule,
-    Series,
+    find_reached_rules,
+    find_unused_rules,
+    iter_nodes,
     list_references,
+    make_remark,
 )
 
-#: alternatives that are looked at for redundancy in one grammar, and the work that each may cost
+#: alternatives of one grammar that are checked for redundancy, and the work for each of them
 _MAX_ALTERNATIVES: Final = 400
 _BUDGET: Final = 4_000
 _MAX_PAIRS: Final = 2_000
-#: work of one comparison with a standard rule; and questions without an answer, after which no more is asked
+#: work of one comparison with a standard rule, and undecided comparisons after which no more are made
 _STANDARD_BUDGET: Final = 40_000
 _MAX_UNDECIDED: Final = 5
-#: rules of a ring that a remark names
+#: rules of a cycle that a remark names
 _MAX_NAMES: Final = 8
-#: work that all alternatives of one grammar may cost, in states of their automata
+#: work for all alternatives of one grammar, in states of their automata
 _MAX_WORK: Final = 60_000
+_NO_RECURSION: Final = "write the recursion as a repetition: *( ... )"
 
 
 def lint(grammar: Grammar, *, start: str | None = None) -> tuple[Remark, ...]:
-    """Remarks on the rules of the text itself, in the order of the text.
+    """Return remarks on the rules of the text, in the order of the text.
 
-    Rules that are undefined, defined twice, recursive, described in words, not ABNF; never used (or, with
-    `start`, not reachable from it); redefined with other strings than RFC 3986 or RFC 5234 B.1 give them;
-    and alternatives that add no string to those beside them. The remarks of the reader and of `resolve`
-    are among them. Raises UnknownEntryError where there is no rule `start`.
+    They report rules that are undefined, repeated, recursive, described in words, not valid ABNF, unused
+    (or, with `start`, not reached from it), or defined with other strings than in RFC 3986 or RFC 5234 B.1;
+    and alternatives that add no string. The remarks of the parser and of `resolve` are included. Raises
+    UnknownEntryError if there is no rule `start`.
     """
-    found = [
+    remarks = [
         *grammar.remarks,
         *_check_broken(grammar),
         *_check_undefined(grammar),
@@ -57,20 +64,7 @@ def lint(grammar: Grammar, *, start: str | None = None) -> tuple[Remark, ...]:
         *_check_redefined(grammar),
         *_check_redundant(grammar),
     ]
-    return tuple(sorted(found, key=lambda each: (each.line or 0, each.column or 0)))
-
-
-def _make_remark(rule: Rule, code: RemarkCode, message: str, **more: str | None) -> Remark:
-    return Remark(
-        code=code,
-        message=message,
-        rule=rule.name,
-        line=rule.line,
-        column=rule.column,
-        section=rule.section,
-        witness=more.get("witness"),
-        fix=more.get("fix"),
-    )
+    return tuple(sorted(remarks, key=lambda remark: (remark.line or 0, remark.column or 0)))
 
 
 def _check_broken(grammar: Grammar) -> Iterator[Remark]:
@@ -86,15 +80,19 @@ def _check_broken(grammar: Grammar) -> Iterator[Remark]:
 
 
 def _check_undefined(grammar: Grammar) -> Iterator[Remark]:
-    for reference in find_undefined(grammar).values():
-        yield Remark(
-            code=RemarkCode.UNDEFINED,
-            message=f"{reference.name} is used and not defined",
-            rule=reference.name,
-            line=reference.line,
-            column=reference.column,
-            fix="define it, or say which RFC it is from: "
-            f"{reference.name} = <{reference.name}, see RFC nnnn>",
+    first: dict[str, Reference] = {}
+    for rule in grammar.rules.values():
+        for reference in list_references(rule.node):
+            if reference.key not in grammar.rules:
+                first.setdefault(reference.key, reference)
+    for reference in first.values():
+        name = reference.name
+        yield make_remark(
+            RemarkCode.UNDEFINED,
+            f"{name} is used but not defined",
+            reference,
+            name=name,
+            fix=f"define it, or name the RFC that defines it: {name} = <{name}, see RFC nnnn>",
         )
 
 
@@ -105,29 +103,17 @@ def _map_uses(grammar: Grammar) -> dict[str, set[str]]:
     }
 
 
-def _collect_reachable(uses: dict[str, set[str]], start: str) -> set[str]:
-    """Every rule that a rule needs, itself only where it recurs."""
-    seen: set[str] = set()
-    stack = list(uses.get(start, ()))
-    while stack:
-        key = stack.pop()
-        if key not in seen and key in uses:
-            seen.add(key)
-            stack.extend(uses[key])
-    return seen
-
-
 def _iter_components(uses: dict[str, set[str]]) -> Iterator[list[str]]:
-    """Strongly connected components (Tarjan), without recursion of our own."""
+    """Strongly connected components (Tarjan), without Python recursion."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
-    held: list[str] = []
+    component: list[str] = []
     waiting: set[str] = set()
     for root in uses:
         stack = [(root, iter(sorted(uses[root] & uses.keys())))] if root not in index else []
         if stack:
             index[root] = low[root] = len(index)
-            held.append(root)
+            component.append(root)
             waiting.add(root)
         while stack:
             key, left = stack[-1]
@@ -137,64 +123,58 @@ def _iter_components(uses: dict[str, set[str]]) -> Iterator[list[str]]:
                 if stack:
                     low[stack[-1][0]] = min(low[stack[-1][0]], low[key])
                 if low[key] == index[key]:
-                    at = held.index(key)
-                    yield held[at:]
-                    waiting -= set(held[at:])
-                    del held[at:]
+                    first = component.index(key)
+                    yield component[first:]
+                    waiting -= set(component[first:])
+                    del component[first:]
             elif following not in index:
                 index[following] = low[following] = len(index)
-                held.append(following)
+                component.append(following)
                 waiting.add(following)
                 stack.append((following, iter(sorted(uses[following] & uses.keys()))))
             elif following in waiting:
                 low[key] = min(low[key], index[following])
 
 
-def _check_recursive(grammar: Grammar) -> Iterator[Remark]:
-    uses = _map_uses(grammar)
+def _iter_cycles(uses: dict[str, set[str]]) -> Iterator[list[str]]:
+    """Yield the keys of rules that use each other or themselves."""
     for component in _iter_components(uses):
-        if len(component) == 1 and component[0] not in uses[component[0]]:
-            continue
-        for rule in (grammar.rules[key] for key in component):
+        if len(component) > 1 or component[0] in uses[component[0]]:
+            yield component
+
+
+def _check_recursive(grammar: Grammar) -> Iterator[Remark]:
+    for cycle in _iter_cycles(_map_uses(grammar)):
+        for rule in (grammar.rules[key] for key in cycle):
             if rule.source is None:
-                others = [key for key in component[:_MAX_NAMES] if key != rule.key]
-                names = ", ".join(grammar.rules[key].name for key in others)
+                names = ", ".join(grammar.rules[key].name for key in cycle[:_MAX_NAMES] if key != rule.key)
                 through = f" through {names}" if names else ""
-                yield _make_remark(
-                    rule,
-                    RemarkCode.RECURSIVE,
-                    f"the rule uses itself{through}; its strings cannot be decided",
-                    fix="write the recursion as a repetition: *( ... )",
-                )
+                message = f"the rule uses itself{through}; its strings cannot be decided"
+                yield make_remark(RemarkCode.RECURSIVE, message, rule, fix=_NO_RECURSION)
 
 
 def _check_unused(grammar: Grammar) -> Iterator[Remark]:
-    used = {
-        reference.key
-        for rule in grammar.rules.values()
-        for reference in list_references(rule.node)
-        if reference.key != rule.key
-    }
-    free = [rule for rule in grammar.own if rule.key not in used and rule.node is not None]
-    heads = PrefixFinder(grammar)
-    starts = {rule.key for rule in free if heads.get_prefixes(rule.key)} or {rule.key for rule in free[:1]}
-    for rule in free:
-        if rule.key not in starts:
-            yield _make_remark(rule, RemarkCode.UNUSED, "no other rule uses it", fix="take it out, or use it")
+    unused = [grammar.rule(name) for name in find_unused_rules(grammar)]
+    finder = PrefixFinder(grammar)
+    starts = {rule.key for rule in unused if finder.get_prefixes(rule.key)}
+    for rule in unused:
+        if rule.key not in (starts or {unused[0].key}):
+            message = "no other rule uses this rule"
+            yield make_remark(RemarkCode.UNUSED, message, rule, fix="remove it, or use it")
 
 
 def _check_unreachable(grammar: Grammar, start: str) -> Iterator[Remark]:
     first = grammar.rule(start)
-    reached = _collect_reachable(_map_uses(grammar), first.key) | {first.key}
+    reached = find_reached_rules(grammar, first.key)
     for rule in grammar.own:
         if rule.key not in reached:
-            yield _make_remark(rule, RemarkCode.UNREACHABLE, f"{first.name} does not lead to it")
+            yield make_remark(RemarkCode.UNREACHABLE, f"{first.name} does not use this rule", rule)
 
 
 def _check_redefined(grammar: Grammar) -> Iterator[Remark]:
     standard = load_rfc3986()
     pool = ExpressionPool()
-    ours, theirs = ExpressionBuilder(grammar, pool), ExpressionBuilder(standard, pool)
+    own_builder, standard_builder = ExpressionBuilder(grammar, pool), ExpressionBuilder(standard, pool)
     undecided = 0
     for rule in grammar.own:
         official = standard.rules.get(rule.key)
@@ -203,137 +183,106 @@ def _check_redefined(grammar: Grammar) -> Iterator[Remark]:
         source = official.source or "RFC 3986"
         try:
             if undecided >= _MAX_UNDECIDED:
-                raise too_large_error("several rules before it were too costly")
-            found = compare_expressions(
-                ours.build_rule(rule.name),
-                theirs.build_rule(rule.name),
+                raise make_undecided_error("the comparisons of earlier rules took too long")
+            comparison = compare_expressions(
+                own_builder.build_rule(rule.name),
+                standard_builder.build_rule(rule.name),
                 budget=_STANDARD_BUDGET,
                 most=_MAX_PAIRS,
             )
         except GrammarError as error:
             undecided += 1
-            yield _make_remark(
-                rule,
-                RemarkCode.UNDECIDED,
-                f"the rule is also one of {source}; whether it differs was not decided: "
-                + error.message.removeprefix("not decided: "),
-            )
+            message = f"{source} has this rule too; whether the two differ was not decided: "
+            reason = error.message.removeprefix("not decided: ")
+            yield make_remark(RemarkCode.UNDECIDED, message + reason, rule)
             continue
-        if found.relation is not Relation.EQUAL:
-            more = f"; {found.only_a} is of this one alone" if found.only_a is not None else ""
-            less = (
-                f"; {found.only_b or 'the empty string'} is of that one alone"
-                if found.only_b is not None
-                else ""
-            )
-            yield _make_remark(
-                rule,
+        if comparison.relation is not Relation.EQUAL:
+            own, other = comparison.only_a, comparison.only_b
+            more = f"; only this rule has {own}" if own is not None else ""
+            less = f"; only that rule has {other or 'the empty string'}" if other is not None else ""
+            yield make_remark(
                 RemarkCode.REDEFINED,
                 f"the rule differs from {rule.name} of {source}{more}{less}",
-                witness=found.only_a if found.only_a is not None else found.only_b,
-                fix=f"call it otherwise, or take the rule of {source}",
+                rule,
+                witness=own if own is not None else other,
+                fix=f"rename it, or use the rule of {source}",
             )
 
 
 def _check_redundant(grammar: Grammar) -> Iterator[Remark]:
     pool = ExpressionPool()
-    translator = ExpressionBuilder(grammar, pool)
+    builder = ExpressionBuilder(grammar, pool)
     count = work = 0
     costly = False
     for rule, node in _iter_decidable(grammar):
         count += len(node.items)
-        if count > _MAX_ALTERNATIVES:
-            yield _make_undecided_remark(
-                rule, node, f"{_MAX_ALTERNATIVES} alternatives of a grammar are looked at"
-            )
-            return
         try:
-            parts = [translator.build_part(item) for item in node.items]
+            if count > _MAX_ALTERNATIVES:
+                raise make_undecided_error(f"only {_MAX_ALTERNATIVES} alternatives of a grammar are compared")
+            parts = [builder.build_part(item) for item in node.items]
             work += sum(part.size for part in parts) * len(parts)
             if work > _MAX_WORK:
-                raise too_large_error("the alternatives are too costly to compare")
+                raise make_undecided_error("comparing the alternatives takes too long")
         except GrammarError as error:
-            yield _make_undecided_remark(rule, node, error.message.removeprefix("not decided: "))
+            reason = error.message.removeprefix("not decided: ")
+            yield _make_undecided_remark(
+                rule, node, f"this and all further alternatives add strings: {reason}"
+            )
             return
-        superfluous, unsure = _find_superfluous(parts, pool)
+        redundant, unsure = _find_redundant(parts, pool)
         if unsure and not costly:
             costly = True
-            yield _make_undecided_remark(rule, node, "comparing them takes too long", more=False)
-        for item in (node.items[at] for at in superfluous):
-            yield Remark(
-                code=RemarkCode.REDUNDANT,
-                message=f"the alternative {_format_alternative(item)} adds nothing: "
-                "the others have all its strings",
-                rule=rule.name,
-                line=item.line,
-                column=item.column,
-                section=rule.section,
-                fix="take it out",
+            yield _make_undecided_remark(
+                rule, node, "these alternatives add strings: the comparison takes too long"
             )
+        for item in (node.items[index] for index in redundant):
+            message = (
+                f"the alternative {_format_alternative(item)} adds nothing: the others have all its strings"
+            )
+            yield make_remark(RemarkCode.REDUNDANT, message, item, rule=rule, fix="remove it")
 
 
-def _make_undecided_remark(rule: Rule, node: Node, why: str, *, more: bool = True) -> Remark:
-    after = ", nor of any after them" if more else ""
-    return Remark(
-        code=RemarkCode.UNDECIDED,
-        message=f"whether each of these alternatives adds something was not decided{after}: {why}",
-        rule=rule.name,
-        line=node.line,
-        column=node.column,
-        section=rule.section,
-    )
+def _make_undecided_remark(rule: Rule, node: Node, question: str) -> Remark:
+    return make_remark(RemarkCode.UNDECIDED, f"it was not decided whether {question}", node, rule=rule)
 
 
 def _iter_decidable(grammar: Grammar) -> Iterator[tuple[Rule, Alternation]]:
-    """The alternations whose strings can be told; of the others another remark says why not."""
+    """Yield the alternations whose strings can be decided; other remarks explain the rest."""
     uses = _map_uses(grammar)
     users: dict[str, list[str]] = {}
     for key, used in uses.items():
-        for each in used:
-            users.setdefault(each, []).append(key)
-    ring = {
-        key
-        for found in _iter_components(uses)
-        if len(found) > 1 or found[0] in uses[found[0]]
-        for key in found
-    }
-    untold = {key for key, rule in grammar.rules.items() if rule.node is None or find_prose(rule.node)}
-    stack = [*untold, *ring, *(users.keys() - uses.keys())]
-    dark = set(stack)
+        for name in used:
+            users.setdefault(name, []).append(key)
+    undecidable = {key for cycle in _iter_cycles(uses) for key in cycle}
+    undecidable |= {key for key, rule in grammar.rules.items() if rule.node is None or find_prose(rule.node)}
+    undecidable |= users.keys() - uses.keys()
+    stack = list(undecidable)
     while stack:
-        following = [key for key in users.get(stack.pop(), ()) if key not in dark]
-        dark.update(following)
+        following = [key for key in users.get(stack.pop(), ()) if key not in undecidable]
+        undecidable.update(following)
         stack.extend(following)
     for rule in grammar.own:
-        for node in _iter_alternations(rule.node):
-            if not find_prose(node) and dark.isdisjoint(reference.key for reference in list_references(node)):
+        for node in iter_nodes(rule.node):
+            if (
+                isinstance(node, Alternation)
+                and not find_prose(node)
+                and undecidable.isdisjoint(reference.key for reference in list_references(node))
+            ):
                 yield rule, node
 
 
-def _find_superfluous(parts: list[Expression], pool: ExpressionPool) -> tuple[list[int], bool]:
-    """Which alternatives the others cover (of two that are equal, the later one); were some too costly?"""
+def _find_redundant(parts: list[Expression], pool: ExpressionPool) -> tuple[list[int], bool]:
+    """Return the alternatives that the others cover (of equal ones the later), and if some took too long."""
     left = dict(enumerate(parts))
     unsure = False
-    for at in reversed(range(len(parts))):
-        others = pool.make_alternation([part for number, part in left.items() if number != at])
+    for index in reversed(range(len(parts))):
+        others = pool.make_alternation([part for number, part in left.items() if number != index])
         try:
-            if len(left) > 1 and is_covered(parts[at], others, budget=_BUDGET, most=_MAX_PAIRS):
-                del left[at]
+            if len(left) > 1 and is_covered(parts[index], others, budget=_BUDGET, most=_MAX_PAIRS):
+                del left[index]
         except GrammarError:
             unsure = True
-    return [at for at in range(len(parts)) if at not in left], unsure
-
-
-def _iter_alternations(node: Node | None) -> Iterator[Alternation]:
-    stack = [] if node is None else [node]
-    while stack:
-        each = stack.pop()
-        if isinstance(each, Alternation):
-            yield each
-        if isinstance(each, (Alternation, Concatenation)):
-            stack.extend(reversed(each.items))
-        elif not isinstance(each, (Literal, Range, Series, Reference, Prose)):
-            stack.append(each.item)
+    return [index for index in range(len(parts)) if index not in left], unsure
 
 
 def _format_alternative(node: Node) -> str:

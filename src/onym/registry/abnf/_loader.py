@@ -31,7 +31,7 @@ from onym.registry.abnf.grammar import (
     RemarkCode,
     Repetition,
     Rule,
-    list_references,
+    make_remark,
 )
 
 if TYPE_CHECKING:
@@ -44,20 +44,20 @@ _APPENDIX: Final = re.compile(r"(?:Appendix )?[A-Z](?:\.|\Z)")
 
 
 def parse_grammar(text: str, *, line: int = 1, section: str | None = None) -> Grammar:
-    """One text of ABNF (RFC 5234, RFC 7405). `line` is where it begins, `section` is kept with each rule.
+    """Parse ABNF (RFC 5234, RFC 7405). `line` is the first line of the text, `section` that of its rules.
 
-    Raises GrammarError at the first fault (line and column count from 1), where no rule is in the text
+    Raises GrammarError at the first error (line and column count from 1), if the text has no rule
     ("abnf.none"), and beyond MAX_TEXT characters, MAX_RULES rules or MAX_DEPTH groups.
     """
-    reader = _GrammarBuilder()
-    reader.add_text(text, line, section)
-    grammar = reader.build()
+    builder = _GrammarBuilder()
+    builder.add_text(text, line, section)
+    grammar = builder.build()
     if grammar.problems:
         raise grammar.problems[0]
     for remark in grammar.remarks:
         if remark.code is RemarkCode.IGNORED_TEXT:
             raise GrammarError(
-                "this is no rule",
+                "this line is not a rule",
                 clause="RFC 5234 4",
                 line=remark.line,
                 column=remark.column,
@@ -67,22 +67,22 @@ def parse_grammar(text: str, *, line: int = 1, section: str | None = None) -> Gr
 
 
 def parse_blocks(blocks: Iterable[Block]) -> Grammar:
-    """All blocks of a document as one grammar; each rule keeps its section.
+    """Parse all blocks of a document as one grammar; each rule keeps its section.
 
-    A rule that cannot be read is kept without elements and told in `problems`; lines that are no rule are
-    told in `remarks`. Where a rule is defined twice the last definition is in force, one in an appendix
-    only where no numbered section has one; the others are kept in `others`.
+    A rule that is not valid has no elements, and its error is in `problems`; `remarks` report lines that are
+    not rules. Of several definitions of a rule the last applies, but one in an appendix only if no numbered
+    section has one; the others are in `others`.
 
-    Raises GrammarError for a text without rules ("abnf.none") and beyond the caps ("abnf.too-large").
+    Raises GrammarError for a text without rules ("abnf.none") and beyond the limits ("abnf.too-large").
     """
-    reader = _GrammarBuilder()
+    builder = _GrammarBuilder()
     for block in blocks:
-        reader.add_text(block.text, block.line, block.section)
-    return reader.build()
+        builder.add_text(block.text, block.line, block.section)
+    return builder.build()
 
 
 class _GrammarBuilder:
-    """Collects definitions, then settles which of several is in force."""
+    """Collects definitions and decides which of several applies."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -94,7 +94,7 @@ class _GrammarBuilder:
     def add_text(self, text: str, line: int, section: str | None) -> None:
         self.size += len(text)
         if self.size > MAX_TEXT:
-            raise _too_large_error(f"more than {MAX_TEXT:,} characters of ABNF", line)
+            raise _make_size_error(f"more than {MAX_TEXT:,} characters of ABNF", line)
         text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
         for chunk in split_chunks(text, line=line):
             if chunk.name is None:
@@ -103,16 +103,16 @@ class _GrammarBuilder:
                 self.add_rule(chunk, chunk.name, section)
 
     def remark_ignored(self, chunk: Chunk, section: str | None) -> None:
-        rows = chunk.text.split("\n")
-        for at, row in enumerate(rows):
-            text = row.strip()
+        """Add a remark on the first line of the chunk that is not a comment."""
+        for line, row in enumerate(chunk.text.split("\n"), chunk.line):
+            text = row.lstrip()
             if text and not text.startswith(";"):
                 self.remarks.append(
                     Remark(
                         code=RemarkCode.IGNORED_TEXT,
-                        message="this is no rule; it was left out",
-                        line=chunk.line + at,
-                        column=len(row) - len(row.lstrip()) + 1,
+                        message="this line is not a rule and was ignored",
+                        line=line,
+                        column=len(row) - len(text) + 1,
                         section=section,
                         fix=find_slip_hint(row),
                     )
@@ -122,7 +122,7 @@ class _GrammarBuilder:
     def add_rule(self, chunk: Chunk, name: str, section: str | None) -> None:
         self.count += 1
         if self.count > MAX_RULES:
-            raise _too_large_error(f"more than {MAX_RULES:,} rules", chunk.line)
+            raise _make_size_error(f"more than {MAX_RULES:,} rules", chunk.line)
         head = chunk.text.split("\n", 1)[0]
         rule = Rule(
             name=name,
@@ -132,70 +132,49 @@ class _GrammarBuilder:
             section=section,
             text=chunk.text.rstrip(),
         )
-        chunk = (
-            Chunk(name=name, text=chunk.text.replace(f"<{name}>", f" {name} ", 1), line=chunk.line)
-            if head.lstrip().startswith("<")
-            else chunk
-        )
+        if head.lstrip().startswith("<"):
+            chunk = replace(chunk, text=chunk.text.replace(f"<{name}>", f" {name} ", 1))
+        definitions = self.defined.setdefault(rule.key, [])
         try:
             node, incremental, remarks = parse_rule(chunk)
         except GrammarError as error:
             self.problems.append(error)
-            self.defined.setdefault(rule.key, []).append(rule)
+            definitions.append(rule)
             return
         self.remarks.extend(replace(remark, section=section) for remark in remarks)
         rule = replace(rule, node=node)
-        if incremental:
-            self.extend_rule(rule)
-        else:
-            self.defined.setdefault(rule.key, []).append(rule)
-
-    def extend_rule(self, more: Rule) -> None:
-        """`name =/ more`: the alternatives join the last definition (RFC 5234 3.3)."""
-        before = self.defined.get(more.key)
-        if not before:
-            self.defined[more.key] = [self.extend_library_rule(more)]
-            return
-        old = before[-1]
-        if old.node is None or more.node is None:
-            return
-        first = old.node.items if isinstance(old.node, Alternation) else (old.node,)
-        second = more.node.items if isinstance(more.node, Alternation) else (more.node,)
-        node = Alternation(items=(*first, *second), line=old.node.line, column=old.node.column)
-        before[-1] = replace(old, node=node, text=f"{old.text}\n{more.text}")
-
-    def extend_library_rule(self, more: Rule) -> Rule:
-        """`name =/ more` of a name that the text does not define: it adds to the rule of another RFC.
-
-        RFC 6532 does so to VCHAR. Where no RFC of the library has that name either, a remark says so.
-        """
-        # merged import  # late: the library is read by this module
-
-        assert more.node is not None  # noqa: S101 - a rule that cannot be read is not extended
-        found = find_library_rule(more.name)
-        if found is None:
-            self.remarks.append(
-                Remark(
-                    code=RemarkCode.UNDEFINED,
-                    message=f"=/ adds to {more.name}, which is not defined before",
-                    rule=more.name,
-                    line=more.line,
-                    column=more.column,
-                    section=more.section,
-                    fix="define it first, by =",
-                )
+        if not incremental:
+            definitions.append(rule)
+        elif not definitions:
+            definitions.append(self.extend_library_rule(rule, node))
+        elif definitions[-1].node is not None:
+            # `name =/ more`: the alternatives join the last definition (RFC 5234 3.3)
+            old = definitions[-1]
+            definitions[-1] = replace(
+                old, node=_join_alternatives(definitions[-1].node, node), text=f"{old.text}\n{rule.text}"
             )
-            return more
-        place = {"line": more.line, "column": more.column}
-        base = Prose(text=f"{found[1].name}, defined in RFC {found[0]}", **place)
-        second = more.node.items if isinstance(more.node, Alternation) else (more.node,)
-        return replace(more, node=Alternation(items=(base, *second), **place))
+
+    def extend_library_rule(self, rule: Rule, node: Node) -> Rule:
+        """Return the rule of `name =/ more` for a name of another RFC, as RFC 6532 does with VCHAR.
+
+        If no RFC of the library defines that name, add a remark.
+        """
+        imported = find_library_rule(rule.name)
+        if imported is None:
+            message = f"=/ adds to {rule.name}, which is not defined before"
+            self.remarks.append(
+                make_remark(RemarkCode.UNDEFINED, message, rule, fix="define it first, with =")
+            )
+            return rule
+        words = f"{imported[1].name}, defined in RFC {imported[0]}"
+        base = Prose(text=words, line=rule.line, column=rule.column)
+        return replace(rule, node=_join_alternatives(base, node))
 
     def build(self) -> Grammar:
         if not self.defined:
             first = next(iter(self.remarks), None)
             raise GrammarError(
-                "there is no rule in this text",
+                "the text has no rule",
                 code="abnf.none",
                 clause="RFC 5234 4",
                 line=None if first is None else first.line,
@@ -203,24 +182,15 @@ class _GrammarBuilder:
                 hint=(None if first is None else first.fix) or "a rule is `name = elements`",
             )
         rules, others = {}, []
-        for key, several in self.defined.items():
-            body = [each for each in several if not _is_in_appendix(each)] or several
-            rules[key] = body[-1]
-            losers = [each for each in several if each is not body[-1]]
-            others.extend(losers)
-            self.remarks.extend(_make_repeated_remark(rules[key], loser) for loser in losers)
+        for key, definitions in self.defined.items():
+            current = [rule for rule in definitions if not _is_in_appendix(rule)] or definitions
+            rules[key] = current[-1]
+            replaced = [rule for rule in definitions if rule is not current[-1]]
+            others.extend(replaced)
+            self.remarks.extend(_make_repeated_remark(rules[key], rule) for rule in replaced)
         for rule in rules.values():
             if isinstance(rule.node, Prose):
-                self.remarks.append(
-                    Remark(
-                        code=RemarkCode.PROSE,
-                        message="the rule is described in words",
-                        rule=rule.name,
-                        line=rule.line,
-                        column=rule.column,
-                        section=rule.section,
-                    )
-                )
+                self.remarks.append(make_remark(RemarkCode.PROSE, "the rule is described in words", rule))
         return Grammar(
             rules=MappingProxyType(rules),
             others=tuple(others),
@@ -229,30 +199,35 @@ class _GrammarBuilder:
         )
 
 
+def _join_alternatives(first: Node, second: Node) -> Alternation:
+    left = first.items if isinstance(first, Alternation) else (first,)
+    right = second.items if isinstance(second, Alternation) else (second,)
+    return Alternation(items=(*left, *right), line=first.line, column=first.column)
+
+
 def _is_in_appendix(rule: Rule) -> bool:
     return rule.section is not None and _APPENDIX.match(rule.section) is not None
 
 
-def _make_repeated_remark(kept: Rule, loser: Rule) -> Remark:
-    same = kept.node is not None and kept.node == loser.node
-    where = f"section {kept.section}" if kept.section else f"line {kept.line}"
-    return Remark(
-        code=RemarkCode.REPEATED,
-        message=f"the rule is defined again in {where}, "
-        + ("with the same elements" if same else "with other elements; that definition is taken"),
-        rule=loser.name,
-        line=loser.line,
-        column=loser.column,
-        section=loser.section,
-        fix="define each rule once; give the second another name, or say =/ where it adds alternatives",
+def _make_repeated_remark(current: Rule, replaced: Rule) -> Remark:
+    same = current.node is not None and current.node == replaced.node
+    place = f"section {current.section}" if current.section else f"line {current.line}"
+    elements = "the same elements" if same else "other elements; that definition applies"
+    return make_remark(
+        RemarkCode.REPEATED,
+        f"the rule is defined again in {place}, with {elements}",
+        replaced,
+        fix="define each rule once; give the second another name, or write =/ to add alternatives",
     )
 
 
-def _too_large_error(message: str, line: int) -> GrammarError:
-    return GrammarError(message, code="abnf.too-large", line=line, hint="give the scheme's own rules alone")
+def _make_size_error(message: str, line: int) -> GrammarError:
+    return GrammarError(
+        message, code="abnf.too-large", line=line, hint="provide only the rules of the scheme"
+    )
 
 
-#: the RFCs of the library, in the order in which a name without one is looked up
+#: the RFCs of the library, in the order in which names without an RFC are looked up
 LIBRARY: Final = ("5234", "3986", "5322", "3987", "9110", "6838", "4648", "8288")
 #: earlier and later RFCs with the same rules
 _SAME: Final = {
@@ -266,24 +241,24 @@ _SAME: Final = {
 
 
 def find_library_rfc(rfc: str) -> str | None:
-    """The RFC of the library that has the rules of that RFC ("4234" gives "5234"); None: not shipped."""
+    """Return the RFC of the library with the rules of that RFC ("4234" gives "5234"); None if not shipped."""
     number = _SAME.get(rfc, rfc)
     return number if number in LIBRARY else None
 
 
 def read_data_file(name: str) -> str:
-    """A data file of this package."""
+    """Return the text of a data file of this package."""
     return (files("onym.registry.abnf") / "data" / name).read_text(encoding="utf-8")
 
 
 @cache
 def load_library(rfc: str) -> Grammar:
-    """The rules shipped for one RFC of LIBRARY."""
+    """Return the shipped rules of one RFC of LIBRARY."""
     return parse_grammar(read_data_file(f"rfc{rfc}.abnf"), section=f"RFC {rfc}")
 
 
 def find_library_rule(name: str, rfc: str | None = None) -> tuple[str, Rule] | None:
-    """A rule of the library and the RFC that it is of; `rfc` names the only one to look at."""
+    """Return a rule of the library and its RFC; `rfc` is the only RFC to search."""
     for number in LIBRARY if rfc is None else (rfc,):
         rule = load_library(number).rules.get(name.lower())
         if rule is not None:
@@ -292,29 +267,29 @@ def find_library_rule(name: str, rfc: str | None = None) -> tuple[str, Rule] | N
 
 
 _RFC: Final = re.compile(r"\b(?:RFC|STD)[\s-]?(\d{2,5})\b", re.IGNORECASE)
-#: what says that the words are another text's rule: an RFC, a key of the references, or as much in words
+#: words that refer to a rule of another text: an RFC, a key of the references, or "defined in"
 _CITES: Final = re.compile(
     r"\b(?:RFC|STD)[\s-]?\d|\[[^\[\]\s]{1,200}\]"
     r"|\b(?<!not )(?:defined|specified)\s+(?:in|by)\b|(?:\A|[,;:.(])\s*see\b",
     re.IGNORECASE,
 )
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
-#: STD numbers that texts cite for RFCs of the library
+#: STD numbers of RFCs of the library
 _STD: Final = {"66": "3986", "68": "5234", "97": "9110"}
 
 
 def resolve(grammar: Grammar) -> Grammar:
-    """The grammar with what it imports: names that it uses and does not define, and rules named in prose.
+    """Return the grammar with the rules that it imports: undefined names, and rules that prose refers to.
 
-    `host = <host, defined in [RFC3986], Section 3.2.2>` takes that rule; where the words name no rule,
-    the rule of the same name is taken (`unreserved = <as specified in RFC 3986>`). Imported rules say
-    their RFC in `source`; each import has a remark. What the library does not hold stays as it is.
+    `host = <host, defined in [RFC3986], Section 3.2.2>` imports that rule. If the words name no rule, the
+    rule of the same name is imported (`unreserved = <as specified in RFC 3986>`). `source` of an imported
+    rule is its RFC, and each import has a remark. Names that the library does not have stay unresolved.
     """
     return _Resolver(grammar).run()
 
 
 def map_node(node: Node, leaf: Callable[[Node], Node]) -> Node:
-    """A node with its references and prose replaced."""
+    """Return a node with `leaf` applied to its references and prose."""
     if isinstance(node, (Concatenation, Alternation)):
         return replace(node, items=tuple(map_node(item, leaf) for item in node.items))
     if isinstance(node, (Repetition, ListOf)):
@@ -327,21 +302,23 @@ class _Resolver:
         self.grammar = grammar
         self.own = dict(grammar.rules)
         self.remarks = list(grammar.remarks)
-        # (RFC, key) of each import, and the name under which it is filed
+        # (RFC, key) of each import -> the name in the grammar
         self.names: dict[tuple[str, str], str] = {}
         self.imported: dict[str, Rule] = {}
         self.waiting: list[tuple[str, Rule]] = []
-        #: own rules that are words no more
-        self.told: set[str] = set()
+        #: own rules that were prose and are now resolved
+        self.settled: set[str] = set()
 
     def run(self) -> Grammar:
-        itself = {
-            key: found for key, rule in self.own.items() if (found := self.find_self_import(rule)) is not None
+        self_imports = {
+            key: library_rule
+            for key, rule in self.own.items()
+            if (library_rule := self.find_self_import(rule)) is not None
         }
-        self.told.update(itself)
-        replaced = {key: self.own.pop(key) for key in itself}
-        for key, (rfc, rule) in itself.items():
-            self.import_rule(rfc, rule, replaced[key].name, at=replaced[key])
+        self.settled.update(self_imports)
+        replaced = {key: self.own.pop(key) for key in self_imports}
+        for key, library_rule in self_imports.items():
+            self.import_rule(*library_rule, at=replaced[key], used_by=replaced[key])
         for key, rule in list(self.own.items()):
             if rule.node is not None and rule.source is None:
                 self.own[key] = replace(rule, node=self.resolve_node(rule, rule.node))
@@ -350,86 +327,78 @@ class _Resolver:
             for rule in self.grammar.others
         )
         while self.waiting:
-            rfc, rule = self.waiting.pop()
-            self.add_elements(rfc, rule)
-        ordered = {each.key: each for each in sorted(self.imported.values(), key=_by_source)}
+            self.add_elements(*self.waiting.pop())
+        imported = sorted(self.imported.values(), key=lambda rule: (rule.source or "", rule.line))
         return replace(
             self.grammar,
-            rules=MappingProxyType({**self.own, **ordered}),
+            rules=MappingProxyType({**self.own, **{rule.key: rule for rule in imported}}),
             others=others,
             remarks=tuple(
                 remark
                 for remark in self.remarks
-                if remark.code is not RemarkCode.PROSE or (remark.rule or "").lower() not in self.told
+                if remark.code is not RemarkCode.PROSE or (remark.rule or "").lower() not in self.settled
             ),
         )
 
     def find_self_import(self, rule: Rule) -> tuple[str, Rule] | None:
-        """Is the whole rule prose that imports the rule of the same name?"""
+        """Return the library's rule if the whole rule is prose that imports the rule of the same name."""
         if rule.source is not None or not isinstance(rule.node, Prose):
             return None
-        found = _find_named_rule(rule.node, rule.name)
-        return found if found is not None and found[1].key == rule.key else None
+        library_rule = _find_named_rule(rule.node, rule.name)
+        return library_rule if library_rule is not None and library_rule[1].key == rule.key else None
 
-    def resolve_node(self, rule: Rule, node: Node) -> Node:
-        """An own rule's elements with imports for undefined names and for prose."""
-        whole = node
+    def resolve_node(self, rule: Rule, whole: Node) -> Node:
+        """Return an own rule's elements with imports for undefined names and for prose."""
 
-        def leaf(each: Node) -> Node:
-            if isinstance(each, Prose):
-                return self.resolve_prose(rule, each, is_whole=each is whole)
-            if isinstance(each, Reference) and each.key not in self.own:
-                found = find_library_rule(each.name)
-                if found is not None and each.key not in self.imported:
-                    self.import_rule(*found, each.name, at=each, used_by=rule)
-            return each
+        def leaf(node: Node) -> Node:
+            if isinstance(node, Prose):
+                return self.resolve_prose(rule, node, is_whole=node is whole)
+            if isinstance(node, Reference) and node.key not in self.own:
+                library_rule = find_library_rule(node.name)
+                if library_rule is not None and node.key not in self.imported:
+                    self.import_rule(*library_rule, at=node, used_by=rule)
+            return node
 
-        return map_node(node, leaf)
+        return map_node(whole, leaf)
 
     def resolve_prose(self, rule: Rule, words: Prose, *, is_whole: bool) -> Node:
-        line, column = words.line, words.column
         text = words.text.strip()
-        settles = is_whole and self.own.get(rule.key) is rule
         if _NAME.fullmatch(text) and (text.lower() in self.own or text.lower() in self.imported):
-            if settles:
-                self.told.add(rule.key)
+            name = text
             self.remarks.append(
-                Remark(
-                    code=RemarkCode.ANGLE_REFERENCE,
-                    message=f"<{text}> is read as the rule {text}",
-                    rule=rule.name,
+                make_remark(
+                    RemarkCode.ANGLE_REFERENCE,
+                    f"<{text}> is read as the rule {text}",
+                    words,
+                    name=rule.name,
                     fix=f"write {text} without the angle brackets",
-                    line=line,
-                    column=column,
                 )
             )
-            return Reference(name=text, line=line, column=column)
-        found = _find_named_rule(words, rule.name if is_whole else None)
-        if found is None:
-            return words
-        name = self.import_rule(*found, found[1].name, at=words, used_by=rule)
-        if settles:
-            self.told.add(rule.key)
-        return Reference(name=name, line=line, column=column)
+        else:
+            library_rule = _find_named_rule(words, rule.name if is_whole else None)
+            if library_rule is None:
+                return words
+            name = self.import_rule(*library_rule, at=words, used_by=rule)
+        if is_whole and self.own.get(rule.key) is rule:
+            self.settled.add(rule.key)
+        return Reference(name=name, line=words.line, column=words.column)
 
-    def import_rule(
-        self, rfc: str, rule: Rule, name: str, *, at: Rule | Node, used_by: Rule | None = None
-    ) -> str:
-        """Import one rule, and remark it; the name under which it is filed."""
-        filed = self.register_import(rfc, rule)
+    def import_rule(self, rfc: str, rule: Rule, *, at: Rule | Node, used_by: Rule) -> str:
+        """Import one rule with a remark; return its name in the grammar."""
+        name = self.register_import(rfc, rule)
         self.remarks.append(
             Remark(
                 code=RemarkCode.IMPORTED,
                 message=f"{rule.name} is taken from RFC {rfc}",
-                rule=used_by.name if used_by is not None else name,
+                rule=used_by.name,
                 line=at.line,
                 column=at.column,
             )
         )
-        return filed
+        return name
 
     def register_import(self, rfc: str, rule: Rule) -> str:
-        """The name for an import; its elements are settled later."""
+        """Return the name of an import; `add_elements` adds its elements later."""
         known = self.names.get((rfc, rule.key))
         if known is not None:
             return known
@@ -441,54 +410,39 @@ class _Resolver:
         return name
 
     def add_elements(self, rfc: str, rule: Rule) -> None:
-        """Give an import its elements, whose names are those of its own RFC."""
-        assert rule.node is not None  # noqa: S101 - the library is read whole, by a test too
+        """Add the elements of an import; their names are those of its own RFC."""
+        assert rule.node is not None  # noqa: S101 - a test parses the whole library
 
-        def leaf(each: Node) -> Node:
-            if isinstance(each, Reference):
-                found = find_library_rule(each.name, rfc) or find_library_rule(each.name)
-                assert found is not None  # noqa: S101 - the library is closed, by a test
-                return replace(each, name=self.register_import(*found))
-            return each
+        def leaf(node: Node) -> Node:
+            if isinstance(node, Reference):
+                library_rule = find_library_rule(node.name, rfc) or find_library_rule(node.name)
+                assert library_rule is not None  # noqa: S101 - a test checks that the library is closed
+                return replace(node, name=self.register_import(*library_rule))
+            return node
 
-        name = self.names[rfc, rule.key]
-        key = name.lower()
+        key = self.names[rfc, rule.key].lower()
         self.imported[key] = replace(self.imported[key], node=map_node(rule.node, leaf))
 
 
-def _by_source(rule: Rule) -> tuple[str, int]:
-    return rule.source or "", rule.line
-
-
 def _find_named_rule(words: Prose, own: str | None) -> tuple[str, Rule] | None:
-    """The rule of the library that prose names: its first word, else the rule's own name, else any word."""
+    """Return the library's rule that prose names: by its first word, the rule's own name, or any word."""
     if not _CITES.search(words.text):
         return None
-    cited = [_STD.get(cited_rfc, cited_rfc) for cited_rfc in _RFC.findall(words.text)]
-    numbers: list[str | None] = [find_library_rfc(citation) for citation in cited] or [None]
-    for number, given in zip(numbers, cited or [None], strict=True):
-        if given is not None and number is None:
-            continue  # an RFC that is not shipped: its rules are not guessed
+    cited = [_STD.get(number, number) for number in _RFC.findall(words.text)]
+    for rfc in cited or [None]:
+        number = None if rfc is None else find_library_rfc(rfc)
+        if rfc is not None and number is None:
+            continue  # the rules of an RFC that is not shipped are not guessed
         for name in _iter_candidates(words.text, own):
-            found = find_library_rule(name, number)
-            if found is not None:
-                return found
+            library_rule = find_library_rule(name, number)
+            if library_rule is not None:
+                return library_rule
     return None
 
 
 def _iter_candidates(text: str, own: str | None) -> Iterator[str]:
-    found = _NAME.findall(text)
-    yield from found[:1]
+    names = _NAME.findall(text)
+    yield from names[:1]
     if own is not None:
         yield own
-    yield from (each for each in found[1:] if "-" in each or f'"{each}"' in text or f"'{each}'" in text)
-
-
-def find_undefined(grammar: Grammar) -> dict[str, Reference]:
-    """The first reference to each name that no rule defines."""
-    out: dict[str, Reference] = {}
-    for rule in grammar.rules.values():
-        for reference in list_references(rule.node):
-            if reference.key not in grammar.rules:
-                out.setdefault(reference.key, reference)
-    return out
+    yield from (name for name in names[1:] if "-" in name or f'"{name}"' in text or f"'{name}'" in text)

@@ -1,10 +1,10 @@
-"""Rules as nondeterministic automata over octets.
+"""Rules as nondeterministic automata over bytes.
 
-A rule becomes an `Expression`, in which equal parts are shared and single octets are joined into sets. An
+A rule becomes an `Expression`, in which equal parts are shared and single bytes are joined into sets. An
 expression becomes an `NFA` (Thompson's construction). `LazyDFA` computes the deterministic states on
 demand.
 
-Terminals up to %xFF are octets. Terminals beyond %xFF are code points and are encoded as UTF-8, as are
+Terminals up to %xFF are bytes. Terminals beyond %xFF are code points and are encoded as UTF-8, as are
 ranges that end beyond %xFF (RFC 3987 writes %xA0-D7FF).
 """
 
@@ -27,12 +27,13 @@ from onym.registry.abnf.grammar import (
     Repetition,
     Rule,
     Series,
+    iter_nodes,
     list_references,
 )
 
 
 def format_octets(octets: bytes) -> str:
-    r"""Octets as UTF-8 text; what is no UTF-8, or is not printable, as \xNN or \uNNNN."""
+    r"""Return bytes as UTF-8 text; invalid UTF-8 and unprintable characters become \xNN or \uNNNN."""
     text = octets.decode("utf-8", "backslashreplace")
     if text.isprintable():
         return text
@@ -40,7 +41,7 @@ def format_octets(octets: bytes) -> str:
 
 
 def to_octets(text: str | bytes) -> bytes | None:
-    """A string as the octets that an automaton reads: UTF-8. None for a lone surrogate: it has none."""
+    """Return a string in UTF-8, which automata read; None for a lone surrogate, which UTF-8 cannot encode."""
     try:
         return text if isinstance(text, bytes) else text.encode()
     except UnicodeEncodeError:
@@ -53,7 +54,7 @@ _TOO_LARGE: Final = MAX_STATES + 1
 
 
 class ExpressionKind:
-    """The five kinds of expression."""
+    """The kinds of expression."""
 
     SET = 0
     NONE = 1
@@ -63,7 +64,7 @@ class ExpressionKind:
 
 
 class Expression:
-    """One node of the shared graph. `size` is the number of states that it needs, capped."""
+    """A node of the shared graph. `size` is the number of states that it needs, up to _TOO_LARGE."""
 
     __slots__ = ("items", "kind", "least", "mask", "most", "number", "shortest", "size")
 
@@ -75,26 +76,27 @@ class Expression:
         self.least = 1
         self.most: int | None = 1
         self.size = 1
-        #: length of the shortest string; None: there is no string at all
+        #: length of the shortest string; None if there are no strings
         self.shortest: int | None = 0
 
 
 class ExpressionPool:
-    """Makes expressions; two that are built alike are one object."""
+    """Makes expressions; equal expressions are one object."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[object, ...], Expression] = {}
         self.empty = self.make_concatenation(())
 
     def _get_or_make(self, kind: int, *key: object) -> tuple[Expression, bool]:
-        found = self._made.get((kind, *key))
-        if found is not None:
-            return found, False
+        """Return the expression and whether it is new."""
+        known = self._made.get((kind, *key))
+        if known is not None:
+            return known, False
         new = self._made[(kind, *key)] = Expression(len(self._made), kind)
         return new, True
 
     def make_octets(self, mask: int) -> Expression:
-        """One octet of a set, bit n for octet n. The empty set has no strings."""
+        """One byte of a set, bit n for byte n. The empty set has no strings."""
         new, fresh = self._get_or_make(ExpressionKind.SET, mask)
         if fresh:
             new.mask = mask
@@ -102,13 +104,13 @@ class ExpressionPool:
         return new
 
     def make_concatenation(self, items: Sequence[Expression]) -> Expression:
-        """One after the other."""
+        """Items in sequence."""
         parts = [item for item in items if item.kind != ExpressionKind.NONE]
         if len(parts) == 1:
             return parts[0]
         if not parts:
             return self._get_or_make(ExpressionKind.NONE)[0]
-        new, fresh = self._get_or_make(ExpressionKind.CONCATENATION, *(each.number for each in parts))
+        new, fresh = self._get_or_make(ExpressionKind.CONCATENATION, *(part.number for part in parts))
         if fresh:
             new.items = tuple(parts)
             new.size = min(sum(part.size for part in parts), _TOO_LARGE)
@@ -118,7 +120,7 @@ class ExpressionPool:
         return new
 
     def make_alternation(self, items: Sequence[Expression]) -> Expression:
-        """One of them; sets of octets melt into one."""
+        """One of the items; sets of bytes become one set."""
         mask = 0
         rest: dict[int, Expression] = {}
         for item in items:
@@ -138,7 +140,7 @@ class ExpressionPool:
         return new
 
     def make_repetition(self, item: Expression, least: int, most: int | None) -> Expression:
-        """`least` to `most` times (None: without end)."""
+        """An item `least` to `most` times (None: no limit)."""
         if item.kind == ExpressionKind.NONE or most == 0:
             return self.empty
         if least == most == 1:
@@ -191,7 +193,7 @@ def _skip_surrogates(first: int, last: int) -> Iterator[tuple[int, int]]:
 
 
 def _iter_utf8_ranges(first: int, last: int) -> Iterator[list[tuple[int, int]]]:
-    """Code points from 0x80 on as sequences of octet ranges, each of one length."""
+    """Yield code points from 0x80 on as sequences of byte ranges; each sequence has one length."""
     for ceiling in (0x7FF, 0xFFFF, 0x10FFFF):
         if first <= min(last, ceiling):
             yield from _iter_equal_length_ranges(chr(first).encode(), chr(min(last, ceiling)).encode())
@@ -218,14 +220,16 @@ def _iter_equal_length_ranges(low: bytes, high: bytes) -> Iterator[list[tuple[in
 
 
 def build_expression(grammar: Grammar, start: str, pool: ExpressionPool | None = None) -> Expression:
-    """The strings of a rule. Raises GrammarError: abnf.broken-rule, abnf.undefined-rule, abnf.prose,
-    abnf.recursive, abnf.too-large; UnknownEntryError where there is no such rule.
+    """Return the strings of a rule.
+
+    Raises GrammarError: abnf.broken-rule, abnf.undefined-rule, abnf.prose, abnf.recursive, abnf.too-large;
+    and UnknownEntryError if the rule does not exist.
     """
     return ExpressionBuilder(grammar, pool or ExpressionPool()).build_rule(start)
 
 
 class ExpressionBuilder:
-    """Translates the rules that a start rule needs, the innermost first, each once."""
+    """Translates the rules that a start rule needs, innermost first, each once."""
 
     def __init__(self, grammar: Grammar, pool: ExpressionPool) -> None:
         self.grammar = grammar
@@ -233,24 +237,24 @@ class ExpressionBuilder:
         self.done: dict[str, Expression] = {}
 
     def build_rule(self, start: str) -> Expression:
-        """A rule's strings; raises what `build_expression` raises."""
+        """Return a rule's strings. Raises what `build_expression` raises."""
         first = self.grammar.rule(start)
         for rule in self.order_rules(first) if first.key not in self.done else ():
-            assert rule.node is not None  # noqa: S101 - order() has refused the others
+            assert rule.node is not None  # noqa: S101 - order_rules() rejects the others
             self.done[rule.key] = self.build_node(rule.node)
-        found = self.done[first.key]
-        if found.size > MAX_STATES:
+        expression = self.done[first.key]
+        if expression.size > MAX_STATES:
             raise GrammarError(
                 f"the automaton of {first.name} would have more than {MAX_STATES:,} states",
                 code="abnf.too-large",
                 field=first.name,
                 line=first.line,
-                hint="write large repeats without their numbers: 1*( ... )",
+                hint=_NO_LARGE_REPEATS,
             )
-        return found
+        return expression
 
     def build_part(self, node: Node) -> Expression:
-        """The strings of a part of a rule; raises what `build_expression` raises."""
+        """Return the strings of a part of a rule. Raises what `build_expression` raises."""
         home = Rule(name="", node=node)
         self.order_rules(home)
         for reference in list_references(node):
@@ -258,42 +262,40 @@ class ExpressionBuilder:
         return self.build_node(node)
 
     def order_rules(self, first: Rule) -> list[Rule]:
-        """The rules needed, each after those that it uses."""
+        """Return the rules that `first` needs, each after those that it uses."""
         undefined: dict[str, Reference] = {}
         prose: list[tuple[Rule, Prose]] = []
-        out: list[Rule] = []
+        ordered: list[Rule] = []
         cycle: list[Rule] = []
+
+        def iter_uses(rule: Rule) -> Iterator[Rule]:
+            prose.extend((rule, words) for words in find_prose(rule.node))
+            uses = []
+            for reference in list_references(rule.node):
+                if reference.key in self.grammar.rules:
+                    uses.append(self.grammar.rules[reference.key])
+                else:
+                    undefined.setdefault(reference.key, reference)
+            return iter(uses)
+
         open_: dict[str, int] = {first.key: 0}
         seen = {first.key}
-        stack = [(first, iter(self.find_uses(first, undefined, prose)))]
+        stack = [(first, iter_uses(first))]
         while stack:
             rule, left = stack[-1]
             following = next(left, None)
             if following is None:
                 stack.pop()
                 del open_[rule.key]
-                out.append(rule)
+                ordered.append(rule)
             elif following.key in open_:
-                cycle = cycle or [each for each, _ in stack[open_[following.key] :]]
+                cycle = cycle or [rule for rule, _ in stack[open_[following.key] :]]
             elif following.key not in seen and following.key not in self.done:
                 seen.add(following.key)
                 open_[following.key] = len(stack)
-                stack.append((following, iter(self.find_uses(following, undefined, prose))))
-        _raise_undecidable(out, undefined, prose, cycle)
-        return out
-
-    def find_uses(
-        self, rule: Rule, undefined: dict[str, Reference], prose: list[tuple[Rule, Prose]]
-    ) -> list[Rule]:
-        prose.extend((rule, words) for words in find_prose(rule.node))
-        out = []
-        for reference in list_references(rule.node):
-            found = self.grammar.rules.get(reference.key)
-            if found is None:
-                undefined.setdefault(reference.key, reference)
-            else:
-                out.append(found)
-        return out
+                stack.append((following, iter_uses(following)))
+        _require_decidable(ordered, undefined, prose, cycle)
+        return ordered
 
     def build_node(self, node: Node) -> Expression:
         pool = self.pool
@@ -317,11 +319,8 @@ class ExpressionBuilder:
             return pool.make_range(node.first, node.last)
         if isinstance(node, Series):
             return pool.make_concatenation([pool.make_range(value, value) for value in node.values])
-        assert isinstance(node, ListOf)  # noqa: S101 - prose was refused before
-        return self.build_list(node)
-
-    def build_list(self, node: ListOf) -> Expression:
-        """RFC 9110 5.6.1.1: what a sender may write."""
+        assert isinstance(node, ListOf)  # noqa: S101 - order_rules() rejects prose
+        # RFC 9110 5.6.1.1: the form that a sender may write
         pool, item = self.pool, self.build_node(node.item)
         blanks = pool.make_repetition(pool.make_octets(1 << 0x20 | 1 << 0x09), 0, None)
         further = pool.make_concatenation([blanks, pool.make_text(",", sensitive=True), blanks, item])
@@ -331,82 +330,70 @@ class ExpressionBuilder:
 
 
 def find_prose(node: Node | None) -> list[Prose]:
-    """Prose that matters: `0<pchar>` is the empty string (RFC 3986 Appendix A), whatever it says."""
-    out: list[Prose] = []
-    stack = [] if node is None else [node]
-    while stack:
-        each = stack.pop()
-        if isinstance(each, Prose):
-            out.append(each)
-        elif isinstance(each, (Concatenation, Alternation)):
-            stack.extend(each.items)
-        elif isinstance(each, (Repetition, ListOf)) and each.most != 0:
-            stack.append(each.item)
-    return out
+    """Return the prose in a node, the last one first, except `0<pchar>`, which is the empty string.
+
+    RFC 3986 Appendix A writes path-empty in that form.
+    """
+    return [inner for inner in iter_nodes(node, skip_empty=True) if isinstance(inner, Prose)][::-1]
 
 
-def _raise_undecidable(
+def _require_decidable(
     rules: list[Rule], undefined: dict[str, Reference], prose: list[tuple[Rule, Prose]], cycle: list[Rule]
 ) -> None:
+    """Raise a GrammarError if the strings of the rules cannot be decided."""
     broken = [rule for rule in rules if rule.node is None]
     if broken:
-        raise GrammarError(
-            f"the rule {broken[0].name} is not ABNF",
-            code="abnf.broken-rule",
-            field=broken[0].name,
-            clause="RFC 5234 4",
-            line=broken[0].line,
-            column=broken[0].column,
-        )
+        name = broken[0].name
+        raise _make_rule_error(f"the rule {name} is not valid ABNF", "broken-rule", broken[0], name)
     if undefined:
-        first = next(iter(undefined.values()))
-        names = ", ".join(reference.name for reference in list(undefined.values())[:8])
-        raise GrammarError(
-            f"not defined: {names}",
-            code="abnf.undefined-rule",
-            field=first.name,
+        references = list(undefined.values())
+        raise _make_rule_error(
+            f"not defined: {', '.join(reference.name for reference in references[:8])}",
+            "undefined-rule",
+            references[0],
+            references[0].name,
             clause="RFC 5234 2.1",
-            line=first.line,
-            column=first.column,
-            hint="define it, or say which RFC it is from: name = <name, see RFC nnnn>",
+            hint="define it, or name the RFC that defines it: name = <name, see RFC nnnn>",
         )
     if prose:
-        rule, told = prose[0]
-        raise GrammarError(
-            f"the rule {rule.name} is described in words",
-            code="abnf.prose",
-            field=rule.name,
-            clause="RFC 5234 4",
-            line=told.line,
-            column=told.column,
-            hint="write it as ABNF, or name the rule and the RFC that defines it",
+        rule, words = prose[0]
+        hint = "write it as ABNF, or name the rule and the RFC that defines it"
+        raise _make_rule_error(
+            f"the rule {rule.name} is described in words", "prose", words, rule.name, hint=hint
         )
     if cycle:
-        raise GrammarError(
-            f"the rule is recursive: {' > '.join(reference.name for reference in [*cycle, cycle[0]][:9])}",
-            code="abnf.recursive",
-            field=cycle[0].name,
+        path = " > ".join(rule.name for rule in [*cycle, cycle[0]][:9])
+        raise _make_rule_error(
+            f"the rule is recursive: {path}",
+            "recursive",
+            cycle[0],
+            cycle[0].name,
             clause="RFC 5234 2",
-            line=cycle[0].line,
-            column=cycle[0].column,
             hint="write the recursion as a repetition: *( ... )",
         )
 
 
-#: octets, the most readable first: letters, digits, the rest of ASCII that is seen, then what is not
+def _make_rule_error(
+    message: str, code: str, at: Rule | Node, name: str, clause: str = "RFC 5234 4", hint: str | None = None
+) -> GrammarError:
+    code, line, column = f"abnf.{code}", at.line, at.column
+    return GrammarError(message, code=code, field=name, clause=clause, line=line, column=column, hint=hint)
+
+
+#: bytes, most readable first: letters, digits, other visible ASCII, then the rest
 ORDER: Final = bytes(
     [*range(0x61, 0x7B), *range(0x30, 0x3A), *range(0x41, 0x5B)]
     + [code for code in range(0x21, 0x7F) if not chr(code).isalnum()]
     + [0x20, 0x09, *range(0x80, 0x100), *(code for code in range(0x20) if code != 0x09), 0x7F]
 )
-#: place of each octet in ORDER
+#: index of each byte in ORDER
 RANK: Final = bytes(ORDER.index(code) for code in range(256))
 
 
 class NFA:
-    """States from 0 (first) and 1 (last, the only one that accepts).
+    """An automaton with the first state 0 and the only accepting state 1.
 
-    `moves[s]` holds (mask of octets, state), `jumps[s]` the states that are reached for nothing.
+    `moves[s]` has pairs (mask of bytes, state), `jumps[s]` the states that are reached without a byte.
     """
 
     __slots__ = ("jumps", "moves")
@@ -416,26 +403,25 @@ class NFA:
         self.jumps: list[list[int]] = [[], []]
 
     def add_state(self) -> int:
-        """A new state."""
+        """Add a state and return its number."""
         self.moves.append([])
         self.jumps.append([])
         return len(self.moves) - 1
 
     def collect_masks(self) -> set[int]:
-        """Every mask that a move has."""
+        """Return the masks of all moves."""
         return {mask for moves in self.moves for mask, _ in moves}
 
 
 def build_rule_nfa(grammar: Grammar, start: str, pool: ExpressionPool | None = None) -> NFA:
-    """The automaton of a rule. Raises what `expression` raises."""
+    """Return the automaton of a rule. Raises what `build_expression` raises."""
     return build_nfa(build_expression(grammar, start, pool))
 
 
 def build_nfa(whole: Expression) -> NFA:
-    """An expression's automaton.
+    """Return the automaton of an expression.
 
-    Each part adds moves out of its first state and into its last one only, never the other way, so that
-    alternatives can share both.
+    A part adds only moves out of its first state and into its last state, so alternatives share both.
     """
     nfa = NFA()
     moves, jumps, state = nfa.moves, nfa.jumps, nfa.add_state
@@ -483,47 +469,43 @@ def _add_repetition(
 
 
 def list_octets(mask: int) -> list[int]:
-    """The octets of a mask, the most readable first."""
+    """Return the bytes of a mask, most readable first."""
     return [octet for octet in ORDER if mask >> octet & 1]
 
 
 def classify_octets(masks: Iterable[int]) -> tuple[bytes, list[int]]:
-    """Octets that no mask tells apart are one class: the class of each octet, and one octet of each class.
+    """Return the class of each byte, and the most readable byte of each class.
 
-    The octet that stands for a class is its most readable one; classes are numbered in that order.
+    Bytes that no mask distinguishes have the same class; classes are numbered by readability.
     """
-    ordered = sorted(masks)
+    signs: list[list[int]] = [[] for _ in range(256)]
+    for index, mask in enumerate(sorted(masks)):
+        for octet in list_octets(mask):
+            signs[octet].append(index)
     numbers: dict[tuple[int, ...], int] = {}
     table = bytearray(256)
     shown: list[int] = []
-    signs: list[list[int]] = [[] for _ in range(256)]
-    for at, mask in enumerate(ordered):
-        for octet in range(256):
-            if mask >> octet & 1:
-                signs[octet].append(at)
     for octet in ORDER:
-        sign = tuple(signs[octet])
-        number = numbers.setdefault(sign, len(numbers))
+        number = numbers.setdefault(tuple(signs[octet]), len(numbers))
         if number == len(shown):
             shown.append(octet)
         table[octet] = number
     return bytes(table), shown
 
 
-def too_large_error(what: str) -> GrammarError:
-    """The outcome of its own for what grew beyond a cap."""
-    return GrammarError(
-        f"not decided: {what}",
-        code="abnf.too-large",
-        hint="write large repeats without their numbers: 1*( ... )",
-    )
+_NO_LARGE_REPEATS: Final = "write large repeats without their numbers: 1*( ... )"
+
+
+def make_undecided_error(reason: str) -> GrammarError:
+    """Return the error for a question that exceeds a limit."""
+    return GrammarError(f"not decided: {reason}", code="abnf.too-large", hint=_NO_LARGE_REPEATS)
 
 
 class LazyDFA:
-    """The deterministic automaton of an NFA, state by state as it is asked for.
+    """The deterministic automaton of an NFA, which computes each state when it is needed.
 
-    `table` is the class of each octet, `shown` an octet of each class. `budget` caps the work: NFA states
-    looked at in all. Beyond it GrammarError abnf.too-large.
+    `table` has the class of each byte, `shown` a byte of each class. `budget` limits the NFA states that are
+    visited. Beyond it, methods raise GrammarError abnf.too-large.
     """
 
     def __init__(self, nfa: NFA, table: bytes, shown: Sequence[int], *, budget: int) -> None:
@@ -540,40 +522,40 @@ class LazyDFA:
         self.first = self._number_kernel(frozenset((0,)))
 
     def _number_kernel(self, kernel: frozenset[int]) -> int:
-        found = self._numbers.setdefault(kernel, len(self._kernels))
-        if found == len(self._kernels):
+        number = self._numbers.setdefault(kernel, len(self._kernels))
+        if number == len(self._kernels):
             self._kernels.append(kernel)
             self._rows.append(None)
             self._accepts.append(False)
             self._spend_budget(len(kernel) + 1)
-        return found
+        return number
 
     def _spend_budget(self, steps: int) -> None:
         self._budget -= steps
         if self._budget < 0:
-            raise too_large_error("the deterministic automaton grows beyond its cap")
+            raise make_undecided_error("the deterministic automaton is too large")
 
     def _compute_closure(self, kernel: frozenset[int]) -> list[int]:
         jumps = self._nfa.jumps
-        out = list(kernel)
+        closure = list(kernel)
         seen = set(kernel)
-        for state in out:
+        for state in closure:
             for following in jumps[state]:
                 if following not in seen:
                     seen.add(following)
-                    out.append(following)
-        self._spend_budget(len(out))
-        return out
+                    closure.append(following)
+        self._spend_budget(len(closure))
+        return closure
 
     def _list_classes(self, mask: int) -> list[int]:
-        found = self._classes.get(mask)
-        if found is None:
-            found = [at for at, octet in enumerate(self._shown) if mask >> octet & 1]
-            self._classes[mask] = found
-        return found
+        classes = self._classes.get(mask)
+        if classes is None:
+            classes = [index for index, octet in enumerate(self._shown) if mask >> octet & 1]
+            self._classes[mask] = classes
+        return classes
 
     def get_row(self, number: int) -> list[int]:
-        """The state that each class leads to."""
+        """Return the state that each class leads to."""
         row = self._rows[number]
         if row is not None:
             return row
@@ -593,7 +575,7 @@ class LazyDFA:
         return row
 
     def accepts(self, number: int) -> bool:
-        """Does the state accept?"""
+        """Return whether the state accepts."""
         self.get_row(number)
         return self._accepts[number]
 

@@ -27,13 +27,13 @@ from onym.registry.abnf.grammar import (
     Series,
 )
 
-#: digits of a number; what is longer cannot be meant
+#: digits of a repeat number
 MAX_NUMBER: Final = 9
 _RULE_LINE: Final = re.compile(r"[ \t]*(<)?(?P<name>[A-Za-z][A-Za-z0-9-]*)(?(1)>)[ \t]*(?:=/|=)(?!=)")
-#: a name alone on its line, and the line after it that begins with "=" (RFC 5234 4: c-wsp within defined-as)
+#: a line with only a name, and a next line that begins with "=" (RFC 5234 4: c-wsp within defined-as)
 _NAME_LINE: Final = re.compile(r"[ \t]*(?P<name>[A-Za-z][A-Za-z0-9-]*)[ \t]*(?:;.*)?\Z")
 _DEFINES: Final = re.compile(r"[ \t]+(?:=/|=)(?!=)")
-#: running heads and feet of RFCs and Internet-Drafts; a comment may name a page, and an alternative be one
+#: page headers and footers of RFCs and Internet-Drafts, but not comments or alternatives like them
 _FURNITURE: Final = re.compile(
     r"[ \t]*(?:[^\s/;][^;]*\[Page \d+\]|(?:RFC \d+|Internet-Draft) .*\b(?:19|20)\d\d)[ \t]*\Z"
 )
@@ -50,28 +50,28 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE,
 )
-#: what people write for ABNF, and what ABNF has for it
+#: common mistakes at the beginning of a token -> the correction
 _SLIPS: Final = (
-    ("|", 'alternatives are divided by "/", not "|"'),
+    ("|", 'alternatives are separated by "/", not "|"'),
     ("::=", 'a rule is defined by "=", not "::="'),
-    ("'", 'strings stand in double quotes, and "\'" itself is %x27'),
+    ("'", 'strings have double quotes, and "\'" itself is %x27'),
     ("{", "repetition is written *( ... ), not { ... }"),
     ("_", 'rule names have letters, digits and "-"; write "-" for "_"'),
-    ("\u201c", "the quotes are typographic; write straight ones"),
-    ("\u201d", "the quotes are typographic; write straight ones"),
+    ("\u201c", "the quotes are typographic; write straight quotes"),
+    ("\u201d", "the quotes are typographic; write straight quotes"),
     ('"', "the string is not closed on its line"),
     ("<", "the prose is not closed on its line"),
-    ("%", "a number is %x, %d or %b and digits; a string with case is %s and quotes"),
+    ("%", "a number is %x, %d or %b and digits; a case-sensitive string is %s and quotes"),
     (":", 'a rule is defined by "="'),
     ("+", "one or more is 1*, zero or one is [ ... ]"),
     ("?", "one or more is 1*, zero or one is [ ... ]"),
-    (",", "elements stand beside each other, with no comma between them"),
-    (".", "a rule has no full stop at its end"),
+    (",", "write elements next to each other, without a comma"),
+    (".", "write the rule without a full stop at its end"),
 )
 
 
-#: lines that were meant to be rules, and what ABNF has for them
-_NO_RULES: Final = tuple(
+#: patterns of lines that look like rules -> the correction
+_BROKEN_RULES: Final = tuple(
     (re.compile(pattern), hint)
     for pattern, hint in (
         (r"\s*<?[\w-]+>?\s*::=", 'a rule is defined by "=", not "::="'),
@@ -79,15 +79,15 @@ _NO_RULES: Final = tuple(
         (r"\s*<?[\w-]+>?\s*(?:->|\u2192|==)", 'a rule is defined by "="'),
         (r"\s*<?[0-9-][\w-]*>?\s*=", "a rule's name begins with a letter"),
         (r"\s*<?[\w-]*_[\w-]*>?\s*=", 'rule names have letters, digits and "-"; write "-" for "_"'),
-        (r"\s*(?:<[\w-]+|[\w-]+>)\s*=", "angle brackets stand on both sides of a rule's name, or on none"),
-        (r"\s*<?[\w-]+>?\s*=", "rule names have letters of ASCII alone"),
+        (r"\s*(?:<[\w-]+|[\w-]+>)\s*=", "write angle brackets on both sides of a rule's name, or on none"),
+        (r"\s*<?[\w-]+>?\s*=", 'rule names have only ASCII letters, digits and "-"'),
     )
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A piece of a rule and its place in the text, counted from 1."""
+    """A piece of a rule and its position in the text, counted from 1."""
 
     kind: str
     text: str
@@ -97,54 +97,42 @@ class Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """The lines of one rule, or (`name` None) lines that belong to none."""
+    """The lines of one rule, or lines outside rules (`name` is None)."""
 
     name: str | None
     text: str
     line: int
 
 
-def syntax_error(
-    message: str,
-    token: Token | None,
-    *,
-    hint: str | None = None,
-    rule: str | None = None,
-    line: int | None = None,
-    column: int | None = None,
+def _make_syntax_error(
+    message: str, at: Token, rule: str | None, *, hint: str | None = None, offset: int = 0
 ) -> GrammarError:
-    """A GrammarError at a token, or at a given place."""
+    """Return the error `offset` characters after the beginning of a token."""
     return GrammarError(
-        message,
-        field=rule,
-        clause="RFC 5234 4",
-        line=line if token is None else token.line,
-        column=column if token is None else token.column,
-        hint=hint,
+        message, field=rule, clause="RFC 5234 4", line=at.line, column=at.column + offset, hint=hint
     )
 
 
 def _clean_line(line: str) -> str:
-    """A line without page furniture, form feeds and the paragraph marks of HTML renderings."""
+    """Return a line without page furniture, form feeds and the paragraph marks of HTML pages."""
     line = line.replace("\f", "").replace("\u00b6", " ").replace("\u00a0", " ")
     return "" if _FURNITURE.match(line) and not _RULE_LINE.match(line) else line
 
 
 def _can_continue(line: str, indent: int) -> bool:
-    """After an empty line: can this line still be of the rule whose name stood at `indent`?"""
+    """Return whether a line after an empty line can belong to the rule whose name is at `indent`."""
     text = line.lstrip(" \t")
     return len(line) - len(text) > indent or text[:1] in tuple('/;("[<%*0123456789')
 
 
 def _match_name_line(row: str, after: list[str]) -> re.Match[str] | None:
-    """The name, where the "=" of a rule stands on the line below it."""
     return _NAME_LINE.match(row) if after and _DEFINES.match(after[0]) else None
 
 
 def split_chunks(text: str, *, line: int = 1) -> Iterator[Chunk]:
-    """Each rule's text; a line that begins `name =` begins a rule, whatever its indentation.
+    """Yield the text of each rule; a line that begins with `name =` begins a rule, at any indentation.
 
-    ABNF has "=" nowhere but there and in strings, so that lost indentation does no harm.
+    Elsewhere ABNF has "=" only in strings, so lost indentation does no harm.
     """
     name: str | None = None
     indent, first, blank = 0, line, False
@@ -152,13 +140,13 @@ def split_chunks(text: str, *, line: int = 1) -> Iterator[Chunk]:
     lines = text.split("\n")
     for number, raw in enumerate(lines, line):
         row = _clean_line(raw)
-        found = _RULE_LINE.match(row) or _match_name_line(row, lines[number - line + 1 : number - line + 2])
-        stranger = blank and name is not None and bool(row.strip()) and not _can_continue(row, indent)
-        if found or stranger:
+        match = _RULE_LINE.match(row) or _match_name_line(row, lines[number - line + 1 : number - line + 2])
+        ends = blank and name is not None and bool(row.strip()) and not _can_continue(row, indent)
+        if match or ends:
             if "".join(rows).strip():
                 yield Chunk(name=name, text="\n".join(rows), line=first)
             rows, first = [], number
-            name = found["name"] if found else None
+            name = match["name"] if match else None
             indent = len(row) - len(row.lstrip(" \t"))
         rows.append(row)
         blank = not row.strip() and (blank or row == raw)
@@ -167,40 +155,37 @@ def split_chunks(text: str, *, line: int = 1) -> Iterator[Chunk]:
 
 
 def tokenize_chunk(chunk: Chunk) -> list[Token]:
-    """The tokens of a chunk, white space and comments left out (spaces are told by the columns).
+    """Return the tokens of a chunk without white space and comments.
 
     Raises GrammarError at the first character that begins no token.
     """
-    out: list[Token] = []
-    text, at, line, begin = chunk.text, 0, chunk.line, 0
-    while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
-            raise _stray_error(text, at, chunk.name, line, at - begin + 1)
-        kind, piece = found.lastgroup or "", found[0]
+    tokens: list[Token] = []
+    text, offset, line, begin = chunk.text, 0, chunk.line, 0
+    while offset < len(text):
+        match = _TOKEN.match(text, offset)
+        if match is None:
+            hint = next((hint for mistake, hint in _SLIPS if text.startswith(mistake, offset)), None)
+            character = text[offset] if text[offset].isprintable() else f"U+{ord(text[offset]):04X}"
+            at = Token(kind="", text="", line=line, column=offset - begin + 1)
+            raise _make_syntax_error(f"{character} has no meaning here", at, chunk.name, hint=hint)
+        kind, piece = match.lastgroup or "", match[0]
         if kind == "space":
             breaks = piece.count("\n")
             if breaks:
                 line += breaks
-                begin = at + piece.rindex("\n") + 1
+                begin = offset + piece.rindex("\n") + 1
         elif kind != "comment":
-            out.append(Token(kind=kind, text=piece, line=line, column=at - begin + 1))
-        at = found.end()
-    return out
+            tokens.append(Token(kind=kind, text=piece, line=line, column=offset - begin + 1))
+        offset = match.end()
+    return tokens
 
 
 def find_slip_hint(line: str) -> str | None:
-    """What to write instead, for a line that was meant to be a rule and is none; None: nobody can tell."""
-    return next((hint for found, hint in _NO_RULES if found.match(line)), None)
+    """Return the correction of a line that looks like a rule; None if there is none."""
+    return next((hint for pattern, hint in _BROKEN_RULES if pattern.match(line)), None)
 
 
-def _stray_error(text: str, at: int, rule: str | None, line: int, column: int) -> GrammarError:
-    hint = next((hint for slip, hint in _SLIPS if text.startswith(slip, at)), None)
-    shown = text[at] if text[at].isprintable() else f"U+{ord(text[at]):04X}"
-    return syntax_error(f"{shown} has no meaning here", None, hint=hint, rule=rule, line=line, column=column)
-
-
-#: groups and options within each other
+#: nested groups and options
 MAX_DEPTH: Final = 64
 #: the largest terminal: the last code point of Unicode
 MAX_VALUE: Final = 0x10FFFF
@@ -209,12 +194,12 @@ _CLOSE: Final = {"(": ")", "[": "]"}
 
 
 def parse_rule(chunk: Chunk) -> tuple[Node, bool, tuple[Remark, ...]]:
-    """The rule's elements, whether it is incremental (`=/`), and remarks. Raises GrammarError."""
+    """Return the rule's elements, whether it is incremental (`=/`), and remarks. Raises GrammarError."""
     return _RuleParser(chunk).parse()
 
 
 class _RuleParser:
-    """One pass over the tokens of one rule."""
+    """Parses the tokens of one rule by recursive descent."""
 
     def __init__(self, chunk: Chunk) -> None:
         self.name = chunk.name or ""
@@ -233,10 +218,10 @@ class _RuleParser:
         node = self.parse_alternation()
         left = self.peek()
         if left is not None:
-            message, hint = _LEFTOVER.get(left.text, ("the rule should have ended", None))
+            message, hint = _LEFTOVER.get(left.text, ("the rule should end here", None))
             first = next(token for token in self.tokens if token.line == left.line)
             if left.text[0] == "=" and first.kind == "repeat":
-                message, hint = "this is no name of a rule", "a rule's name begins with a letter"
+                message, hint = "this is not a rule name", "a rule's name begins with a letter"
             self.fail(message, left, hint=hint)
         return node, defined.text == "=/", tuple(self.remarks)
 
@@ -244,7 +229,7 @@ class _RuleParser:
         return self.tokens[self.at] if self.at < len(self.tokens) else None
 
     def fail(self, message: str, token: Token, *, hint: str | None = None) -> NoReturn:
-        raise syntax_error(message, token, hint=hint, rule=self.name)
+        raise _make_syntax_error(message, token, self.name, hint=hint)
 
     def parse_alternation(self) -> Node:
         first = self.parse_concatenation()
@@ -261,10 +246,8 @@ class _RuleParser:
         while (token := self.peek()) is not None and token.text not in ("/", ")", "]", "=", "=/"):
             items.append(self.parse_repetition(token))
         if not items:
-            last = token or self.tokens[-1]
-            self.fail(
-                "an element is missing", last, hint="an alternative that may be empty is written [ ... ]"
-            )
+            hint = "an alternative that may be empty is written [ ... ]"
+            self.fail("an element is missing", token or self.tokens[-1], hint=hint)
         if len(items) == 1:
             return items[0]
         return Concatenation(items=tuple(items), line=items[0].line, column=items[0].column)
@@ -277,19 +260,17 @@ class _RuleParser:
         following = self.peek()
         if following is not None and following.kind == "repeat" and text.isdigit():
             if following.text[0] not in "*#":
-                self.fail("two numbers stand before an element", following)
+                self.fail("an element has two repeat numbers", following)
             text += following.text
             self.at += 1
             last, following = following, self.peek()
-            self.add_remark(
-                RemarkCode.SPACED_REPEAT, "there is a space within the repeat", token, "write 1*item"
-            )
+            message = "there is a space within the repeat"
+            self.add_remark(RemarkCode.SPACED_REPEAT, message, token, "write 1*item")
         if following is None or (following.kind in ("mark", "repeat") and following.text not in _CLOSE):
-            self.fail("a repeat stands before no element", following or last)
+            self.fail("no element follows the repeat", following or last)
         if (following.line, following.column) != (last.line, last.column + len(last.text)):
-            self.add_remark(
-                RemarkCode.SPACED_REPEAT, "there is a space after the repeat", token, "write 1*item"
-            )
+            message = "there is a space after the repeat"
+            self.add_remark(RemarkCode.SPACED_REPEAT, message, token, "write 1*item")
         item = self.parse_element(following)
         least, most = self.parse_bounds(text, token)
         kind: Callable[..., Node] = Repetition
@@ -297,7 +278,7 @@ class _RuleParser:
             kind = ListOf
             self.add_remark(
                 RemarkCode.LIST_OPERATOR,
-                "the list operator # is of RFC 9110 5.6.1; it is not ABNF",
+                "the list operator # comes from RFC 9110 5.6.1; it is not ABNF",
                 token,
                 'write the commas out: item *( OWS "," OWS item )',
             )
@@ -310,7 +291,7 @@ class _RuleParser:
         least = int(parts[0] or 0)
         most = least if len(parts) == 1 else (int(parts[1]) if parts[1] else None)
         if most is not None and most < least:
-            self.fail("the repeat's end is below its begin", token, hint="write the smaller number first")
+            self.fail("the repeat ends below its beginning", token, hint="write the smaller number first")
         return least, most
 
     def add_remark(self, code: RemarkCode, message: str, token: Token, fix: str) -> None:
@@ -334,16 +315,11 @@ class _RuleParser:
     def parse_string(self, token: Token) -> Literal:
         sensitive = token.text[:2].lower() == "%s"
         text = token.text[token.text.index('"') + 1 : -1]
-        for at, char in enumerate(text):
+        for offset, char in enumerate(text, token.text.index('"') + 1):
             if not " " <= char <= "~":
-                raise syntax_error(
-                    "a string holds printable ASCII alone",
-                    None,
-                    hint=f"write the terminal as a number: %x{ord(char):X}",
-                    rule=self.name,
-                    line=token.line,
-                    column=token.column + token.text.index('"') + 1 + at,
-                )
+                hint = f"write the terminal as a number: %x{ord(char):X}"
+                message = "a string has only printable ASCII characters"
+                raise _make_syntax_error(message, token, self.name, hint=hint, offset=offset)
         return Literal(text=text, sensitive=sensitive, line=token.line, column=token.column)
 
     def parse_number(self, token: Token) -> Node:
@@ -354,32 +330,32 @@ class _RuleParser:
             return Series(values=tuple(values), line=token.line, column=token.column)
         first, last = values
         if last < first:
-            self.fail("the range's end is below its begin", token, hint="write the smaller value first")
+            self.fail("the range ends below its beginning", token, hint="write the smaller value first")
         return Range(first=first, last=last, line=token.line, column=token.column)
 
     def parse_value(self, part: str, base: int, digits: str, token: Token) -> int:
         if any(char not in digits for char in part):
-            self.fail(f"a digit of {token.text[:20]} is not of its base", token)
+            self.fail(f"{token.text[:20]} has a digit that its base does not have", token)
         value = int(part, base) if len(part) <= 24 else MAX_VALUE + 1
         if value > MAX_VALUE:
-            self.fail("a terminal beyond Unicode", token, hint=f"the largest is %x{MAX_VALUE:X}")
+            self.fail("the terminal is beyond Unicode", token, hint=f"the largest is %x{MAX_VALUE:X}")
         return value
 
     def parse_group(self, token: Token) -> Node:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise GrammarError(
-                f"more than {MAX_DEPTH} groups within each other",
+                f"groups nest deeper than {MAX_DEPTH} levels",
                 code="abnf.too-deep",
                 field=self.name,
                 line=token.line,
                 column=token.column,
-                hint="give inner groups rules of their own",
+                hint="define rules for the inner groups",
             )
         inner = self.parse_alternation()
         closing = self.peek()
         if closing is None or closing.text != _CLOSE[token.text]:
-            self.fail(f"{token.text} is not closed", token, hint=f"write {_CLOSE[token.text]} where it ends")
+            self.fail(f"{token.text} is not closed", token, hint=f"write {_CLOSE[token.text]} at its end")
         self.at += 1
         self.depth -= 1
         if token.text == "[":
@@ -387,10 +363,10 @@ class _RuleParser:
         return inner
 
 
-#: what may be left over after a rule, and what to do
+#: tokens that are left over after a rule -> message and hint
 _LEFTOVER: Final = {
-    ")": ("this ) closes nothing", "take it out, or open the group"),
-    "]": ("this ] closes nothing", "take it out, or open the option"),
-    "=": ("a second = in one rule", "begin the next rule on a line of its own"),
-    "=/": ("a second =/ in one rule", "begin the next rule on a line of its own"),
+    ")": ("this ) closes nothing", "remove it, or open the group"),
+    "]": ("this ] closes nothing", "remove it, or open the option"),
+    "=": ("a second = in one rule", "begin the next rule on a new line"),
+    "=/": ("a second =/ in one rule", "begin the next rule on a new line"),
 }

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Final
 
+from onym.common.text import replace_unprintable
 from onym.errors import GrammarError
 from onym.registry.abnf.grammar import (
     Alternation,
@@ -23,7 +24,7 @@ from onym.registry.abnf.grammar import (
     list_references,
 )
 
-#: rules and boxes of one picture
+#: rules and boxes of one diagram
 MAX_DRAWN: Final = 200
 MAX_BOXES: Final = 5_000
 _CHAR: Final = 8.4
@@ -36,23 +37,22 @@ _TITLE: Final = 26
 
 
 def render_railroad(grammar: Grammar, start: str) -> str:
-    """The rule `start` and the rules of the text that it needs, as one SVG picture.
+    """Draw the rule `start` and the rules of the text that it needs as one SVG image.
 
-    Strings have round ends, rules square ones, prose is in italics; imported rules are named, not drawn.
-    The picture has a title and each rule its ABNF as text, for those who do not see it; all text is
-    escaped. Raises GrammarError abnf.too-large beyond MAX_DRAWN rules or MAX_BOXES boxes, abnf.broken-rule
-    where a rule has no elements, and UnknownEntryError where there is no rule `start`.
+    Strings have round ends, rules square ends, and prose is in italics; imported rules are named, not drawn.
+    The image has a title and each rule its ABNF as text for screen readers; all text is escaped. Raises
+    GrammarError abnf.too-large beyond MAX_DRAWN rules or MAX_BOXES boxes, abnf.broken-rule if a rule is not
+    valid, and UnknownEntryError if there is no rule `start`.
     """
-    rules = _collect_rules(grammar, start)
     rows: list[str] = []
     width, y = 0.0, float(_MARGIN)
-    pen = _BoxBuilder(grammar)
-    for rule in rules:
-        box = pen.build_rule(rule)
+    builder = _BoxBuilder(grammar)
+    for rule, node in _collect_rules(grammar, start):
+        box = builder.build_node(node)
         y += _TITLE
         parts = [
             f'<g role="group" aria-label="{_escape_text(rule.name)}">',
-            f"<title>{_escape_text(_format_source(rule))}</title>",
+            f"<title>{_escape_text(' '.join(rule.text.split()) or rule.name)}</title>",
         ]
         parts.append(f'<text x="{_MARGIN}" y="{y - 8:g}" font-weight="bold">{_escape_text(rule.name)}</text>')
         line = y + box.up + 4
@@ -74,40 +74,36 @@ def render_railroad(grammar: Grammar, start: str) -> str:
     return "\n".join([head, f"<title>Railroad diagram of {name}</title>", *rows, "</svg>"]) + "\n"
 
 
-def _collect_rules(grammar: Grammar, start: str) -> list[Rule]:
+def _collect_rules(grammar: Grammar, start: str) -> list[tuple[Rule, Node]]:
     first = grammar.rule(start)
-    out, seen = [first], {first.key}
-    for rule in out:
+    rules, seen = [first], {first.key}
+    drawn = []
+    for rule in rules:
         if rule.node is None:
-            raise GrammarError(
-                f"the rule {rule.name} is not ABNF", code="abnf.broken-rule", field=rule.name, line=rule.line
-            )
+            message = f"the rule {rule.name} is not valid ABNF"
+            raise GrammarError(message, code="abnf.broken-rule", field=rule.name, line=rule.line)
+        drawn.append((rule, rule.node))
         for reference in list_references(rule.node):
-            found = grammar.rules.get(reference.key)
-            if found is not None and found.source is None and found.key not in seen:
-                seen.add(found.key)
-                out.append(found)
-        if len(out) > MAX_DRAWN:
-            raise GrammarError(
-                f"more than {MAX_DRAWN} rules to draw",
-                code="abnf.too-large",
-                hint="draw one of the inner rules: --start RULE",
-            )
-    return out
+            used = grammar.rules.get(reference.key)
+            if used is not None and used.source is None and used.key not in seen:
+                seen.add(used.key)
+                rules.append(used)
+        if len(rules) > MAX_DRAWN:
+            raise _make_size_error(f"more than {MAX_DRAWN} rules to draw")
+    return drawn
+
+
+def _make_size_error(message: str) -> GrammarError:
+    return GrammarError(message, code="abnf.too-large", hint="draw one of the inner rules: --start RULE")
 
 
 def _escape_text(text: str) -> str:
-    """Text that XML takes: markup escaped, what is not printable left out."""
-    return escape("".join(char if char.isprintable() else " " for char in text))
-
-
-def _format_source(rule: Rule) -> str:
-    return " ".join(rule.text.split()) or rule.name
+    return escape(replace_unprintable(text))
 
 
 @dataclass(slots=True, kw_only=True)
 class _Box:
-    """A part of the picture: how wide it is, how far it goes above and below its line."""
+    """A part of the image: its width, and its height above and below the line."""
 
     kind: str
     width: float
@@ -119,24 +115,16 @@ class _Box:
 
 
 class _BoxBuilder:
-    """Makes boxes of nodes, and counts them."""
+    """Makes boxes of nodes and counts them."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
         self.count = 0
 
-    def build_rule(self, rule: Rule) -> _Box:
-        assert rule.node is not None  # noqa: S101 - _needed() has refused those
-        return self.build_node(rule.node)
-
     def build_node(self, node: Node) -> _Box:
         self.count += 1
         if self.count > MAX_BOXES:
-            raise GrammarError(
-                f"more than {MAX_BOXES:,} boxes to draw",
-                code="abnf.too-large",
-                hint="draw one of the inner rules: --start RULE",
-            )
+            raise _make_size_error(f"more than {MAX_BOXES:,} boxes to draw")
         if isinstance(node, Concatenation):
             return self.build_row([self.build_node(item) for item in node.items])
         if isinstance(node, Alternation):
@@ -205,7 +193,7 @@ def _format_terminal(node: Node) -> str:
 
 
 def _format_repeat(node: Repetition | ListOf) -> str:
-    """The label of a loop: how often, where that is not one or more."""
+    """Return the label of a loop: the number of times, unless it is one or more."""
     comma = " by commas" if isinstance(node, ListOf) else ""
     if node.most is None:
         often = "" if node.least <= 1 else f"{node.least} or more"
@@ -221,7 +209,7 @@ def _render_path(data: str) -> str:
 
 
 def _render_box(box: _Box, x: float, y: float) -> list[str]:
-    """A box with its line at (x, y)."""
+    """Return the SVG elements of a box with its line at (x, y)."""
     if box.kind == "row":
         return _render_row(box, x, y)
     if box.kind == "choice":
@@ -251,12 +239,12 @@ def _render_leaf(box: _Box, x: float, y: float) -> list[str]:
 
 def _render_row(box: _Box, x: float, y: float) -> list[str]:
     out: list[str] = []
-    for at, each in enumerate(box.inner):
-        if at:
+    for index, inner in enumerate(box.inner):
+        if index:
             out.append(_render_path(f"M{x:g} {y:g}h{_GAP}"))
             x += _GAP
-        out.extend(_render_box(each, x, y))
-        x += each.width
+        out.extend(_render_box(inner, x, y))
+        x += inner.width
     return out
 
 
@@ -264,12 +252,12 @@ def _render_choice(box: _Box, x: float, y: float) -> list[str]:
     inner_x, end = x + 2 * _TURN, x + box.width
     out: list[str] = []
     line = y
-    for at, each in enumerate(box.inner):
-        right = inner_x + each.width
-        if at == 0:
+    for index, inner in enumerate(box.inner):
+        right = inner_x + inner.width
+        if index == 0:
             out.append(_render_path(f"M{x:g} {y:g}H{inner_x:g}M{right:g} {y:g}H{end:g}"))
         else:
-            line += box.inner[at - 1].down + _SPACE + each.up
+            line += box.inner[index - 1].down + _SPACE + inner.up
             out.append(
                 _render_path(
                     f"M{x:g} {y:g}q{_TURN} 0 {_TURN} {_TURN}V{line - _TURN:g}q0 {_TURN} {_TURN} {_TURN}"
@@ -277,7 +265,7 @@ def _render_choice(box: _Box, x: float, y: float) -> list[str]:
                     f"q0 -{_TURN} {_TURN} -{_TURN}"
                 )
             )
-        out.extend(_render_box(each, inner_x, line))
+        out.extend(_render_box(inner, inner_x, line))
     return out
 
 

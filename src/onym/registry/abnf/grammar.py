@@ -1,9 +1,7 @@
 """The grammar model: the nodes of RFC 5234 section 4, rules with their position, grammars with remarks.
 
 `PrefixFinder` follows the literals that a rule's strings begin with. `Grammar.schemes` and
-`Grammar.start` use it to find the rule of a URI scheme. `collect_characters` returns the characters that
-a rule's strings may contain: every rule that is reached is included, so the result may be too large but
-never too small.
+`Grammar.start` use it to find the rule of a URI scheme. The functions below walk the nodes of rules.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from onym.errors import GrammarError, UnknownEntryError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Positioned:
-    """Where a node stands, counted from 1; two nodes that differ in place alone are equal."""
+    """The position of a node, counted from 1; it does not matter for equality."""
 
     line: int = field(default=0, compare=False)
     column: int = field(default=0, compare=False)
@@ -27,7 +25,7 @@ class _Positioned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Literal(_Positioned):
-    """A string: without case (`"a"`, `%i"a"`), or with case (`%s"a"`, RFC 7405)."""
+    """A string that ignores case (`"a"`, `%i"a"`) or is case-sensitive (`%s"a"`, RFC 7405)."""
 
     text: str
     sensitive: bool = False
@@ -35,7 +33,7 @@ class Literal(_Positioned):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range(_Positioned):
-    """`%x41-5A`: one terminal between two values, both included."""
+    """`%x41-5A`: one terminal of a range; both ends are included."""
 
     first: int
     last: int
@@ -50,40 +48,40 @@ class Series(_Positioned):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference(_Positioned):
-    """A rule by its name, as it is written; names are compared without case."""
+    """A reference to a rule, as written; names are compared without case."""
 
     name: str
 
     @property
     def key(self) -> str:
-        """The name as `Grammar.rules` files it."""
+        """The key in `Grammar.rules`."""
         return self.name.lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prose(_Positioned):
-    """`<words>`: a description for people (RFC 5234 4, prose-val)."""
+    """`<words>`: a description in prose (RFC 5234 4, prose-val)."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concatenation(_Positioned):
-    """One after the other; with no items, the empty string."""
+    """Items in sequence; without items, the empty string."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternation(_Positioned):
-    """One of them."""
+    """One of the items."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition(_Positioned):
-    """`least*most item`; `most` None means without end. `[ item ]` is `*1 item`."""
+    """`least*most item`; `most` None means no limit. `[ item ]` is `*1 item`."""
 
     item: Node
     least: int
@@ -92,7 +90,7 @@ class Repetition(_Positioned):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOf(_Positioned):
-    """`least#most item`: items between commas (RFC 9110 5.6.1). It is not ABNF."""
+    """`least#most item`: items separated by commas (RFC 9110 5.6.1), which ABNF does not have."""
 
     item: Node
     least: int
@@ -106,10 +104,10 @@ Node: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule. `source` says which RFC it was imported from, None for the text's own.
+    """One rule. `source` is the RFC that it was imported from, None for a rule of the text.
 
-    `node` is None where the rule's text is not ABNF: `Grammar.problems` says why. `text` is the rule as it
-    was written.
+    `node` is None if the rule is not valid ABNF; `Grammar.problems` has the error. `text` is the rule as
+    written.
     """
 
     name: str
@@ -122,12 +120,12 @@ class Rule:
 
     @property
     def key(self) -> str:
-        """The name as `Grammar.rules` files it."""
+        """The key in `Grammar.rules`."""
         return self.name.lower()
 
 
 class RemarkCode(StrEnum):
-    """What a remark is about; the value is stable."""
+    """The kind of a remark; the value is stable."""
 
     LIST_OPERATOR = "list-operator"
     SPACED_REPEAT = "spaced-repeat"
@@ -148,10 +146,10 @@ class RemarkCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """One thing to know about a grammar.
+    """One remark on a grammar.
 
-    `rule` is the rule's name, `line` and `column` its place in the text, `section` where it is defined,
-    `witness` a string that shows it, `fix` what to write instead.
+    `rule` is the rule's name, `line` and `column` its position, `section` the section that defines it,
+    `witness` a string that shows the problem, `fix` what to write instead.
     """
 
     code: RemarkCode
@@ -166,10 +164,10 @@ class Remark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grammar:
-    """Rules by name in lower case, in the order of the text; imported ones come last.
+    """Rules by name in lower case, in the order of the text; imported rules come last.
 
-    `others` holds definitions that lost against another of the same name; `problems` the rules that could
-    not be read (`read_document` goes on after them); `remarks` what the reader and `resolve` had to say.
+    `others` has definitions that another definition of the same name replaces, `problems` the errors of
+    rules that are not valid, and `remarks` the remarks of the parser and of `resolve`.
     """
 
     rules: Mapping[str, Rule]
@@ -178,189 +176,139 @@ class Grammar:
     remarks: tuple[Remark, ...] = ()
 
     def rule(self, name: str) -> Rule:
-        """The rule of that name, whatever its case. Raises UnknownEntryError where there is none."""
-        found = self.rules.get(name.lower())
-        if found is None:
+        """Return the rule of that name, ignoring case. Raises UnknownEntryError if it does not exist."""
+        rule = self.rules.get(name.lower())
+        if rule is None:
+            names = [known.name for known in list(self.rules.values())[:8]]
             raise UnknownEntryError(
                 f"the grammar has no rule {name[:80]!r}",
                 code="abnf.no-rule",
                 field="rule",
                 clause="RFC 5234 2.1",
-                hint=f"it has {', '.join(each.name for each in list(self.rules.values())[:8]) or 'none'}",
+                hint=f"it has {', '.join(names) or 'no rules'}",
             )
-        return found
+        return rule
 
     @property
     def own(self) -> tuple[Rule, ...]:
-        """The rules of the text itself, without the imported ones."""
+        """The rules of the text, without imported rules."""
         return tuple(rule for rule in self.rules.values() if rule.source is None)
 
     @property
     def sections(self) -> Mapping[str, tuple[str | None, ...]]:
-        """For each name that is defined more than once: the sections, the one in force first."""
-        twice = {rule.key for rule in self.others}
+        """For each name with several definitions: their sections, that of the current definition first."""
+        repeated = {rule.key for rule in self.others}
         return {
-            key: (self.rules[key].section, *(rule.section for rule in self.others if rule.key == key))
-            for key in self.rules
-            if key in twice
+            key: (rule.section, *(other.section for other in self.others if other.key == key))
+            for key, rule in self.rules.items()
+            if key in repeated
         }
 
     def using(self, section: str | None) -> Grammar:
-        """The same grammar with the definitions of that section in force where a rule has several."""
+        """Return the grammar with the definitions of that section, for rules that have several."""
         rules, others = dict(self.rules), list(self.others)
-        for at, other in enumerate(others):
+        for index, other in enumerate(others):
             if other.section == section:
-                rules[other.key], others[at] = other, rules[other.key]
+                rules[other.key], others[index] = other, rules[other.key]
         return replace(self, rules=rules, others=tuple(others))
 
     @property
     def schemes(self) -> tuple[str, ...]:
-        """The schemes whose names and colons the text's own rules begin with, in lower case, in its order.
+        """The scheme names that the text's rules begin with, in lower case and in order of the text.
 
-        As with `leading`, only literals are followed.
+        As in `list_prefixes`, only literals are followed.
         """
-
-        return list_schemes(self)
+        finder = PrefixFinder(self)
+        names = (prefix[:-1] for rule in self.own for prefix in sorted(finder.get_prefixes(rule.key)))
+        return tuple(dict.fromkeys(name for name in names if _SCHEME.fullmatch(name)))
 
     def start(self, scheme: str) -> str | None:
-        """The rule whose strings begin with `scheme:`, None where no rule does.
+        """Return the rule whose strings begin with `scheme:`; None if no rule does.
 
-        Of several, one that no other rule uses is preferred, then one that is called after the scheme or a
-        URI; then the first.
+        Of several rules, an unused one is preferred, then one that is named after the scheme or a URI, then
+        the first.
         """
+        wanted, used = scheme.lower(), _collect_used(self)
+        finder = PrefixFinder(self)
+        rules = [rule for rule in self.own if f"{wanted}:" in finder.get_prefixes(rule.key)]
 
-        return find_start_rule(self, scheme)
+        def rank(rule: Rule) -> tuple[bool, bool, bool]:
+            is_uri = rule.key.replace("-", "").endswith(("uri", "url"))
+            named = is_uri and rule.key.replace("-", "").startswith(wanted)
+            return rule.key in used, not named, not is_uri
+
+        return min(rules, key=rank).name if rules else None
 
 
-#: beginnings of one rule that are looked at; more than any scheme has
-_MAX_HEADS: Final = 64
+def make_remark(
+    code: RemarkCode,
+    message: str,
+    at: Rule | Node,
+    *,
+    rule: Rule | None = None,
+    name: str | None = None,
+    witness: str | None = None,
+    fix: str | None = None,
+) -> Remark:
+    """Return a remark at the position of a rule or of a node of `rule`; `name` overrides the rule's name."""
+    home = at if isinstance(at, Rule) else rule
+    return Remark(
+        code=code,
+        message=message,
+        rule=name if home is None or name is not None else home.name,
+        line=at.line,
+        column=at.column,
+        section=None if home is None else home.section,
+        witness=witness,
+        fix=fix,
+    )
+
+
+#: prefixes of one rule, and rules that are followed; no scheme needs more
+_MAX_PREFIXES: Final = 64
 _MAX_STEPS: Final = 64
-#: RFC 3986 3.1, in lower case, as long as a name that is registered may be here
+#: RFC 3986 3.1, in lower case, up to the registry's maximum length
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{0,62}")
 
 
-def list_references(node: Node | None) -> list[Reference]:
-    """Every reference within a node, in order."""
-    out: list[Reference] = []
+def iter_nodes(node: Node | None, *, skip_empty: bool = False) -> Iterator[Node]:
+    """Yield a node and all nodes below it in order of the text; `skip_empty` leaves out repeats of zero."""
     stack = [] if node is None else [node]
     while stack:
-        each = stack.pop()
-        if isinstance(each, Reference):
-            out.append(each)
-        elif isinstance(each, (Concatenation, Alternation)):
-            stack.extend(reversed(each.items))
-        elif not isinstance(each, (Literal, Series, Prose)) and hasattr(each, "item"):
-            stack.append(each.item)
-    return out
+        current = stack.pop()
+        yield current
+        if isinstance(current, (Concatenation, Alternation)):
+            stack.extend(reversed(current.items))
+        elif isinstance(current, (Repetition, ListOf)) and not (skip_empty and current.most == 0):
+            stack.append(current.item)
 
 
-def list_prefixes(grammar: Grammar, name: str) -> frozenset[str]:
-    """What the strings of a rule can begin with up to the first colon, in lower case ("coap:").
-
-    Only literals are followed; beginnings that are not literal are left out.
-    """
-    return PrefixFinder(grammar).get_prefixes(grammar.rule(name).key)
+def list_references(node: Node | None) -> list[Reference]:
+    """Return every reference within a node, in order."""
+    return [inner for inner in iter_nodes(node) if isinstance(inner, Reference)]
 
 
-class PrefixFinder:
-    """Literal beginnings of rules; each rule is looked at once, however many are asked about."""
-
-    def __init__(self, grammar: Grammar) -> None:
-        self.grammar = grammar
-        self.known: dict[str, set[str]] = {}
-
-    def get_prefixes(self, key: str) -> frozenset[str]:
-        """What `list_prefixes` says of the rule filed under `key`."""
-        heads = self.find_in_rule(key, _MAX_STEPS)
-        return frozenset(head[: head.index(":") + 1] for head in heads if ":" in head)
-
-    def find_in_rule(self, key: str, steps: int) -> set[str]:
-        """Return what the strings of a rule begin with."""
-        if key not in self.known:
-            self.known[key] = set()  # what it begins with while it is being looked at: recursion
-            rule = self.grammar.rules.get(key)
-            self.known[key] = self.find_in_node(None if rule is None else rule.node, steps)
-        return self.known[key]
-
-    def find_in_node(self, node: Node | None, steps: int) -> set[str]:
-        """Beginnings up to a colon, or to where they stop to be literal; none where there are too many."""
-        if node is None or steps == 0:
-            return set()
-        if isinstance(node, Literal):
-            return {node.text.lower()}
-        if isinstance(node, Series):
-            return {"".join(map(chr, node.values)).lower()}
-        if isinstance(node, Reference):
-            return self.find_in_rule(node.key, steps - 1)
-        if isinstance(node, Alternation):
-            found = set().union(*(self.find_in_node(item, steps - 1) for item in node.items))
-            return found if len(found) <= _MAX_HEADS else set()
-        if isinstance(node, Repetition) and node.least == node.most == 1:
-            return self.find_in_node(node.item, steps - 1)
-        return self.find_in_concatenation(node, steps) if isinstance(node, Concatenation) else set()
-
-    def find_in_concatenation(self, node: Concatenation, steps: int) -> set[str]:
-        """Return what the strings of a concatenation begin with."""
-        done: set[str] = set()
-        open_: set[str] = {""}
-        for item in node.items:
-            joined = {head + tail for head in open_ for tail in self.find_in_node(item, steps - 1)}
-            done |= {head for head in joined if ":" in head}
-            open_ = {head for head in joined if ":" not in head}
-            if not 0 < len(open_) <= _MAX_HEADS or len(done) > _MAX_HEADS:
-                return done
-        return done | open_
-
-
-def list_schemes(grammar: Grammar) -> tuple[str, ...]:
-    """See `Grammar.schemes`."""
-    heads = PrefixFinder(grammar)
-    found = (head[:-1] for rule in grammar.own for head in sorted(heads.get_prefixes(rule.key)))
-    return tuple(dict.fromkeys(each for each in found if _SCHEME.fullmatch(each)))
-
-
-def find_start_rule(grammar: Grammar, scheme: str) -> str | None:
-    """See `Grammar.start`."""
-    wanted = f"{scheme.lower()}:"
-    used = {
+def _collect_used(grammar: Grammar) -> set[str]:
+    """Return the keys of the rules that another rule uses."""
+    return {
         reference.key
         for rule in grammar.rules.values()
         for reference in list_references(rule.node)
         if reference.key != rule.key
     }
-    heads = PrefixFinder(grammar)
-    found = [rule for rule in grammar.own if wanted in heads.get_prefixes(rule.key)]
-    if not found:
-        return None
-
-    def rank(name: str) -> tuple[bool, bool, bool]:
-        key = name.lower()
-        plain = key.replace("-", "")
-        named = plain.startswith(scheme.lower()) and plain.endswith(("uri", "url"))
-        return key in used, not named, not plain.endswith(("uri", "url"))
-
-    return min(found, key=lambda rule: rank(rule.name)).name
 
 
-def allows_text(grammar: Grammar, start: str) -> bool:
-    """Return whether strings of `start` may have free text: a range with all letters, or a percent sign."""
-    for node in _iter_reached_nodes(grammar, start):
-        if isinstance(node, Literal) and "%" in node.text:
-            return True
-        if isinstance(node, Series) and ord("%") in node.values:
-            return True
-        if isinstance(node, Range) and (
-            node.first <= ord("%") <= node.last or (node.first <= ord("a") and node.last >= ord("z"))
-        ):
-            return True
-    return False
+def find_unused_rules(grammar: Grammar) -> tuple[str, ...]:
+    """Return the text's own rules that no other rule uses, in order: candidates for the start rule."""
+    used = _collect_used(grammar)
+    return tuple(rule.name for rule in grammar.own if rule.key not in used and rule.node is not None)
 
 
 def _iter_reached_nodes(grammar: Grammar, start: str) -> Iterator[Node]:
     seen: set[str] = set()
     waiting: list[Node] = [Reference(name=start)]
     while waiting:
-        for node in _iter_nodes(waiting.pop()):
+        for node in iter_nodes(waiting.pop()):
             yield node
             if isinstance(node, Reference) and node.key not in seen:
                 seen.add(node.key)
@@ -369,31 +317,77 @@ def _iter_reached_nodes(grammar: Grammar, start: str) -> Iterator[Node]:
                     waiting.append(rule.node)
 
 
-def _iter_nodes(whole: Node) -> Iterator[Node]:
-    """The node and all below it."""
-    waiting = [whole]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if isinstance(node, (Alternation, Concatenation)):
-            waiting.extend(node.items)
-        elif isinstance(node, (Repetition, ListOf)):
-            waiting.append(node.item)
-
-
 def find_reached_rules(grammar: Grammar, start: str) -> frozenset[str]:
-    """The rules that `start` is made of, itself too, by their names in lower case."""
-    found = (node.key for node in _iter_reached_nodes(grammar, start) if isinstance(node, Reference))
-    return frozenset((start.lower(), *found))
+    """Return the keys of `start` and of the rules that it uses, directly or not."""
+    nodes = _iter_reached_nodes(grammar, start)
+    return frozenset(node.key for node in nodes if isinstance(node, Reference))
 
 
-def find_unused_rules(grammar: Grammar) -> tuple[str, ...]:
-    """The text's own rules that no other rule of it refers to, in order: where a grammar may begin."""
-    used = {
-        node.key
-        for rule in grammar.own
-        if rule.node is not None
-        for node in _iter_nodes(rule.node)
-        if isinstance(node, Reference) and node.key != rule.key
-    }
-    return tuple(rule.name for rule in grammar.own if rule.key not in used and rule.node is not None)
+def allows_text(grammar: Grammar, start: str) -> bool:
+    """Return whether strings of `start` may have free text: a range with all letters, or a percent sign."""
+    return any(_is_text_node(node) for node in _iter_reached_nodes(grammar, start))
+
+
+def _is_text_node(node: Node) -> bool:
+    if isinstance(node, Range):
+        has_letters = node.first <= ord("a") and node.last >= ord("z")
+        return has_letters or node.first <= ord("%") <= node.last
+    if isinstance(node, Series):
+        return ord("%") in node.values
+    return isinstance(node, Literal) and "%" in node.text
+
+
+def list_prefixes(grammar: Grammar, name: str) -> frozenset[str]:
+    """Return the prefixes of a rule's strings up to the first colon, in lower case ("coap:").
+
+    Only literals are followed; other prefixes are left out.
+    """
+    return PrefixFinder(grammar).get_prefixes(grammar.rule(name).key)
+
+
+class PrefixFinder:
+    """Literal prefixes of rules; each rule is read once."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self._by_rule: dict[str, set[str]] = {}
+
+    def get_prefixes(self, key: str) -> frozenset[str]:
+        """Return the result of `list_prefixes` for the rule with that key."""
+        prefixes = self._find_in_rule(key, _MAX_STEPS)
+        return frozenset(prefix[: prefix.index(":") + 1] for prefix in prefixes if ":" in prefix)
+
+    def _find_in_rule(self, key: str, steps: int) -> set[str]:
+        if key not in self._by_rule:
+            self._by_rule[key] = set()  # for a rule that uses itself
+            rule = self.grammar.rules.get(key)
+            self._by_rule[key] = self._find_in_node(None if rule is None else rule.node, steps)
+        return self._by_rule[key]
+
+    def _find_in_node(self, node: Node | None, steps: int) -> set[str]:
+        """Return the prefixes up to a colon or to the first part that is not literal; empty if too many."""
+        if node is None or steps == 0:
+            return set()
+        if isinstance(node, Literal):
+            return {node.text.lower()}
+        if isinstance(node, Series):
+            return {"".join(map(chr, node.values)).lower()}
+        if isinstance(node, Reference):
+            return self._find_in_rule(node.key, steps - 1)
+        if isinstance(node, Alternation):
+            prefixes = set().union(*(self._find_in_node(item, steps - 1) for item in node.items))
+            return prefixes if len(prefixes) <= _MAX_PREFIXES else set()
+        if isinstance(node, Repetition) and node.least == node.most == 1:
+            return self._find_in_node(node.item, steps - 1)
+        return self._find_in_concatenation(node, steps) if isinstance(node, Concatenation) else set()
+
+    def _find_in_concatenation(self, node: Concatenation, steps: int) -> set[str]:
+        complete: set[str] = set()
+        open_: set[str] = {""}
+        for item in node.items:
+            joined = {head + tail for head in open_ for tail in self._find_in_node(item, steps - 1)}
+            complete |= {prefix for prefix in joined if ":" in prefix}
+            open_ = {prefix for prefix in joined if ":" not in prefix}
+            if not 0 < len(open_) <= _MAX_PREFIXES or len(complete) > _MAX_PREFIXES:
+                return complete
+        return complete | open_
