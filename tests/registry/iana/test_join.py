@@ -32,7 +32,7 @@ def test_the_entrys_own_number_stands() -> None:
     snapshot = Snapshot(registry="uri-schemes", entries=(entry("a", cri_number="7"), entry("b")))
     after = add_cri_numbers(snapshot, b"8,a\n9,b\n")
     assert [row.fields["cri_number"] for row in after.entries] == ["7", "9"]
-    assert [row.reason for row in after.irregular] == ["8, and the entry has 7"]
+    assert [(row.name, row.code, row.line) for row in after.irregular] == [("a", "cri-number", 1)]
     assert add_cri_numbers(after, b"7,a\n").entries == after.entries
 
 

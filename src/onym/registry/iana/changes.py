@@ -1,4 +1,8 @@
-"""Changes between two snapshots: which rule of the state machine allows each, and an Atom feed (RFC 4287)."""
+"""Two snapshots: combine and import them, compare them, and publish changes as an Atom feed (RFC 4287).
+
+An import never changes who controls an entry: registrant, designees and IESG approval stay as the log
+has them.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,111 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import sha256
 from typing import Final, TypeAlias
 
+from onym.common.text import shorten_text
 from onym.errors import UsageError
 from onym.registry import codec
-from onym.registry.iana.snapshots import Change, ChangeKind, Snapshot, format_status, get_cell
+from onym.registry.iana.snapshots import (
+    Change,
+    ChangeKind,
+    Irregular,
+    Snapshot,
+    format_status,
+    format_utc_time,
+    get_cell,
+)
 from onym.registry.iana.xml_format import escape_attribute, escape_text
 from onym.registry.records import Entry, EventKind, Status
 from onym.registry.registries import Registry, get_registry
-from onym.registry.registries import get_registry as registry_of
 
-#: the event that brings a change about, and its row in the table of rules
+_CONTROL_KEPT: Final = (
+    "registrant, designees and IESG approval stay unchanged; an override with a reason can change them"
+)
+#: columns that are members of an entry, not fields
+_MEMBERS: Final = frozenset({"name", "status"})
+
+
+def prepare_import(entry: Entry, before: Entry | None) -> tuple[Entry, str | None]:
+    """Return the row as it is imported, and what is irregular if a value was left out.
+
+    A new name keeps the registrant, designees and approval of the file, so that an export of a registry can
+    be restored; so does a name that is pending review. An existing entry keeps its own, which its log
+    records.
+    """
+    if before is None or (before.status is Status.PENDING_REVIEW and entry.status is not before.status):
+        return entry, None
+    differs = (
+        (entry.registrant is not None and entry.registrant != before.registrant)
+        or not entry.designees <= before.designees
+        or (entry.iesg_approved and not before.iesg_approved)
+    )
+    kept = replace(entry, registrant=None, designees=frozenset(), iesg_approved=False)
+    return kept, _CONTROL_KEPT if differs else None
+
+
+def fill_missing_columns(snapshot: Snapshot, current: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Return the file's rows, completed from the current entries of the same names.
+
+    Columns that the file does not have keep the entry's value. So do columns that show the same text: a
+    column of notes includes the notes of the procedure, and a date has no time.
+    """
+    columns = {column.id for column in get_registry(snapshot.registry).columns}
+    missing = columns.difference(snapshot.columns)
+    before = {entry.name: entry for entry in current}
+    return tuple(
+        _merge_existing(entry, before[entry.name], missing) if entry.name in before else entry
+        for entry in snapshot.entries
+    )
+
+
+def _merge_existing(entry: Entry, old: Entry, missing: set[str]) -> Entry:
+    names = {*entry.fields, *old.fields, "notes"}
+    shown_alike = {name for name in names - _MEMBERS if get_cell(entry, name) == get_cell(old, name)}
+    kept = {name: value for name, value in old.fields.items() if name in shown_alike | missing}
+    fields = {
+        name: value for name, value in entry.fields.items() if name in missing or name not in shown_alike
+    }
+    registered = entry.registered
+    if registered is not None and old.registered is not None and registered.date() == old.registered.date():
+        registered = old.registered
+    return replace(
+        entry,
+        fields={**kept, **fields},
+        expires=entry.expires or (old.expires if "expires" in missing else None),
+        registered=registered,
+    )
+
+
+def combine_snapshots(*parts: Snapshot) -> Snapshot:
+    """Return one snapshot of the parts of one registry; of a repeated name the first part's row is kept."""
+    if not parts or len({part.registry for part in parts}) > 1:
+        raise UsageError("only snapshots of the same registry can be combined", code="usage.bad-argument")
+    entries: dict[str, Entry] = {}
+    irregular: list[Irregular] = []
+    for part in parts:
+        irregular += part.irregular
+        for entry in part.entries:
+            if entry.name in entries:
+                reason = f"{entry.name} is in another part already; this row is set aside"
+                irregular.append(Irregular(name=entry.name, code="duplicate", reason=reason, entry=entry))
+            else:
+                entries[entry.name] = entry
+    covers = [part.covers for part in parts if part.covers is not None]
+    return Snapshot(
+        registry=parts[0].registry,
+        entries=tuple(sorted(entries.values(), key=lambda entry: entry.name)),
+        irregular=tuple(irregular),
+        source=", ".join(part.source for part in parts),
+        vintage=parts[0].vintage,
+        columns=tuple(dict.fromkeys(column for part in parts for column in part.columns)),
+        covers=frozenset().union(*covers) if len(covers) == len(parts) else None,
+    )
+
+
+#: the event that causes a change, and its row in the table of rules
 _Rule: TypeAlias = tuple[EventKind, str]
 
 _IMPORT_RULE: Final[_Rule] = (EventKind.IMPORT, "IMPORT")
@@ -51,35 +147,31 @@ _STATUS_RULES: Final[Mapping[tuple[Status, Status], _Rule]] = {
     (Status.SUSPENDED, Status.ACTIVE): (EventKind.REINSTATE, "N3"),
     **{(status, Status.REVOKED): (EventKind.REVOKE, "N4") for status in (*_RUNNING, Status.EXPIRED)},
     (Status.EXPIRED, Status.ACTIVE): (EventKind.RENEW, "N5"),
-    **{(known_status, Status.EXPIRED): (EventKind.NAMESPACE_EXPIRED, "N6") for known_status in _RUNNING},
+    **{(status, Status.EXPIRED): (EventKind.NAMESPACE_EXPIRED, "N6") for status in _RUNNING},
 }
 
-_NO_CLAUSE: Final = "no clause of RFC 4395 5.3 or RFC 7595 7.3 defines it (X); only an override records it"
+_NO_CLAUSE: Final = "no clause of RFC 4395 5.3 or RFC 7595 7.3 allows it (X); only an override can record it"
 
 
 def compare_snapshots(before: Snapshot, after: Snapshot, *, at: datetime | None = None) -> tuple[Change, ...]:
-    """The entries that differ, by name; only columns that both files carry whole are compared.
+    """Return the entries that differ, by name; only columns that both files have completely are compared.
 
-    An entry of a status that `before` does not cover is no news: it counts as imported. Raises UsageError
-    for snapshots of two registries.
+    An entry with a status that `before` does not cover is reported as imported. Raises UsageError for
+    snapshots of two registries.
     """
     if before.registry != after.registry:
         raise UsageError("the snapshots belong to two registries", code="usage.bad-argument")
     columns = tuple(column for column in before.columns if column in after.columns and column != "status")
     old = {entry.name: entry for entry in before.entries}
     new = {entry.name: entry for entry in after.entries}
-    found = []
+    changes: list[Change | None] = []
     for name in sorted({*old, *new}):
         one, two = old.get(name), new.get(name)
         if one is None and two is not None and not _is_covered(before, two.status):
-            found.append(_make_change(ChangeKind.ADDED, None, two, _IMPORT_RULE, "", at))
-        elif two is None and one is not None and not _is_covered(after, one.status):
-            continue
-        else:
-            each = compare_entries(one, two, columns=columns, at=at)
-            if each is not None:
-                found.append(each)
-    return tuple(found)
+            changes.append(_make_change(ChangeKind.ADDED, None, two, _IMPORT_RULE, "", at))
+        elif one is None or two is not None or _is_covered(after, one.status):
+            changes.append(compare_entries(one, two, columns=columns, at=at))
+    return tuple(filter(None, changes))
 
 
 def _is_covered(snapshot: Snapshot, status: Status) -> bool:
@@ -93,52 +185,35 @@ def compare_entries(
     columns: tuple[str, ...] | None = None,
     at: datetime | None = None,
 ) -> Change | None:
-    """The change from `before` to `after` (None: no such entry), or None if `columns` show none.
+    """Return the change from `before` to `after` (None: no such entry); None if `columns` show none.
 
-    `columns` are those of the registry where none are named.
+    The default of `columns` are the columns of the registry.
     """
     if before is None:
-        return None if after is None else _make_addition(after, at)
+        if after is None:
+            return None
+        reason = f"new with the status {after.status}, which no request can ask for"
+        return _make_change(ChangeKind.ADDED, None, after, _ADDITION_RULES.get(after.status), reason, at)
     if after is None:
-        return _make_removal(before, at)
+        rule = (EventKind.REJECT, "E5") if before.status is Status.PENDING_REVIEW else None
+        reason = f"removed with the status {before.status}: {_NO_CLAUSE}"
+        return _make_change(ChangeKind.REMOVED, before, None, rule, reason, at)
     if before.status is not after.status:
-        return _make_status_change(before, after, at)
+        rule = _STATUS_RULES.get((before.status, after.status))
+        reason = f"{before.status} to {after.status}: {_NO_CLAUSE}"
+        return _make_change(ChangeKind.STATUS, before, after, rule, reason, at)
     if columns is None:
         columns = tuple(column.id for column in get_registry(after.registry).columns)
     if all(get_cell(before, column) == get_cell(after, column) for column in columns):
         return None
-    return _make_change(ChangeKind.FIELDS, before, after, _find_update_rule(after), "", at)
+    update = _ADDITION_RULES[Status.PROVISIONAL if after.status is Status.PROVISIONAL else Status.PERMANENT]
+    return _make_change(ChangeKind.FIELDS, before, after, update, "", at)
 
 
 def compare_logged_entries(before: Entry | None, after: Entry | None, *, at: datetime) -> Change | None:
-    """The change that a record of a log made, as `compare_entries`; nothing about it is irregular."""
-    found = compare_entries(before, after, at=at)
-    return None if found is None else replace(found, irregular=None)
-
-
-def _find_update_rule(entry: Entry) -> _Rule:
-    if entry.status is Status.PROVISIONAL:
-        return EventKind.CHECK_COMPLETE, "I3"
-    return EventKind.APPROVE, "E2"
-
-
-def _make_addition(after: Entry, at: datetime | None) -> Change:
-    rule = _ADDITION_RULES.get(after.status)
-    reason = f"new, and {after.status} already: no request asks for that status"
-    return _make_change(ChangeKind.ADDED, None, after, rule, reason, at)
-
-
-def _make_removal(before: Entry, at: datetime | None) -> Change:
-    rule = (EventKind.REJECT, "E5") if before.status is Status.PENDING_REVIEW else None
-    return _make_change(
-        ChangeKind.REMOVED, before, None, rule, f"vanished, and was {before.status}: {_NO_CLAUSE}", at
-    )
-
-
-def _make_status_change(before: Entry, after: Entry, at: datetime | None) -> Change:
-    rule = _STATUS_RULES.get((before.status, after.status))
-    reason = f"{before.status} to {after.status}: {_NO_CLAUSE}"
-    return _make_change(ChangeKind.STATUS, before, after, rule, reason, at)
+    """Return the change of a log record as `compare_entries` does; a logged change is never irregular."""
+    change = compare_entries(before, after, at=at)
+    return None if change is None else replace(change, irregular=None)
 
 
 def _make_change(
@@ -149,9 +224,9 @@ def _make_change(
     reason: str,
     at: datetime | None,
 ) -> Change:
-    """The change, by that rule or, where there is none, irregular for that reason."""
+    """Return the change by that rule; without a rule it is irregular for that reason."""
     either = after or before
-    assert either is not None  # noqa: S101 - one of them is there
+    assert either is not None  # noqa: S101 - callers pass one
     event, row = rule or (None, None)
     return Change(
         name=either.name,
@@ -165,9 +240,9 @@ def _make_change(
     )
 
 
-#: entries in one feed; the newest come first by the caller's order
+#: entries of one feed
 MAX_CHANGES: Final = 1000
-#: characters of one cell that a summary shows
+#: characters of one cell in a summary
 _MAX_CELL: Final = 200
 
 # RFC 4151: taggingEntity = authorityName "," date
@@ -186,94 +261,88 @@ def format_atom_feed(
     home: str,
     feed: str | None = None,
 ) -> str:
-    """A feed with one entry for each of the first MAX_CHANGES changes, in the order given.
+    """Return a feed with an entry for each of the first MAX_CHANGES changes, in the order given.
 
-    `tagger` mints the ids and never changes: a domain of the operator's and a day on which it was theirs
-    ("registry.example,2026"). `link` gives the URL of an entry's page from its name, `home` is the
-    registry's page, `feed` the feed's own URL. `updated` (aware) stands for changes without a time.
+    `tagger` is part of the ids and must never change: a domain and a day on which the operator owned it
+    ("registry.example,2026"). `link` returns the URL of an entry's page for its name, `home` is the page of
+    the registry, `feed` the URL of the feed. `updated` (aware) is the time of changes without a time.
 
-    The same change at the same time has the same id in every feed. Raises UsageError.
+    The same change at the same time has the same id in every feed. Raises UsageError for an invalid `tagger`
+    and for a time without an offset.
     """
     if not _TAG_AUTHORITY.fullmatch(tagger):
         raise UsageError(
-            "this is not the authority of a tag URI",
+            f"{tagger[:80]!r} is not the authority of a tag URI",
             code="usage.bad-argument",
             hint="Write it as registry.example,2026 (RFC 4151).",
         )
     if updated.utcoffset() is None:
         raise UsageError("`updated` needs an offset from UTC", code="usage.bad-argument")
-    row = registry_of(registry)
-    chosen = [change for change, _ in zip(changes, range(MAX_CHANGES), strict=False)]
+    row = get_registry(registry)
     lines = [
         '<?xml version="1.0" encoding="utf-8"?>',
         '<feed xmlns="http://www.w3.org/2005/Atom">',
         f"  <id>tag:{tagger}:{row.id}</id>",
         f"  <title>{escape_text(row.title)}: changes</title>",
-        f"  <updated>{_format_time(updated)}</updated>",
+        f"  <updated>{format_utc_time(updated)}</updated>",
         f'  <link rel="alternate" href="{escape_attribute(home)}"/>',
         *([] if feed is None else [f'  <link rel="self" href="{escape_attribute(feed)}"/>']),
         # RFC 4287 4.1.1: a feed has an author unless each of its entries has one
         f"  <author><name>{escape_text(row.title)}</name></author>",
     ]
-    for item in chosen:
-        lines += _iter_entry_lines(item, row, tagger, link, updated)
+    for change, _ in zip(changes, range(MAX_CHANGES), strict=False):
+        lines += _iter_entry_lines(change, row, tagger, link, updated)
     return "\n".join((*lines, "</feed>", ""))
 
 
-def _format_time(when: datetime) -> str:
-    return when.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
 def _iter_entry_lines(
-    each: Change, row: Registry, tagger: str, link: Callable[[str], str], updated: datetime
+    change: Change, row: Registry, tagger: str, link: Callable[[str], str], updated: datetime
 ) -> Iterator[str]:
-    when = each.at or (each.after.updated if each.after else None) or updated
+    time = change.at or (change.after.updated if change.after else None) or updated
     yield "  <entry>"
-    yield f"    <id>tag:{tagger}:{row.id}:{_compute_change_id(each)}</id>"
-    yield f"    <title>{escape_text(_format_title(each))}</title>"
-    yield f"    <updated>{_format_time(when)}</updated>"
-    yield f'    <link rel="alternate" href="{escape_attribute(link(each.name))}"/>'
-    yield f'    <category term="{each.kind}"/>'
-    yield f'    <summary type="text">{escape_text(_format_summary(each, row))}</summary>'
+    yield f"    <id>tag:{tagger}:{row.id}:{_compute_change_id(change)}</id>"
+    yield f"    <title>{escape_text(_format_title(change))}</title>"
+    yield f"    <updated>{format_utc_time(time)}</updated>"
+    yield f'    <link rel="alternate" href="{escape_attribute(link(change.name))}"/>'
+    yield f'    <category term="{change.kind}"/>'
+    yield f'    <summary type="text">{escape_text(_format_summary(change, row))}</summary>'
     yield "  </entry>"
 
 
-def _compute_change_id(each: Change) -> str:
-    """What makes a change this one: name, kind, time, and the entry before and after."""
-    said = [
-        each.name,
-        each.kind,
-        None if each.at is None else _format_time(each.at),
-        *(None if entry is None else codec.to_data(entry) for entry in (each.before, each.after)),
+def _compute_change_id(change: Change) -> str:
+    """Return a digest of the name, kind and time, and of the entry before and after."""
+    parts = [
+        change.name,
+        change.kind,
+        None if change.at is None else format_utc_time(change.at),
+        *(None if entry is None else codec.to_data(entry) for entry in (change.before, change.after)),
     ]
-    whole = json.dumps(said, sort_keys=True, separators=(",", ":"))
-    return sha256(whole.encode("ascii")).hexdigest()[:32]
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode("ascii")).hexdigest()[:32]
 
 
-def _format_title(each: Change) -> str:
-    after = format_status(each.after.status).lower() if each.after else ""
-    if each.kind is ChangeKind.ADDED:
-        return f"{each.name}: added, {after}"
-    if each.kind is ChangeKind.REMOVED:
-        return f"{each.name}: removed"
-    if each.kind is ChangeKind.STATUS and each.before is not None:
-        return f"{each.name}: {format_status(each.before.status).lower()} to {after}"
-    return f"{each.name}: updated"
+def _format_title(change: Change) -> str:
+    after = format_status(change.after.status).lower() if change.after else ""
+    if change.kind is ChangeKind.ADDED:
+        return f"{change.name}: added, {after}"
+    if change.kind is ChangeKind.REMOVED:
+        return f"{change.name}: removed"
+    if change.kind is ChangeKind.STATUS and change.before is not None:
+        return f"{change.name}: {format_status(change.before.status).lower()} to {after}"
+    return f"{change.name}: updated"
 
 
-def _format_summary(each: Change, row: Registry) -> str:
-    lines = [each.irregular] if each.irregular else []
+def _format_summary(change: Change, row: Registry) -> str:
+    lines = [change.irregular] if change.irregular else []
     for column in row.columns:
-        old, new = _shorten_cell(each.before, column.id), _shorten_cell(each.after, column.id)
+        old, new = (
+            "" if entry is None else shorten_text(get_cell(entry, column.id), _MAX_CELL)
+            for entry in (change.before, change.after)
+        )
         if old == new:
             continue
-        if each.kind is ChangeKind.ADDED:
+        if change.kind is ChangeKind.ADDED:
             lines.append(f"{column.heading}: {new}")
-        elif each.kind is not ChangeKind.REMOVED:
+        elif change.kind is not ChangeKind.REMOVED:
             lines.append(f"{column.heading}: {old or '(nothing)'}, now {new or '(nothing)'}")
-    return "\n".join(lines) or _format_title(each)
-
-
-def _shorten_cell(entry: Entry | None, column: str) -> str:
-    value = "" if entry is None else get_cell(entry, column)
-    return value if len(value) <= _MAX_CELL else f"{value[: _MAX_CELL - 1]}…"
+    return "\n".join(lines) or _format_title(change)

@@ -5,11 +5,11 @@ Such a cell is written with an apostrophe before it. A cell that begins with apo
 character gets one more apostrophe, so that reading, which removes one, restores the cell exactly. The
 cell `-` computes nothing and is what IANA writes for "no well-known URI", so it stays as it is.
 
-Text: a line of `=` marks where columns begin and end, and no cell is folded. A backslash, a line break,
-a control character and a space at either end of a cell are written as backslash escapes.
+Text: a line of `=` marks the columns, and no cell is wrapped. A backslash, a line break, a control
+character and a space at either end of a cell are written as backslash escapes.
 
-JSON: Onym's own form, which holds every member, and the list form of the snapshot of 2024-04. Contacts
-come only from a file that the operator gives; Onym ships none.
+JSON: Onym's format, which has every member, and the list format of the snapshot of 2024-04. Contacts come
+only from a file of the operator; Onym ships none.
 """
 
 from __future__ import annotations
@@ -42,26 +42,18 @@ from onym.registry.iana.snapshots import (
     is_known_column,
     list_extra_columns,
     make_snapshot_error,
+    require_registry,
     require_row_limit,
     require_size_limit,
 )
-from onym.registry.iana.xml_format import is_valid_code_point, write_xml
+from onym.registry.iana.xml_format import is_valid_code_point, read_xml, write_xml
 from onym.registry.records import Entry, Status
-from onym.registry.registries import Registry
-from onym.registry.registries import get_registry as registry_of
+from onym.registry.registries import Registry, get_registry
 
 COLUMNS_2015: Final = ("name", "template", "description", "reference")
-COLUMNS_2022: Final = (
-    "name",
-    "template",
-    "description",
-    "status",
-    "well_known",
-    "reference",
-    "notes",
-)
+COLUMNS_2022: Final = ("name", "template", "description", "status", "well_known", "reference", "notes")
 
-# the full-width forms too: some programs fold them
+# full-width forms too, because some programs convert them
 _FORMULA: Final = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 
 
@@ -73,36 +65,21 @@ def _unescape_formula(value: str) -> str:
     return value[1:] if value.startswith("'") and _FORMULA.match(value) else value
 
 
-def write_csv(entries: Sequence[Entry], registry: Registry) -> str:
-    """Every column of the registry, then every other field that some entry has."""
-    return _format_csv(
-        entries,
-        registry,
-        (*(column.id for column in registry.columns), *list_extra_columns(registry, entries)),
-    )
+def _select_part(entries: Sequence[Entry], status: Status | None) -> Sequence[Entry]:
+    """Return the entries of one part of 2015, whose file does not name their status (RFC 4395)."""
+    if status is not None:
+        return [entry for entry in entries if entry.status is status]
+    statuses = {entry.status for entry in entries}
+    if len(statuses) > 1:
+        raise UsageError(
+            "csv-2015 has one file for each status, but these entries have several",
+            code="usage.status-needed",
+            hint=f"choose one: {', '.join(sorted(statuses))}",
+        )
+    return entries
 
 
-def write_csv_2022(entries: Sequence[Entry], registry: Registry) -> str:
-    """The columns of IANA's file from 2015 (RFC 7595) to 2024."""
-    return _format_csv(entries, registry, COLUMNS_2022)
-
-
-def write_csv_2015(entries: Sequence[Entry], registry: Registry, status: Status | None) -> str:
-    """One part, as IANA published them under RFC 4395: the entries of one status, which it does not name."""
-    if status is None:
-        found = {entry.status for entry in entries}
-        if len(found) > 1:
-            raise UsageError(
-                "csv-2015 has one file for each status, but these entries have several",
-                code="usage.status-needed",
-                hint=f"choose one: {', '.join(sorted(found))}",
-            )
-    else:
-        entries = [entry for entry in entries if entry.status is status]
-    return _format_csv(entries, registry, COLUMNS_2015)
-
-
-def _format_csv(entries: Iterable[Entry], registry: Registry, columns: Sequence[str]) -> str:
+def _write_csv(entries: Iterable[Entry], registry: Registry, columns: Sequence[str]) -> str:
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow([get_heading(registry, column) for column in columns])
@@ -111,10 +88,23 @@ def _format_csv(entries: Iterable[Entry], registry: Registry, columns: Sequence[
     return out.getvalue()
 
 
-def read_csv(text: str, registry: Registry, status: Status | None) -> SourceTable:
-    """The rows of a CSV file; `status` is that of the part, for a file that has no such column."""
-    lines = _CSVReader(text)
-    titles = next(lines.iter_rows(), [])
+def iter_csv_rows(text: str) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield the first line, the last line and the cells of each CSV record that is not empty."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    first = 1
+    try:
+        for cells in reader:
+            if cells:
+                yield first, reader.line_num, cells
+            first = reader.line_num + 1
+    except csv.Error as error:
+        raise make_snapshot_error(f"not CSV: {error}", "bad-csv", line=reader.line_num) from error
+
+
+def _read_csv(text: str, registry: Registry, status: Status | None) -> SourceTable:
+    """Return the rows of a CSV file; `status` is that of all rows if the file has no such column."""
+    records = iter_csv_rows(text)
+    titles = [_unescape_formula(cell) for cell in next(records, (1, 1, []))[2]]
     columns = tuple(find_column_id(registry, item) for item in titles[: MAX_COLUMNS + 1])
     _require_columns(columns, titles, status)
     findings = [
@@ -125,78 +115,56 @@ def read_csv(text: str, registry: Registry, status: Status | None) -> SourceTabl
     table = SourceTable(rows=(), columns=columns, findings=findings)
     if "status" not in columns:
         table.covers = frozenset() if status is None else frozenset({status})
-    table.rows = _iter_csv_rows(lines, columns, status, findings)
+    table.rows = _iter_table_rows(records, columns, status, findings)
     return table
 
 
 def _require_columns(columns: Sequence[str], titles: Sequence[str], status: Status | None) -> None:
     if "name" not in columns:
-        first = ",".join(titles)[:60]
         raise make_snapshot_error(
-            f"no column with names in {first!r}",
+            f"no column with names in {','.join(titles)[:60]!r}",
             "not-a-registry",
             line=1,
             hint="the first line of IANA's CSV names the columns: URI Scheme,Template,...",
         )
     if len(columns) > MAX_COLUMNS or len(set(columns)) < len(columns) or "" in columns:
-        raise make_snapshot_error("columns without names, twice the same one, or too many", "bad-csv", line=1)
+        raise make_snapshot_error("columns without names, repeated, or too many", "bad-csv", line=1)
     if "status" not in columns and status is None:
         raise make_snapshot_error(
-            "no column Status, and nothing says which part of the registry this is",
+            "the file has no column Status, and its part of the registry is unknown",
             "part-unknown",
             line=1,
             field="status",
-            hint="give the status; uri-schemes-1.csv says permanent, -2 provisional, -3 historical",
+            hint="pass the status: uri-schemes-1.csv is permanent, -2 provisional, -3 historical",
         )
 
 
-class _CSVReader:
-    """The records of CSV text, with the line on which each began."""
-
-    def __init__(self, text: str) -> None:
-        self._reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-        self.began = 1
-
-    def iter_rows(self) -> Iterator[list[str]]:
-        # an earlier reader may have stopped at a row, before the beginning of the next one
-        self.began = self._reader.line_num + 1
-        try:
-            for cells in self._reader:
-                if cells:
-                    yield [_unescape_formula(cell) for cell in cells]
-                self.began = self._reader.line_num + 1
-        except csv.Error as error:
-            raise make_snapshot_error(f"not CSV: {error}", "bad-csv", line=self._reader.line_num) from error
-
-
-def _iter_csv_rows(
-    lines: _CSVReader, columns: Sequence[str], status: Status | None, findings: list[Irregular]
+def _iter_table_rows(
+    records: Iterable[tuple[int, int, list[str]]],
+    columns: Sequence[str],
+    status: Status | None,
+    findings: list[Irregular],
 ) -> Iterator[SourceRow]:
-    for cells in lines.iter_rows():
+    for line, _, raw in records:
+        cells = [_unescape_formula(cell) for cell in raw]
         if len(cells) != len(columns):
             name = cells[columns.index("name")] if len(cells) > columns.index("name") else ""
-            findings.append(
-                Irregular(
-                    name=name,
-                    code="ragged-row",
-                    reason=f"{len(cells)} cells, and the table has {len(columns)} columns",
-                    line=lines.began,
-                )
-            )
-        yield SourceRow(line=lines.began, cells=dict(zip(columns, cells, strict=False)), status=status)
+            reason = f"{len(cells)} cells, but the table has {len(columns)} columns"
+            findings.append(Irregular(name=name, code="ragged-row", reason=reason, line=line))
+        yield SourceRow(line=line, cells=dict(zip(columns, cells, strict=False)), status=status)
 
 
-#: member `format` of Onym's own JSON format
+#: member `format` of Onym's JSON format
 FORMAT: Final = "onym-registry"
 _VERSION: Final = 1
 _RFC_PAGES: Final = "https://www.rfc-editor.org/rfc/rfc"
-#: what the list of 2024-04 carries whole; of references it has the RFCs alone
+#: columns that the list of 2024-04 has completely; of references it has only RFCs
 _LIST_COLUMNS: Final = ("name", "template", "description", "status", "well_known")
 _MAX_REFERENCES: Final = 100
 
 
 def parse_strict_json(text: str) -> Any:
-    """The JSON value. Refuses the same member twice, numbers that JSON has not, and unsafe depth."""
+    """Return the JSON value. Raises SnapshotError for repeated members, NaN, and nesting that is too deep."""
     try:
         return json.loads(text, object_pairs_hook=_build_object, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
@@ -206,18 +174,18 @@ def parse_strict_json(text: str) -> Any:
 
 
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise make_snapshot_error("an object with twice the same member", "bad-json")
-    return found
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise make_snapshot_error("an object repeats a member", "bad-json")
+    return members
 
 
 def _reject_constant(word: str) -> NoReturn:
     raise make_snapshot_error(f"{word} is not a JSON number", "bad-json")
 
 
-def write_json(entries: Sequence[Entry], registry: Registry, updated: date) -> str:
-    """Every entry whole, one a line."""
+def _write_json(entries: Sequence[Entry], registry: Registry, updated: date) -> str:
+    """Return every entry with all members, one entry a line."""
     head = {"format": FORMAT, "version": _VERSION, "registry": registry.id, "updated": updated.isoformat()}
     lines = [
         "  " + json.dumps(codec.to_data(entry), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
@@ -227,30 +195,23 @@ def write_json(entries: Sequence[Entry], registry: Registry, updated: date) -> s
     return f'{json.dumps(head)[:-1]}, "entries": [{body}]}}\n'
 
 
-def read_entries(data: Mapping[str, Any], registry: Registry, *, source: str) -> Snapshot:
-    """Return the snapshot in a file of Onym's own JSON format."""
+def _read_entries(data: Mapping[str, Any], registry: Registry, *, source: str) -> Snapshot:
+    """Return the snapshot in a file of Onym's JSON format."""
     if data.get("format") != FORMAT or data.get("version") != _VERSION:
         raise make_snapshot_error(
-            "JSON, and no registry of ours",
+            "the JSON is not a registry in Onym's format",
             "not-a-registry",
             field="format",
             hint=f'"format": "{FORMAT}", "version": {_VERSION}',
         )
-    if data.get("registry") != registry.id:
-        raise make_snapshot_error(
-            f"this is the registry {str(data.get('registry'))[:40]!r}",
-            "wrong-registry",
-            field="registry",
-            hint=f"{registry.id} was asked for",
-        )
+    require_registry(data.get("registry"), registry, field="registry")
     rows = data.get("entries")
     if not isinstance(rows, list):
-        raise make_snapshot_error("no list of entries", "bad-json", field="entries")
+        raise make_snapshot_error("the file has no list of entries", "bad-json", field="entries")
     require_row_limit(len(rows))
-    entries = tuple(_parse_entry(row, at, registry) for at, row in enumerate(rows))
-    names = {entry.name for entry in entries}
-    if len(names) < len(entries):
-        raise make_snapshot_error("twice the same name", "duplicate-name", field="entries")
+    entries = tuple(_parse_entry(row, f"entries[{index}]", registry) for index, row in enumerate(rows))
+    if len({entry.name for entry in entries}) < len(entries):
+        raise make_snapshot_error("two entries have the same name", "duplicate-name", field="entries")
     vintage = data.get("updated")
     return Snapshot(
         registry=registry.id,
@@ -261,55 +222,43 @@ def read_entries(data: Mapping[str, Any], registry: Registry, *, source: str) ->
     )
 
 
-def _parse_entry(row: object, at: int, registry: Registry) -> Entry:
-    where = f"entries[{at}]"
+def _parse_entry(row: object, place: str, registry: Registry) -> Entry:
     try:
         entry = codec.from_data(Entry, row)
     except StoreError as error:
-        raise make_snapshot_error(f"{where}: {error.message}", "bad-json", field=error.field) from error
+        raise make_snapshot_error(f"{place}: {error.message}", "bad-json", field=error.field) from error
     if entry.registry != registry.id or entry.status not in registry.statuses:
-        raise make_snapshot_error(
-            f"{where}: another registry, or a status that it has not", "bad-json", field=where
-        )
+        message = f"{place}: another registry, or a status that this registry does not have"
+        raise make_snapshot_error(message, "bad-json", field=place)
     if any(len(value) > MAX_FIELD for value in entry.fields.values()):
-        raise make_snapshot_error(
-            f"{where}: more than {MAX_FIELD} characters", "snapshot-too-large", field=where
-        )
+        message = f"{place}: more than {MAX_FIELD} characters"
+        raise make_snapshot_error(message, "snapshot-too-large", field=place)
     return entry
 
 
-def read_list(data: Sequence[Any]) -> SourceTable:
-    """The rows of the list of 2024-04: scheme, description, status, template, wku, refs, obsolete."""
-    require_row_limit(len(data))
-    return SourceTable(rows=_iter_list_rows(data), columns=_LIST_COLUMNS)
-
-
 def _iter_list_rows(data: Sequence[Any]) -> Iterator[SourceRow]:
-    for at, item in enumerate(data):
+    """Yield the rows of the list of 2024-04: scheme, description, status, template, wku, refs, obsolete."""
+    for index, item in enumerate(data):
+        place = f"[{index}]"
         if not isinstance(item, dict) or not isinstance(item.get("scheme"), str):
-            raise make_snapshot_error(f"[{at}]: no object with a scheme", "not-a-registry", field=f"[{at}]")
+            raise make_snapshot_error(f"{place}: not an object with a scheme", "not-a-registry", field=place)
+        name = f"{item['scheme']} (OBSOLETE)" if item.get("obsolete") is True else item["scheme"]
+        texts = {column: item.get(column) for column in ("template", "description", "status")}
         cells = {
-            "name": f"{item['scheme']} (OBSOLETE)" if item.get("obsolete") is True else item["scheme"],
-            "template": _get_text(item, "template"),
-            "description": _get_text(item, "description"),
-            "status": _get_text(item, "status"),
+            "name": name,
+            **{column: "" if text is None else text for column, text in texts.items()},
             "well_known": _parse_well_known(item.get("wku")),
-            "reference": _format_references(item.get("refs", []), at),
+            "reference": _format_references(item.get("refs", []), place),
         }
-        wrong = next((name for name, value in cells.items() if not isinstance(value, str)), None)
+        wrong = next((column for column, value in cells.items() if not isinstance(value, str)), None)
         if wrong is not None:
-            raise make_snapshot_error(f"[{at}]: {wrong} is not a text", "bad-json", field=wrong)
-        # its place in the list; which line that is, the parser does not say
-        yield SourceRow(line=at + 1, cells=cells)
-
-
-def _get_text(row: Mapping[str, Any], member: str) -> Any:
-    value = row.get(member)
-    return "" if value is None else value
+            raise make_snapshot_error(f"{place}: {wrong} is not a text", "bad-json", field=wrong)
+        # the index in the list: the parser does not report lines
+        yield SourceRow(line=index + 1, cells=cells)
 
 
 def _parse_well_known(value: object) -> Any:
-    """`-` where the list has null (RFC 8615 5.2); a page of the RFC Editor's as IANA cites it."""
+    """Return `-` for null (RFC 8615 5.2), and a page of the RFC Editor as IANA cites it."""
     if value is None:
         return "-"
     if isinstance(value, str) and value.startswith(_RFC_PAGES):
@@ -317,11 +266,11 @@ def _parse_well_known(value: object) -> Any:
     return value
 
 
-def _format_references(value: object, at: int) -> str:
+def _format_references(value: object, place: str) -> str:
     if not isinstance(value, list) or len(value) > _MAX_REFERENCES:
-        raise make_snapshot_error(f"[{at}]: refs is not a list, or is too long", "bad-json", field="refs")
+        raise make_snapshot_error(f"{place}: refs is not a list, or is too long", "bad-json", field="refs")
     if not all(isinstance(item, str) for item in value):
-        raise make_snapshot_error(f"[{at}]: a reference is not a text", "bad-json", field="refs")
+        raise make_snapshot_error(f"{place}: a reference is not a text", "bad-json", field="refs")
     return "".join(f"[RFC{item}]" if item.isdecimal() else f"[{item}]" for item in value)
 
 
@@ -329,18 +278,15 @@ _RULER: Final = re.compile(r"^=+(?: {2}=+)*$", re.MULTILINE)
 _UPDATED: Final = re.compile(r"^Last Updated: ([0-9]{4}-[0-9]{2}-[0-9]{2})$", re.MULTILINE)
 _ESCAPE: Final = re.compile(r"\\(\\|n|r|t|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 _SHORT_ESCAPES: Final = {"\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
+_ESCAPED: Final = {meant: f"\\{short}" for short, meant in _SHORT_ESCAPES.items()}
 _GAP: Final = "  "
 
 
-def write_text(entries: Sequence[Entry], registry: Registry, updated: date) -> str:
-    """Title, date and one line for each entry."""
-    rows = [
-        [_escape_cell(get_cell(entry, known_column.id)) for known_column in registry.columns]
-        for entry in entries
-    ]
-    titles = [known_column.heading for known_column in registry.columns]
+def _write_text(entries: Sequence[Entry], registry: Registry, updated: date) -> str:
+    """Return the title, the date and one line for each entry."""
+    rows = [[_escape_cell(get_cell(entry, column.id)) for column in registry.columns] for entry in entries]
+    titles = [column.heading for column in registry.columns]
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-    ruler = _GAP.join("=" * width for width in widths)
     lines = [
         registry.title,
         "",
@@ -348,7 +294,7 @@ def write_text(entries: Sequence[Entry], registry: Registry, updated: date) -> s
         f"Reference: [{registry.reference}]",
         "",
         _format_line(titles, widths),
-        ruler,
+        _GAP.join("=" * width for width in widths),
         *(_format_line(row, widths) for row in rows),
     ]
     return "\n".join(lines) + "\n"
@@ -366,52 +312,40 @@ def _escape_cell(value: str) -> str:
 
 
 def _escape_character(char: str) -> str:
-    if char == "\\":
-        return "\\\\"
+    if char in _ESCAPED:
+        return _ESCAPED[char]
     if char.isprintable() or unicodedata.category(char) == "Zs":
         return char
-    for short, meant in _SHORT_ESCAPES.items():
-        if char == meant:
-            return f"\\{short}"
     code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _unescape_cell(text: str, line: int) -> str:
-    def meant(found: re.Match[str]) -> str:
-        said = found[1]
-        if said in _SHORT_ESCAPES:
-            return _SHORT_ESCAPES[said]
-        code = int(said[1:], 16)
+    def decode(match: re.Match[str]) -> str:
+        escape = match[1]
+        if escape in _SHORT_ESCAPES:
+            return _SHORT_ESCAPES[escape]
+        code = int(escape[1:], 16)
         if not is_valid_code_point(code):
-            raise make_snapshot_error("no such character", "bad-text", line=line)
+            raise make_snapshot_error(f"the character {match[0]} does not exist", "bad-text", line=line)
         return chr(code)
 
-    return _ESCAPE.sub(meant, text)
+    return _ESCAPE.sub(decode, text)
 
 
-def is_text_table(text: str) -> bool:
-    """Is there a ruler?"""
-    return _RULER.search(text) is not None
-
-
-def read_text(text: str, registry: Registry) -> SourceTable:
-    """The rows under the ruler. Raises SnapshotError (registry.not-a-registry)."""
+def _read_text(text: str, registry: Registry) -> SourceTable:
+    """Return the rows under the ruler. Raises SnapshotError (registry.not-a-registry)."""
     ruler = _RULER.search(text)
     if ruler is None:
-        raise make_snapshot_error("no table: no line of = under the headings", "not-a-registry")
-    spans = [found.span() for found in re.finditer("=+", ruler[0])]
+        raise make_snapshot_error("the text has no line of = under the headings", "not-a-registry")
+    spans = [match.span() for match in re.finditer("=+", ruler[0])]
     head = text[: ruler.start()].splitlines()
     titles = _split_cells(head[-1] if head else "", spans)
     columns = tuple(find_column_id(registry, title) for title in titles[: MAX_COLUMNS + 1])
-    if (
-        not {"name", "status"} <= set(columns)
-        or len(set(columns)) < len(columns)
-        or len(columns) > MAX_COLUMNS
-    ):
-        raise make_snapshot_error(
-            "no columns of a registry above the line of =", "not-a-registry", line=len(head) or 1
-        )
+    repeated = len(set(columns)) < len(columns)
+    if not {"name", "status"} <= set(columns) or repeated or len(columns) > MAX_COLUMNS:
+        message = "no columns of a registry above the line of ="
+        raise make_snapshot_error(message, "not-a-registry", line=len(head) or 1)
     updated = _UPDATED.search(text, 0, ruler.start())
     below = text[ruler.end() :].split("\n")[1:]
     return SourceTable(
@@ -434,7 +368,7 @@ def _split_cells(line: str, spans: Sequence[tuple[int, int]]) -> list[str]:
     return [line[begin:end].strip(" ") for begin, end in spans]
 
 
-#: registry -> the constant with one column, what that column is of each entry, its id ("" for the status)
+#: registry -> the constant with one column, its comment, and the column's id ("" for the status)
 _TABLE_COLUMNS: Final = {
     "uri-schemes": ("STATUSES", "the status of each one", ""),
     "llm-parameters": ("TYPES", "the type of each one's value", "type"),
@@ -443,46 +377,40 @@ _TABLE_COLUMNS: Final = {
 
 
 def write_table(entries: Iterable[Entry], *, registry: str) -> str:
-    """The module: names in the order given, and one column of them. Pending entries are not registered yet.
+    """Return a Python module with the names in the order given, and one column; without pending entries.
 
-    Every text is written as a literal, so that no entry says anything to Python. Raises UnknownEntryError
-    for a registry that there is not.
+    Every text is a literal, so an entry cannot add code. Raises UnknownEntryError if the registry does not
+    exist.
     """
-    row = registry_of(registry)
-    constant, what, column = _TABLE_COLUMNS[row.id]
+    row = get_registry(registry)
+    constant, comment, column = _TABLE_COLUMNS[row.id]
     chosen = [entry for entry in entries if entry.status is not Status.PENDING_REVIEW]
-    cells = [
-        (
-            _format_literal(item.name),
-            _format_literal(item.fields.get(column, "") if column else str(item.status)),
-        )
-        for item in chosen
-    ]
-    names = "".join(f"    {name},\n" for name, _ in cells)
-    values = "".join(f"    {name}: {value},\n" for name, value in cells)
+    # a JSON string without escapes for Unicode is also a Python string
+    names = [json.dumps(entry.name, ensure_ascii=False) for entry in chosen]
+    values = [entry.fields.get(column, "") if column else str(entry.status) for entry in chosen]
+    tuple_rows = "".join(f"    {name},\n" for name in names)
+    dict_rows = "".join(
+        f"    {name}: {json.dumps(value, ensure_ascii=False)},\n"
+        for name, value in zip(names, values, strict=True)
+    )
     exported = sorted((constant, "WELL_KNOWN"))
     about = f"{row.title}.\n\nWritten by `onym registry export -r {row.id} --format tables`.\n"
     return (
         f'"""{about}"""\n\n'
         "from __future__ import annotations\n\nfrom typing import Final\n\n"
         f"__all__ = {json.dumps(exported)}\n\n"
-        f"#: their names, in the registry's order\nWELL_KNOWN: Final = (\n{names})\n\n"
-        f"#: {what}\n{constant}: Final = {{\n{values}}}\n"
+        f"#: their names, in the registry's order\nWELL_KNOWN: Final = (\n{tuple_rows})\n\n"
+        f"#: {comment}\n{constant}: Final = {{\n{dict_rows}}}\n"
     )
 
 
-def _format_literal(text: str) -> str:
-    """A string of JSON in full characters is one of Python."""
-    return json.dumps(text, ensure_ascii=False)
-
-
-#: a reference that names a person or an organisation, and no document, page or registry
+#: a reference to a person or an organisation, not to a document, page or registry
 _CONTACT_REFERENCE: Final = re.compile(r"\[(?!RFC|draft-|status-change-|http|IANA registry )([^\[\]]+)\]")
 _MAX_CONTACT: Final = 1000
 
 
-def add_contacts(snapshot: Snapshot, data: bytes) -> Snapshot:
-    """The snapshot with a `contact` for every entry whose reference names somebody of the file.
+def _add_contacts(snapshot: Snapshot, data: bytes) -> Snapshot:
+    """Return the snapshot with a field `contact` for each entry whose reference names a contact of the file.
 
     The file is a JSON list of [id, name, organisation, URI, date]; a name that it does not have is
     reported as `contact-unknown`. Raises SnapshotError.
@@ -491,36 +419,29 @@ def add_contacts(snapshot: Snapshot, data: bytes) -> Snapshot:
     irregular = list(snapshot.irregular)
     entries = []
     for entry in snapshot.entries:
-        named = _CONTACT_REFERENCE.findall(entry.fields.get("reference", ""))
-        irregular += (
-            Irregular(name=entry.name, code="contact-unknown", reason=f"no contact is called {name[:60]!r}")
-            for name in named
-            if name not in people
-        )
-        entries.append(_add_contact(entry, [people[name] for name in named if name in people]))
+        names = _CONTACT_REFERENCE.findall(entry.fields.get("reference", ""))
+        for name in names:
+            if name not in people:
+                reason = f"the file has no contact {name[:60]!r}"
+                irregular.append(Irregular(name=entry.name, code="contact-unknown", reason=reason))
+        contact = "; ".join(people[name] for name in names if name in people)
+        fields = {**entry.fields, "contact": contact}
+        entries.append(replace(entry, fields=MappingProxyType(fields)) if contact else entry)
     return replace(snapshot, entries=tuple(entries), irregular=tuple(irregular))
-
-
-def _add_contact(entry: Entry, found: list[str]) -> Entry:
-    if not found:
-        return entry
-    return replace(entry, fields=MappingProxyType({**entry.fields, "contact": "; ".join(found)}))
 
 
 def _parse_contacts(data: bytes) -> dict[str, str]:
     require_size_limit(data)
     rows = parse_strict_json(decode_utf8(data))
     if not isinstance(rows, list):
-        raise make_snapshot_error(
-            "no list of contacts", "bad-contacts", hint="[[id, name, organisation, URI, date], ...]"
-        )
+        hint = "[[id, name, organisation, URI, date], ...]"
+        raise make_snapshot_error("the file is not a list of contacts", "bad-contacts", hint=hint)
     require_row_limit(len(rows))
     people = {}
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != 5 or not all(_is_contact_text(item) for item in row):
-            raise make_snapshot_error(
-                f"[{at}]: not [id, name, organisation, URI, date]", "bad-contacts", field=f"[{at}]"
-            )
+            message = f"[{index}]: not [id, name, organisation, URI, date]"
+            raise make_snapshot_error(message, "bad-contacts", field=f"[{index}]")
         identifier, name, organisation, uri, _ = row
         people[identifier.strip("[]")] = _format_contact(name or organisation, uri)
     return people
@@ -531,14 +452,14 @@ def _is_contact_text(value: object) -> bool:
 
 
 def _format_contact(name: str, uri: str) -> str:
-    """`Adam Barth <abarth@example.org>`. IANA writes `&` for `@`, against harvesters."""
-    where = uri.removeprefix("mailto:")
-    if where != uri and "@" not in where:
-        where = where.replace("&", "@", 1)
-    return f"{name} <{where}>" if where else name
+    """Return `Adam Barth <abarth@example.org>`; IANA writes `&` for `@`, against harvesters."""
+    address = uri.removeprefix("mailto:")
+    if address != uri and "@" not in address:
+        address = address.replace("&", "@", 1)
+    return f"{name} <{address}>" if address else name
 
 
-#: what may be given as `format`; both CSV vintages are told by their headings
+#: values of `format`; the headings distinguish both CSV vintages
 READ_FORMATS: Final = ("csv", "csv-2015", "csv-2022", "json", "text", "xml")
 
 #: IANA's file names of 2015: uri-schemes-1.csv is the first part
@@ -547,121 +468,143 @@ _PARTS: Final = {"1": Status.PERMANENT, "2": Status.PROVISIONAL, "3": Status.HIS
 _DATE: Final = re.compile(
     r"(?<![0-9])((?:19|20)[0-9]{2}-(?:0[1-9]|1[0-2])(?:-[0-9]{2})?|mid-20[0-9]{2})(?![0-9])"
 )
+_CRI_NUMBER: Final = re.compile("0|[1-9][0-9]{0,9}")
+_CRI_LINE: Final = re.compile(r"\s*[0-9]+,[^,\r\n]+(?:\r?\n|\Z)")
 
 
 def read_snapshot(
     data: bytes,
     *,
-    format: str | None = None,  # noqa: A002 - what it is called everywhere
+    format: str | None = None,  # noqa: A002 - the usual name
     registry: str = "uri-schemes",
     contacts: bytes | None = None,
     status: Status | None = None,
     source: str = "-",
 ) -> Snapshot:
-    """The snapshot that `data` holds.
+    """Read a registry file.
 
-    `format` is one of READ_FORMATS, None to be told by the data. `source` is the file's name: it gives the
-    date where the file has none and, for a part of 2015, the status, unless `status` does. `contacts` is a
-    file of contacts (`_contacts.py`), which fills the field `contact`.
+    `format` is one of READ_FORMATS; None detects it. `source` is the file's name; it gives the date if the
+    file has none, and the status of a part of 2015 if `status` is None. `contacts` is a JSON list of
+    [id, name, organisation, URI, date], which fills the field `contact`.
 
-    Raises SnapshotError with the line for what is no registry, hostile or beyond its caps, UsageError for
-    an unknown format. Irregular rows are kept, and reported in the snapshot.
+    Raises SnapshotError with the line if the file is not a registry, hostile or too large, and UsageError
+    for an unknown format. The snapshot keeps irregular rows and reports them.
     """
     if format is not None and format not in READ_FORMATS:
         raise UsageError(
-            f"there is no format {format[:40]!r}",
+            f"the format {format[:40]!r} does not exist",
             code="usage.bad-format",
             hint=f"Choose one of {', '.join(READ_FORMATS)}.",
         )
     require_size_limit(data)
-    row = registry_of(registry)
-    snapshot = _read_format(data, format, row, status or _find_part_status(source), source)
+    row = get_registry(registry)
+    part = _PART.search(source)
+    snapshot = _read_format(data, format, row, status or (_PARTS[part[1]] if part else None), source)
     if snapshot.vintage is None:
         dated = _DATE.search(source)
         snapshot = replace(snapshot, vintage=dated[1] if dated else None)
-    if contacts is not None:
-        # merged import  # few imports bring one
-
-        snapshot = add_contacts(snapshot, contacts)
-    return snapshot
-
-
-def _find_part_status(source: str) -> Status | None:
-    part = _PART.search(source)
-    return _PARTS[part[1]] if part else None
+    return snapshot if contacts is None else _add_contacts(snapshot, contacts)
 
 
 def _read_format(
     data: bytes, format_: str | None, registry: Registry, status: Status | None, source: str
 ) -> Snapshot:
-    # each reader is loaded when a file asks for it
     if format_ == "xml" or (format_ is None and data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")):
-        from onym.registry.iana.xml_format import read_xml
-
         return build_snapshot(read_xml(data, registry), registry, source=source)
     text = decode_utf8(data)
     if format_ == "json" or (format_ is None and text.lstrip().startswith(("{", "["))):
-        return _read_json(text, registry, source)
-    return build_snapshot(_read_table(text, format_, registry, status), registry, source=source)
-
-
-def _read_json(text: str, registry: Registry, source: str) -> Snapshot:
-
-    value = parse_strict_json(text)
-    if isinstance(value, list) and registry.id == "uri-schemes":
-        return build_snapshot(read_list(value), registry, source=source)
-    return read_entries(value if isinstance(value, dict) else {}, registry, source=source)
-
-
-def _read_table(text: str, format_: str | None, registry: Registry, status: Status | None) -> SourceTable:
-
-    if format_ == "text" or (format_ is None and is_text_table(text)):
-        return read_text(text, registry)
-    from onym.registry.iana.merge import is_cri_number_list
-
-    if is_cri_number_list(text):
+        value = parse_strict_json(text)
+        if not isinstance(value, list) or registry.id != "uri-schemes":
+            return _read_entries(value if isinstance(value, dict) else {}, registry, source=source)
+        require_row_limit(len(value))
+        table = SourceTable(rows=_iter_list_rows(value), columns=_LIST_COLUMNS)
+    elif format_ == "text" or (format_ is None and _RULER.search(text)):
+        table = _read_text(text, registry)
+    elif _CRI_LINE.match(text):
         raise make_snapshot_error(
-            "CRI numbers, and no registry",
+            "the file has CRI numbers and is not a registry",
             "not-a-registry",
             line=1,
-            hint="join them onto a registry's entries: onym.registry.iana.with_numbers",
+            hint="add them to a registry's entries with onym.registry.iana.add_cri_numbers",
         )
-    return read_csv(text, registry, status)
+    else:
+        table = _read_csv(text, registry, status)
+    return build_snapshot(table, registry, source=source)
 
 
-#: what may be given as `format`
-WRITE_FORMATS: Final = ("csv", "csv-2015", "csv-2022", "json", "text", "xml")
+def add_cri_numbers(snapshot: Snapshot, data: bytes) -> Snapshot:
+    """Return the snapshot with the CRI numbers (draft-ietf-core-href) of a file of `number,name` lines.
+
+    Names that are not registered, numbers that are repeated, and numbers that differ from the entry's number
+    are reported and not added. Raises SnapshotError for a file of another kind.
+    """
+    require_size_limit(data)
+    irregular = list(snapshot.irregular)
+    entries = {entry.name: entry for entry in snapshot.entries}
+    holders: dict[str, str] = {}
+    for count, (_, line, cells) in enumerate(iter_csv_rows(decode_utf8(data))):
+        require_row_limit(count)
+        if len(cells) != 2 or not _CRI_NUMBER.fullmatch(cells[0]):
+            message = "the line is not number,name"
+            raise make_snapshot_error(message, "not-numbers", line=line, hint="for instance: 2,http")
+        number, spelling = cells
+        name = spelling.lower().removesuffix("(obsolete)").rstrip()
+        reason = _set_cri_number(entries, holders, name, number)
+        if reason is not None:
+            irregular.append(Irregular(name=spelling, code="cri-number", reason=reason, line=line))
+    columns = tuple(dict.fromkeys((*snapshot.columns, "cri_number")))
+    return replace(snapshot, entries=tuple(entries.values()), irregular=tuple(irregular), columns=columns)
+
+
+def _set_cri_number(entries: dict[str, Entry], holders: dict[str, str], name: str, number: str) -> str | None:
+    """Add the number to the entry, or return the reason why not."""
+    holder = holders.setdefault(number, name)
+    if holder != name:
+        return f"{number} is the number of {holder} already"
+    entry = entries.get(name)
+    if entry is None:
+        return f"{number} is for a scheme that is not registered"
+    current = entry.fields.get("cri_number")
+    if current is not None and current != number:
+        return f"{number}, but the entry has {current}"
+    entries[name] = replace(entry, fields=MappingProxyType({**entry.fields, "cri_number": number}))
+    return None
+
+
+#: values of `format` for writing
+WRITE_FORMATS: Final = READ_FORMATS
 _SCHEMES_ONLY: Final = frozenset({"csv-2015", "csv-2022"})
 
 
 def write_entries(
     entries: Iterable[Entry],
     *,
-    format: str,  # noqa: A002 - what it is called everywhere
+    format: str,  # noqa: A002 - the usual name
     registry: str,
     updated: date,
     status: Status | None = None,
 ) -> str:
-    """The entries as text, in the order given; to be encoded as UTF-8, line ends as they are.
+    """Return the entries as text, in the order given; encode it as UTF-8 and keep its line ends.
 
-    `updated` is the day that the file says it is of. `status` chooses the part for csv-2015. JSON carries
-    everything, XML and text the registry's columns (XML the dates too), csv the columns and every other
-    field. Raises UsageError for a format that is unknown or not of this registry, and StoreError from the
-    codec for values that JSON cannot hold.
+    `updated` is the date of the file. `status` chooses the part for csv-2015. JSON has all members, XML and
+    text the registry's columns (XML also the dates), csv the columns and every other field. Raises
+    UsageError for a format that is unknown or not of this registry, and StoreError for values that JSON
+    cannot represent.
     """
-    row = registry_of(registry)
+    row = get_registry(registry)
     if format not in WRITE_FORMATS or (format in _SCHEMES_ONLY and row.id != "uri-schemes"):
         raise UsageError(
             f"{row.id} has no format {format[:40]!r}",
             code="usage.bad-format",
             hint=f"one of {', '.join(WRITE_FORMATS)}; csv-2015 and csv-2022 are for uri-schemes",
         )
-    chosen = tuple(entries)
+    chosen: Sequence[Entry] = tuple(entries)
     if format == "csv-2015":
-        return write_csv_2015(chosen, row, status)
+        return _write_csv(_select_part(chosen, status), row, COLUMNS_2015)
     if format == "csv-2022":
-        return write_csv_2022(chosen, row)
+        return _write_csv(chosen, row, COLUMNS_2022)
     if format == "csv":
-        return write_csv(chosen, row)
+        columns = (*(column.id for column in row.columns), *list_extra_columns(row, chosen))
+        return _write_csv(chosen, row, columns)
     day = date(updated.year, updated.month, updated.day)
-    return {"json": write_json, "text": write_text, "xml": write_xml}[format](chosen, row, day)
+    return {"json": _write_json, "text": _write_text, "xml": write_xml}[format](chosen, row, day)

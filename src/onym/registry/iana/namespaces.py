@@ -15,13 +15,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from onym.errors import SnapshotError, URIError
 from onym.registry.iana.formats import parse_strict_json
-from onym.registry.iana.snapshots import decode_utf8, require_size_limit
+from onym.registry.iana.snapshots import decode_utf8, format_utc_time, require_size_limit
 from onym.registry.records import Entry, Status
 from onym.registry.registries import get_registry
 from onym.uri.generic import URI
@@ -33,10 +34,10 @@ MAX_NAMESPACES: Final = 20_000
 MAX_KEYS: Final = 16
 _MAX_BYTES: Final = 8 * 1024 * 1024
 _MAX_ANCHOR: Final = 300
-#: how far the clock of the one who issued it may be ahead
+#: how far the issuer's clock may be ahead
 _SKEW: Final = timedelta(seconds=60)
 
-#: an RFC 7638 thumbprint by SHA-256: 32 octets in base64url, so the last character has two bits to spare
+#: an RFC 7638 thumbprint by SHA-256: 32 bytes in base64url, so the last character has two unused bits
 _THUMBPRINT: Final = re.compile("[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
 _THUMBPRINTS: Final = "RFC 7638 with SHA-256, base64url: 43 characters"
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -54,8 +55,8 @@ _ROW: Final = frozenset({"anchor", "keys", "state", "expires"})
 class Namespace:
     """One namespace. `anchor` is an https origin, `keys` are RFC 7638 thumbprints (SHA-256, base64url).
 
-    `expires` is the last day that it holds, None for no end. Only a `state` of active resolves without
-    further ado.
+    `expires` is the last day on which it is valid, None for no end. Only a namespace whose `state` is active
+    resolves without further conditions.
     """
 
     name: str
@@ -75,7 +76,7 @@ class NamespaceFile:
 
 
 def write_namespaces(entries: Iterable[Entry], *, issued: datetime, expires: datetime) -> bytes:
-    """The payload to be signed. Raises SnapshotError for an entry that no resolver could use."""
+    """Return the payload to sign. Raises SnapshotError for an entry that resolvers cannot use."""
     rows: dict[str, Any] = {}
     for entry in entries:
         if entry.status is Status.PENDING_REVIEW:
@@ -86,12 +87,12 @@ def write_namespaces(entries: Iterable[Entry], *, issued: datetime, expires: dat
     document = {
         "format": _FORMAT,
         "version": _VERSION,
-        "issued": _encode_time(issued, "issued"),
-        "expires": _encode_time(expires, "expires"),
+        "issued": format_utc_time(_require_offset(issued, "issued")),
+        "expires": format_utc_time(_require_offset(expires, "expires")),
         "namespaces": rows,
     }
     data = json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode("utf-8")
-    # what no reader accepts is not handed out
+    # raises if readers would reject the file
     read_namespaces(data)
     return data
 
@@ -107,17 +108,17 @@ def _encode_namespace(entry: Entry) -> dict[str, Any]:
     return row
 
 
-def _encode_time(when: datetime, field: str) -> str:
-    if when.utcoffset() is None:
+def _require_offset(time: datetime, field: str) -> datetime:
+    if time.utcoffset() is None:
         raise _make_namespace_error(field, "a time needs an offset from UTC")
-    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time
 
 
 def read_namespaces(data: bytes, *, at: datetime | None = None) -> NamespaceFile:
-    """The file that a verified payload holds, checked whole; nothing in it is taken on trust.
+    """Return the file in a verified payload. Every member of it is checked.
 
-    With `at` (aware) it must also be in force then. Raises SnapshotError (registry.bad-namespaces,
-    registry.expired-file); `field` says where.
+    With `at` (aware) it must be valid at that time. Raises SnapshotError (registry.bad-namespaces,
+    registry.expired-file) with the `field`.
     """
     require_size_limit(data, _MAX_BYTES)
     document = parse_strict_json(decode_utf8(data))
@@ -154,9 +155,7 @@ def _decode_namespace(name: str, row: Any) -> Namespace:
     keys = row["keys"]
     if not isinstance(keys, list) or len(keys) > MAX_KEYS or not all(_is_thumbprint(key) for key in keys):
         raise _make_namespace_error(
-            f"{name}.keys",
-            f"must be a list of at most {MAX_KEYS} key thumbprints",
-            hint=_THUMBPRINTS,
+            f"{name}.keys", f"must be a list of at most {MAX_KEYS} key thumbprints", hint=_THUMBPRINTS
         )
     return Namespace(
         name=name,
@@ -168,9 +167,9 @@ def _decode_namespace(name: str, row: Any) -> Namespace:
 
 
 def check_namespace_fields(fields: Mapping[str, str]) -> None:
-    """Can a resolver use what these fields of a template say? Blank ones are left to whoever needs them.
+    """Check that resolvers can use these fields of a template; empty fields are not checked.
 
-    Raises SnapshotError (registry.bad-namespaces); `field` is the id of the field.
+    Raises SnapshotError (registry.bad-namespaces) with the id of the field.
     """
     if fields.get("anchor", "").strip():
         _require_origin(fields["anchor"], "anchor")
@@ -188,20 +187,17 @@ def _is_thumbprint(value: object) -> bool:
 
 
 def _require_origin(value: object, field: str) -> str:
-    """An https origin as the resolver compares it: lower case, no user, no path, no default port."""
-    found = _ORIGIN.fullmatch(value) if isinstance(value, str) and len(value) <= _MAX_ANCHOR else None
-    if found is not None and int(found["port"] or 0) <= 65_535:
+    """Return an https origin in normal form: lower case, without user, path and default port."""
+    origin = _ORIGIN.fullmatch(value) if isinstance(value, str) and len(value) <= _MAX_ANCHOR else None
+    if origin is not None and int(origin["port"] or 0) <= 65_535:
         try:
-            normal = str(URI.parse(found[0]).normalize())
+            normal = str(URI.parse(origin[0]).normalize())
         except URIError:
             normal = ""
         if normal == f"{value}/":
-            return found[0]
-    raise _make_namespace_error(
-        field,
-        "not an https origin in normal form",
-        hint="https://bank.example or https://bank.example:8443",
-    )
+            return origin[0]
+    hint = "https://bank.example or https://bank.example:8443"
+    raise _make_namespace_error(field, "not an https origin in normal form", hint=hint)
 
 
 def _require_members(value: object, field: str, known: frozenset[str], needed: frozenset[str]) -> None:
@@ -211,19 +207,15 @@ def _require_members(value: object, field: str, known: frozenset[str], needed: f
 
 def _parse_time(value: object, field: str) -> datetime:
     if isinstance(value, str) and _TIME.fullmatch(value):
-        try:
+        with suppress(ValueError):
             return datetime.fromisoformat(value)
-        except ValueError:
-            pass
     raise _make_namespace_error(field, "not a time", hint="2026-11-21T00:00:00Z")
 
 
 def _parse_day(value: object, field: str) -> date:
     if isinstance(value, str) and _DAY.fullmatch(value):
-        try:
+        with suppress(ValueError):
             return date.fromisoformat(value)
-        except ValueError:
-            pass
     raise _make_namespace_error(field, "not a date", hint="2027-06-30")
 
 

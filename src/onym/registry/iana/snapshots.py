@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym.errors import SnapshotError
 from onym.registry.records import Entry, EventKind, Status
-from onym.registry.registries import PROFILES, Registry
-from onym.registry.registries import get_registry as registry_of
+from onym.registry.registries import PROFILES, Registry, get_registry
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
@@ -35,16 +34,16 @@ MAX_COLUMNS: Final = 100
 MAX_ROWS: Final = 200_000
 #: characters in one cell
 MAX_FIELD: Final = 100_000
-#: elements or brackets inside one another
+#: nested elements or brackets
 MAX_DEPTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Irregular:
-    """A row that is not as it should be, and why. It is kept all the same.
+    """An irregular row, which is kept, and the reason.
 
-    `name` is as published ("" where there is none), `code` the stable kind of irregularity, `line` counts
-    from 1 in the file. `entry` holds a row that could not stand beside the others: the second of one name.
+    `name` is as published ("" if the row has none), `code` the stable kind of irregularity, `line` counts
+    from 1 in the file. `entry` is the entry of a row that was set aside: the second of one name.
     """
 
     name: str
@@ -58,9 +57,9 @@ class Irregular:
 class Snapshot:
     """A registry as read from a file. `entries` are in the order of the file.
 
-    `vintage` is the file's own date as far as it is known ("2022-11-18", "2024-04"). `columns` are the
-    columns that the file carries whole, the only ones that `differences` compares; `covers` are the
-    statuses of which it has every entry, None for all: one part of 2015 covers one.
+    `vintage` is the date of the file if it is known ("2022-11-18", "2024-04"). `columns` are the columns
+    that the file has completely; `compare_snapshots` compares only these. `covers` are the statuses of which
+    the file has every entry, None for all; a part of 2015 covers one.
     """
 
     registry: str
@@ -72,12 +71,12 @@ class Snapshot:
     covers: frozenset[Status] | None = None
 
     def find(self, name: str) -> Entry | None:
-        """The entry of that key, if there is one."""
+        """Return the entry of that name; None if it does not exist."""
         return next((entry for entry in self.entries if entry.name == name), None)
 
 
 class ChangeKind(StrEnum):
-    """What happened to an entry. A change of status may change fields too."""
+    """The kind of a change. A change of status may change fields too."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -89,8 +88,8 @@ class ChangeKind(StrEnum):
 class Change:
     """One entry that differs between two snapshots.
 
-    `event` is what brings such a change about and `rule` its row in the state machine's table; where no
-    rule does, both are None and `irregular` says why. `at` is when it happened, as far as that is known.
+    `event` is the event that causes such a change and `rule` its row in the table of the state machine; if
+    there is no such rule, both are None and `irregular` is the reason. `at` is the time, if it is known.
     """
 
     name: str
@@ -106,33 +105,41 @@ class Change:
 def make_snapshot_error(
     message: str, code: str, *, line: int | None = None, field: str | None = None, hint: str | None = None
 ) -> SnapshotError:
-    """The error for a file that cannot be imported."""
+    """Return the error for a file that cannot be imported."""
     return SnapshotError(message, code=f"registry.{code}", line=line, field=field, hint=hint)
 
 
 def require_size_limit(data: bytes, limit: int = MAX_BYTES) -> None:
-    """Refuse a file beyond the cap before anything reads it."""
+    """Raise a SnapshotError for a file that is too large."""
     if len(data) > limit:
-        raise make_snapshot_error(f"{len(data)} bytes, and at most {limit} are read", "snapshot-too-large")
+        raise make_snapshot_error(f"{len(data)} bytes, but the limit is {limit}", "snapshot-too-large")
 
 
 def require_row_limit(count: int) -> None:
-    """Refuse a file with too many rows."""
+    """Raise a SnapshotError for a file with too many rows."""
     if count > MAX_ROWS:
         raise make_snapshot_error(f"more than {MAX_ROWS} rows", "snapshot-too-large")
 
 
-def require_field_limit(value: str, column: str, line: int | None) -> str:
-    """The value, if it is not beyond the cap."""
-    if len(value) > MAX_FIELD:
+def require_registry(identifier: object, registry: Registry, *, field: str, line: int | None = None) -> None:
+    """Raise a SnapshotError for a file of another registry."""
+    if identifier != registry.id:
         raise make_snapshot_error(
-            f"more than {MAX_FIELD} characters", "snapshot-too-large", field=column, line=line
+            f"this is the registry {str(identifier or '')[:40]!r}",
+            "wrong-registry",
+            line=line,
+            field=field,
+            hint=f"the requested registry is {registry.id}",
         )
-    return value
+
+
+def format_utc_time(time: datetime) -> str:
+    """Return `2026-11-21T00:00:00Z`, in UTC and full seconds."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def decode_utf8(data: bytes) -> str:
-    """UTF-8, with or without a byte order mark."""
+    """Decode UTF-8, with or without a byte order mark. Raises SnapshotError with the line."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -142,38 +149,38 @@ def decode_utf8(data: bytes) -> str:
         ) from error
 
 
-#: the field that keeps a status word which is none of ours, so that it is written as it was read
+#: the field that keeps an unknown status word, so that it is written as it was read
 PUBLISHED_STATUS: Final = "published_status"
 
-# columns that are the entry's own members, and so are never read from its fields
+# columns that are members of the entry, not fields
 _MEMBER_COLUMNS: Final = frozenset({"name", "status", PUBLISHED_STATUS})
 
-#: fields that no template asks for: when a merged file saw a scheme first
+#: fields without a template: the first time that a merged file had a scheme
 _EXTRA_FIELDS: Final = frozenset({"first_seen"})
 
-#: kinds of notes that belong into the column (RFC 4395 3, 5.4 and 7; RFC 7595 7.2, 7.4 and 10)
+#: kinds of notes that the column shows (RFC 4395 3, 5.4 and 7; RFC 7595 7.2, 7.4 and 10)
 _PUBLIC_NOTES: Final = frozenset({"separate-use", "security", "draft-expired"})
 
 _STATUSES: Final = {status.value.replace("-", ""): status for status in Status}
 
 
 def fold_word(text: str) -> str:
-    """Letters and digits alone, in lower case: well-known, Well-Known and well_known are one word."""
+    """Return only letters and digits, in lower case: well-known, Well-Known and well_known are equal."""
     return re.sub("[^a-z0-9]", "", text.lower())
 
 
 def parse_status(word: str) -> Status | None:
-    """The status that a word means, whatever its case and hyphens; None if it means none."""
+    """Return the status of a word, ignoring case and hyphens; None if it is not a status."""
     return _STATUSES.get(fold_word(word)) if len(word) <= 32 else None
 
 
 def format_status(status: Status) -> str:
-    """As IANA prints it: Permanent, Pending Review."""
+    """Return the status as IANA prints it: Permanent, Pending Review."""
     return status.value.replace("-", " ").title()
 
 
 def get_cell(entry: Entry, column: str) -> str:
-    """What the entry shows in that column; "" where it says nothing."""
+    """Return the text of an entry in that column; "" if it has none."""
     if column == "name":
         return entry.name if entry.spelling is None else entry.spelling
     if column == "status":
@@ -186,10 +193,7 @@ def get_cell(entry: Entry, column: str) -> str:
 
 
 def _format_notes(entry: Entry) -> str:
-    """The column's text, and a line for each note that the procedure put on the entry for all to see.
-
-    One that the text has already, from a file that was written so, is not said twice.
-    """
+    """Return the column's text with a line for each public note of the procedure, without repetition."""
     lines = list(filter(None, entry.fields.get("notes", "").split("\n")))
     for note in entry.notes:
         if note.kind in _PUBLIC_NOTES and note.text not in lines:
@@ -198,20 +202,18 @@ def _format_notes(entry: Entry) -> str:
 
 
 def _get_published_status(entry: Entry) -> str:
-    """A word that was kept because it is no status; one that is would belie the entry's own."""
+    # a word that is a status would contradict the status of the entry
     word = entry.fields.get(PUBLISHED_STATUS, "") if entry.status is Status.PENDING_REVIEW else ""
     return "" if parse_status(word) else word
 
 
 def get_heading(registry: Registry, column: str) -> str:
-    """The column's heading in this registry; a field that is no column of it goes by its id."""
-    return next(
-        (known_column.heading for known_column in registry.columns if known_column.id == column), column
-    )
+    """Return the column's heading in this registry; for other fields the id."""
+    return next((known.heading for known in registry.columns if known.id == column), column)
 
 
 def find_column_id(registry: Registry, title: str) -> str:
-    """The column that a heading or tag means; one that the registry does not know gets an id made of it."""
+    """Return the id of the column with that heading or tag; for an unknown column an id made of it."""
     wanted = fold_word(title)
     for column in registry.columns:
         if wanted in (fold_word(column.id), fold_word(column.heading)):
@@ -220,29 +222,26 @@ def find_column_id(registry: Registry, title: str) -> str:
 
 
 def is_known_column(registry: Registry, column: str) -> bool:
-    """Is it a column of this registry, or a field of one of its templates?"""
-    return column in _list_template_fields(registry) or any(
-        known_column.id == column for known_column in registry.columns
-    )
+    """Return whether it is a column of this registry, or a field of one of its templates."""
+    return column in _list_known_columns(registry)
 
 
 @cache
-def _list_template_fields(registry: Registry) -> frozenset[str]:
+def _list_known_columns(registry: Registry) -> frozenset[str]:
     profiles = [PROFILES[profile] for profile in registry.profiles]
-    return _EXTRA_FIELDS.union(
-        field.id for profile in profiles for field in (*profile.fields, *profile.elsewhere)
-    )
+    fields = (field.id for profile in profiles for field in (*profile.fields, *profile.elsewhere))
+    return _EXTRA_FIELDS.union(fields, (column.id for column in registry.columns))
 
 
 def list_extra_columns(registry: Registry, entries: Iterable[Entry]) -> tuple[str, ...]:
-    """The fields that entries have beyond the registry's columns, sorted."""
+    """Return the fields that entries have beyond the registry's columns, sorted."""
     known = _MEMBER_COLUMNS.union(column.id for column in registry.columns)
     return tuple(sorted({name for entry in entries for name in entry.fields} - known))
 
 
 _Finding: TypeAlias = tuple[str, str]
 
-#: IANA appends this to a name that is kept for the record
+#: IANA appends this to obsolete names
 _OBSOLETE: Final = re.compile(r"\A(\S+)\s+\(OBSOLETE\)\Z", re.IGNORECASE)
 #: the directory of the template files of each status
 _FOLDERS: Final = {
@@ -254,7 +253,7 @@ _FOLDERS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRow:
-    """One row as the file has it: cells by column id. `status` holds where the row names none."""
+    """One row of a file: cells by column id. `status` applies if the row does not name one."""
 
     line: int | None
     cells: Mapping[str, str]
@@ -265,7 +264,7 @@ class SourceRow:
 
 @dataclass(slots=True, kw_only=True)
 class SourceTable:
-    """What a format's reader hands over. `findings` are the reader's own."""
+    """The rows of a file. `findings` are the irregularities that the reader of the format found."""
 
     rows: Iterable[SourceRow]
     columns: tuple[str, ...]
@@ -275,40 +274,37 @@ class SourceTable:
 
 
 def build_snapshot(table: SourceTable, registry: Registry, *, source: str) -> Snapshot:
-    """The snapshot that a table makes: each row an entry, the second of one name set aside."""
+    """Return the snapshot of a table: each row becomes an entry; the second of one name is set aside."""
     entries: dict[str, Entry] = {}
     irregular: list[Irregular] = []
     last = ""
     for count, row in enumerate(table.rows, 1):
         require_row_limit(count)
-        shown = row.cells.get("name", "")
-        if not shown.strip():
-            irregular.append(Irregular(name="", code="no-name", reason="a row without a name", line=row.line))
-            continue
-        if "\0" in shown:
-            reason = "a NUL in the name, which no database holds; this row is set aside"
-            irregular.append(
-                Irregular(name=shown.replace("\0", "?"), code="bad-name", reason=reason, line=row.line)
-            )
-            continue
-        entry, findings = _build_entry(row, registry)
-        if entry.name in entries:
-            reason = f"{entry.name} is there already; this row is set aside"
-            irregular.append(
-                Irregular(name=shown, code="duplicate", reason=reason, line=row.line, entry=entry)
-            )
-            continue
-        entries[entry.name] = entry
-        if entry.name < last:
-            findings.append(("unsorted", f"stands after {last}"))
-        last = entry.name
+        spelling = row.cells.get("name", "")
+        kept = None
+        if not spelling.strip():
+            spelling, findings = "", [("no-name", "the row has no name")]
+        elif "\0" in spelling:
+            spelling = spelling.replace("\0", "?")
+            findings = [("bad-name", "the name has a NUL, which cannot be stored; this row is set aside")]
+        else:
+            entry, findings = _build_entry(row, registry)
+            if entry.name in entries:
+                kept = entry
+                findings = [("duplicate", f"{entry.name} is in the file already; this row is set aside")]
+            else:
+                entries[entry.name] = entry
+                if entry.name < last:
+                    findings.append(("unsorted", f"comes after {last}"))
+                last = entry.name
         irregular += (
-            Irregular(name=shown, code=code, reason=reason, line=row.line) for code, reason in findings
+            Irregular(name=spelling, code=code, reason=reason, line=row.line, entry=kept)
+            for code, reason in findings
         )
     return Snapshot(
         registry=registry.id,
         entries=tuple(entries.values()),
-        # the reader's own findings are complete only now: rows may be read as they are asked for
+        # rows may be read on demand, so the reader's findings are complete only now
         irregular=(*table.findings, *irregular),
         source=source,
         vintage=table.vintage,
@@ -318,28 +314,33 @@ def build_snapshot(table: SourceTable, registry: Registry, *, source: str) -> Sn
 
 
 def _build_entry(row: SourceRow, registry: Registry) -> tuple[Entry, list[_Finding]]:
-    cells = {name: require_field_limit(value, name, row.line) for name, value in row.cells.items() if value}
+    cells = {name: value for name, value in row.cells.items() if value}
+    for name, value in cells.items():
+        if len(value) > MAX_FIELD:
+            message = f"more than {MAX_FIELD} characters"
+            raise make_snapshot_error(message, "snapshot-too-large", field=name, line=row.line)
     findings = [
         ("untrimmed", f"{name} has white space around it")
         for name, value in cells.items()
         if value != value.strip()
     ]
-    shown = cells.pop("name")
-    obsolete = _OBSOLETE.match(shown)
-    key = registry.normalize_name(obsolete[1] if obsolete else shown)
+    spelling = cells.pop("name")
+    obsolete = _OBSOLETE.match(spelling)
+    key = registry.normalize_name(obsolete[1] if obsolete else spelling)
     word = cells.pop("status", "")
-    # ours to set, not a file's
+    # a file cannot set this field
     cells.pop(PUBLISHED_STATUS, None)
     status = parse_status(word) if word else row.status
     if status not in registry.statuses:
-        findings.append(_make_status_finding(word))
         if word:
+            reason = f"this registry has no status {word[:40]!r}; imported as pending review"
+            findings.append(("unknown-status", reason))
             cells[PUBLISHED_STATUS] = word
+        else:
+            findings.append(("no-status", "no status; imported as pending review"))
         status = Status.PENDING_REVIEW
-    registered, updated = (
-        _parse_day(row.registered, "date", findings),
-        _parse_day(row.updated, "updated", findings),
-    )
+    registered = _parse_day(row.registered, "date", findings)
+    updated = _parse_day(row.updated, "updated", findings)
     expires = None
     if any(column.id == "expires" for column in registry.columns):
         expires = _parse_day(cells.get("expires"), "expires", findings)
@@ -348,7 +349,7 @@ def _build_entry(row: SourceRow, registry: Registry) -> tuple[Entry, list[_Findi
     entry = Entry(
         registry=registry.id,
         name=key,
-        spelling=None if shown == key else shown,
+        spelling=None if spelling == key else spelling,
         status=status,
         fields=MappingProxyType(cells),
         expires=expires,
@@ -359,19 +360,13 @@ def _build_entry(row: SourceRow, registry: Registry) -> tuple[Entry, list[_Findi
     return entry, findings
 
 
-def _make_status_finding(word: str) -> _Finding:
-    if not word:
-        return "no-status", "no status; filed as pending review"
-    return "unknown-status", f"no status of this registry is called {word[:40]!r}; filed as pending review"
-
-
-def _parse_day(text: str | None, what: str, findings: list[_Finding]) -> date | None:
+def _parse_day(text: str | None, column: str, findings: list[_Finding]) -> date | None:
     if not text:
         return None
     try:
         return date.fromisoformat(text)
     except ValueError:
-        findings.append(("bad-date", f"{what} is not a date: {text[:40]!r}"))
+        findings.append(("bad-date", f"{column} is not a date: {text[:40]!r}"))
         return None
 
 
@@ -380,21 +375,21 @@ def _to_midnight(day: date | None) -> datetime | None:
 
 
 def _iter_findings(entry: Entry, registry: Registry, *, obsolete: bool) -> Iterator[_Finding]:
-    """What is odd about a row by itself."""
+    """Yield the irregularities of one row."""
     if obsolete:
-        yield "obsolete-in-name", f"the name carries a remark; filed as {entry.name}"
+        yield "obsolete-in-name", f"the name has a comment; imported as {entry.name}"
     if not registry.is_valid_name(entry.name):
         yield "name-not-allowed", f"{registry.name_clause}: {registry.name_rule}"
         return
     spelling = entry.spelling or entry.name
     if registry.fold_case and not obsolete and spelling != spelling.lower():
-        yield "upper-case", f"scheme names are lower case (RFC 3986 3.1); filed as {entry.name}"
+        yield "upper-case", f"scheme names are lower case (RFC 3986 3.1); imported as {entry.name}"
     if registry.id != "uri-schemes":
         return
     if not entry.name[-1].isalnum():
         yield "ends-in-punctuation", f"ends in {entry.name[-1]!r}"
-    if "." in entry.name and not _is_tld(entry.name.partition(".")[0]):
-        yield "not-a-reversed-domain", "has a '.' and is not a reversed domain name (RFC 7595 3.8)"
+    if "." in entry.name and not _load_suffixes().publicsuffix(entry.name.partition(".")[0]):
+        yield "not-a-reversed-domain", "has a '.' but is not a reversed domain name (RFC 7595 3.8)"
     yield from _iter_template_findings(entry)
 
 
@@ -404,18 +399,14 @@ def _iter_template_findings(entry: Entry) -> Iterator[_Finding]:
         return
     folder, _, name = template.partition("/")
     if folder != _FOLDERS[entry.status]:
-        yield "template-path", f"{entry.status.value}, and its template is filed under {folder[:40]}/"
+        yield "template-path", f"{entry.status.value}, but its template is in {folder[:40]}/"
     if name.lower() != entry.name:
-        yield "template-name", f"its template is filed as {name[:40]!r}"
-
-
-def _is_tld(label: str) -> bool:
-    return _load_suffixes().publicsuffix(label) is not None
+        yield "template-name", f"its template is called {name[:40]!r}"
 
 
 @cache
 def _load_suffixes() -> PublicSuffixList:
-    # a large table, and only dotted names ask for it
+    # late: a large table that only names with dots need
     from publicsuffixlist import PublicSuffixList
 
     return PublicSuffixList(accept_unknown=False)
@@ -429,19 +420,19 @@ _FILES: Final = {
 
 
 def load_shipped_json(name: str) -> Any:
-    """The JSON of a file of `onym.registry.data`."""
+    """Return the JSON of a file of `onym.registry.data`."""
     return json.loads(pkgutil.get_data("onym.registry", f"data/{name}") or b"")
 
 
 @cache
 def load_builtin_snapshot(registry: str) -> Snapshot:
-    """The shipped snapshot of a registry, read once. Raises UnknownEntryError for one that there is not."""
-    row = registry_of(registry)
+    """Return the shipped snapshot of a registry, read once. Raises UnknownEntryError if it does not exist."""
+    row = get_registry(registry)
     data = load_shipped_json(_FILES[row.id])
     columns = tuple(data["columns"])
     return Snapshot(
         registry=row.id,
-        entries=tuple(_parse_builtin_entry(row.id, columns, cells) for cells in data["rows"]),
+        entries=tuple(_parse_builtin_entry(row, columns, cells) for cells in data["rows"]),
         irregular=tuple(
             Irregular(name=name, code=code, reason=reason, line=line)
             for name, code, reason, line in data.get("irregular", ())
@@ -452,12 +443,12 @@ def load_builtin_snapshot(registry: str) -> Snapshot:
     )
 
 
-def _parse_builtin_entry(registry: str, columns: tuple[str, ...], row: list[str]) -> Entry:
+def _parse_builtin_entry(registry: Registry, columns: tuple[str, ...], row: list[str]) -> Entry:
     cells = {column: value for column, value in zip(columns, row, strict=True) if value}
     name, status = cells.pop("name"), Status(cells.pop("status"))
-    key = registry_of(registry).normalize_name(name)
+    key = registry.normalize_name(name)
     return Entry(
-        registry=registry,
+        registry=registry.id,
         name=key,
         spelling=None if name == key else name,
         status=status,
@@ -467,11 +458,10 @@ def _parse_builtin_entry(registry: str, columns: tuple[str, ...], row: list[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RFC:
-    """One RFC. `title` is "" where it is not known.
+    """One RFC. `title` is "" if it is not known.
 
-    `basis` says where it is from: "text" the RFC's own header, or the header of the one that replaced it,
-    "cited" a registry's row cites it, "known" the editors' knowledge, which also names successors that no
-    header at hand does.
+    `basis` is the source: "text" is the header of the RFC or of its successor, "cited" a row of a registry,
+    "known" the knowledge of the editors, which also covers successors without a header.
     """
 
     number: int
@@ -482,7 +472,7 @@ class RFC:
 
 @cache
 def load_known_rfcs() -> Mapping[int, RFC]:
-    """The shipped facts, by number."""
+    """Return the shipped RFC facts by number."""
     return MappingProxyType(
         {
             number: RFC(number=number, title=title, obsoleted_by=tuple(by), basis=basis)

@@ -17,7 +17,7 @@ References: `[RFC6733][Adam_Barth]` in a cell is a run of `<xref>` elements in X
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import Any, Final, NoReturn
 from xml.parsers import expat
@@ -33,6 +33,7 @@ from onym.registry.iana.snapshots import (
     get_cell,
     is_known_column,
     make_snapshot_error,
+    require_registry,
     require_row_limit,
 )
 from onym.registry.records import Entry, Status
@@ -41,7 +42,7 @@ from onym.registry.registries import Registry
 #: the processing instruction's target
 CHARACTER_TARGET: Final = "onym-char"
 
-# XML 1.0 2.2 production [2], the complement
+# characters outside production [2] of XML 1.0 2.2
 _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SPECIAL: Final = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord("\r"): "&#13;"}
 _IN_ATTRIBUTE: Final = {**_SPECIAL, ord('"'): "&quot;", ord("\n"): "&#10;", ord("\t"): "&#9;"}
@@ -49,47 +50,42 @@ _CODE: Final = re.compile("[0-9a-f]{1,6}")
 _SPACE: Final = re.compile("[ \t\r\n]+")
 
 
-def _escape_xml(text: str, table: Mapping[int, str]) -> str:
-    return text.translate(table)
-
-
 def escape_content(text: str) -> str:
-    """The text as element content; reading it gives back every character."""
-    return _FORBIDDEN.sub(
-        lambda found: f"<?{CHARACTER_TARGET} {ord(found[0]):x}?>", _escape_xml(text, _SPECIAL)
-    )
+    """Return the text as element content; reading it restores every character."""
+    escaped = text.translate(_SPECIAL)
+    return _FORBIDDEN.sub(lambda match: f"<?{CHARACTER_TARGET} {ord(match[0]):x}?>", escaped)
 
 
 def escape_text(text: str) -> str:
-    """The text as element content, for readers who know no such instruction: U+FFFD stands instead."""
-    return _escape_xml(_FORBIDDEN.sub("\ufffd", text), _SPECIAL)
+    """Return the text as element content, with U+FFFD for characters that XML does not allow."""
+    return _FORBIDDEN.sub("\ufffd", text).translate(_SPECIAL)
 
 
 def escape_attribute(text: str) -> str:
-    """The text as an attribute's value in double quotes; U+FFFD for what XML cannot hold."""
-    return _escape_xml(_FORBIDDEN.sub("\ufffd", text), _IN_ATTRIBUTE)
+    """Return the text as an attribute value in double quotes, with U+FFFD for forbidden characters."""
+    return _FORBIDDEN.sub("\ufffd", text).translate(_IN_ATTRIBUTE)
 
 
 def is_valid_code_point(code: int) -> bool:
-    """May a text hold the character of that number? Half a surrogate pair is none."""
+    """Return whether a text may have that code point; surrogates are not allowed."""
     return code < 0xD800 or 0xDFFF < code <= 0x10FFFF
 
 
 def decode_character(data: str, line: int | None) -> str:
-    """The character that a processing instruction names."""
+    """Return the character that a processing instruction names."""
     if not _CODE.fullmatch(data) or not is_valid_code_point(int(data, 16)):
-        raise make_snapshot_error(f"no character: {data[:16]!r}", "bad-xml", line=line)
+        raise make_snapshot_error(f"{data[:16]!r} is not a code point", "bad-xml", line=line)
     return chr(int(data, 16))
 
 
 def collapse_space(text: str) -> str:
-    """White space as a reader of prose takes it: one space between words, none around."""
+    """Return the text with one space between words, and none around it."""
     return _SPACE.sub(" ", text).strip(" \t\r\n")
 
 
 _REFERENCE: Final = re.compile(r"\[[^\[\]]*\]|(?:[^\[]|\[(?![^\[\]]*\]))+")
 
-#: type, what stands in the brackets, what stands in `data`
+#: type, and the prefix in brackets that `data` leaves out
 _XREF_TYPES: Final = (
     ("rfc", re.compile(r"RFC(?=[1-9][0-9]{0,5}\Z)")),
     ("registry", re.compile(r"IANA registry (?=[a-z0-9-]+\Z)")),
@@ -100,8 +96,8 @@ _XREF_TYPES: Final = (
 _RFC_WITH_MORE: Final = re.compile(r"RFC([1-9][0-9]{0,5})\W.*", re.DOTALL)
 
 
-def iter_xrefs(reference: str) -> Iterator[tuple[str, str, str]]:
-    """The (type, data, text) of each element; `format_xref` of them, joined, is the reference again."""
+def _iter_xrefs(reference: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the (type, data, text) of each element; `_format_xref` restores the reference."""
     for piece in _REFERENCE.findall(reference):
         yield _parse_xref(piece)
 
@@ -110,9 +106,9 @@ def _parse_xref(piece: str) -> tuple[str, str, str]:
     inner = piece[1:-1]
     if piece == f"[{inner}]":
         for kind, pattern in _XREF_TYPES:
-            found = pattern.match(inner)
-            if found:
-                data = inner[found.end() :]
+            prefix = pattern.match(inner)
+            if prefix:
+                data = inner[prefix.end() :]
                 return kind, f"rfc{data}" if kind == "rfc" else data, ""
         more = _RFC_WITH_MORE.fullmatch(inner)
         if more:
@@ -120,8 +116,8 @@ def _parse_xref(piece: str) -> tuple[str, str, str]:
     return "text", "", piece
 
 
-def format_xref(kind: str, data: str, text: str, section: str = "") -> str:
-    """What IANA's pages show for one element."""
+def _format_xref(kind: str, data: str, text: str, section: str = "") -> str:
+    """Return the text of one element on IANA's pages."""
     if kind == "text":
         return text
     if text:
@@ -134,7 +130,7 @@ def format_xref(kind: str, data: str, text: str, section: str = "") -> str:
 
 
 _SPACE_ATTRIBUTE: Final = "http://www.w3.org/XML/1998/namespace space"
-#: tags of IANA's that are not the column's own name; `name` holds the key in some registries
+#: IANA's tags that differ from the column id; in some registries `name` is the key
 _COLUMNS: Final = {
     "value": "name",
     "name": "name",
@@ -142,15 +138,15 @@ _COLUMNS: Final = {
     "xref": "reference",
     "controller": "change_controller",
 }
-#: different tags inside records; several may mean one column
+#: different tags inside records; several may be the same column
 _MAX_TAGS: Final = 1000
-#: columns that IANA's files did not always have
+#: columns that older files of IANA do not have
 _LATE_COLUMNS: Final = frozenset({"cri_number"})
 _PARTS: Final = (Status.PERMANENT, Status.PROVISIONAL, Status.HISTORICAL)
 
 
 def read_xml(data: bytes, registry: Registry) -> SourceTable:
-    """The records of the registry's own tables. Raises SnapshotError (hostile-xml, bad-xml and others)."""
+    """Return the records of the registry's tables. Raises SnapshotError (hostile-xml, bad-xml and others)."""
     reader = _RegistryReader(registry)
     try:
         reader.parser.Parse(data, True)
@@ -183,20 +179,20 @@ class _Element:
 
 
 class _RegistryReader:
-    """expat's handlers, and what they have gathered."""
+    """The handlers of expat, and the rows that they have read."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self.rows: list[SourceRow] = []
         self.findings: list[Irregular] = []
-        #: an element may be left out where it is empty, so that only a column as late as this is not there
+        #: empty elements may be left out, so only late columns may be missing
         self.columns = {column.id: None for column in registry.columns if column.id not in _LATE_COLUMNS}
         self.updated: str | None = None
-        #: what the tags inside records mean
+        #: tags inside records -> column ids
         self._ids: dict[str, str] = {}
         self._open: list[_Element] = []
         self._cells: dict[str, list[str]] = {}
-        #: the nested tables that are open: (id, status that its title gives)
+        #: the open nested tables: (id, status from the title)
         self._tables: list[tuple[str, Status | None]] = []
         self.parser = expat.ParserCreate(namespace_separator=" ")
         self.parser.buffer_text = True
@@ -210,19 +206,24 @@ class _RegistryReader:
 
     def _reject_declaration(self, *_: Any) -> NoReturn:
         raise make_snapshot_error(
-            "a document type declaration or an entity",
+            "the file has a document type declaration or an entity",
             "hostile-xml",
             line=self.parser.CurrentLineNumber,
-            hint="IANA's files have none; take the DOCTYPE out",
+            hint="IANA's files have none; remove the DOCTYPE",
         )
 
     def _start_element(self, name: str, attributes: dict[str, str]) -> None:
         line = self.parser.CurrentLineNumber
         if len(self._open) >= MAX_DEPTH:
-            raise make_snapshot_error(f"elements more than {MAX_DEPTH} deep", "hostile-xml", line=line)
+            raise make_snapshot_error(
+                f"elements nest beyond {MAX_DEPTH} levels", "hostile-xml", line=line
+            )
         namespace, _, tag = name.rpartition(" ")
         if not self._open:
-            self._require_root(namespace, tag, attributes, line)
+            if namespace != NAMESPACE or tag != "registry":
+                hint = f'<registry xmlns="{NAMESPACE}">'
+                raise make_snapshot_error("not a registry of IANA", "not-a-registry", line=line, hint=hint)
+            require_registry(attributes.get("id"), self.registry, field="id", line=line)
         if tag == "registry":
             self._tables.append((attributes.get("id", ""), None))
         elif tag == "record":
@@ -230,23 +231,6 @@ class _RegistryReader:
                 raise make_snapshot_error("a record inside a record", "bad-xml", line=line)
             self._cells = {}
         self._open.append(_Element(tag, attributes, line))
-
-    def _require_root(self, namespace: str, tag: str, attributes: dict[str, str], line: int) -> None:
-        if namespace != NAMESPACE or tag != "registry":
-            raise make_snapshot_error(
-                "no registry of IANA's",
-                "not-a-registry",
-                line=line,
-                hint=f'<registry xmlns="{NAMESPACE}">',
-            )
-        if attributes.get("id") != self.registry.id:
-            raise make_snapshot_error(
-                f"this is the registry {attributes.get('id', '')[:40]!r}",
-                "wrong-registry",
-                line=line,
-                field="id",
-                hint=f"{self.registry.id} was asked for",
-            )
 
     def _is_in_record(self) -> bool:
         return any(element.tag == "record" for element in self._open)
@@ -273,7 +257,6 @@ class _RegistryReader:
             self._read_table_property(element)
 
     def _read_table_property(self, element: _Element) -> None:
-        """What a table says of itself."""
         if element.tag == "updated" and len(self._tables) == 1:
             self.updated = element.get_text()
         elif element.tag == "title":
@@ -285,7 +268,7 @@ class _RegistryReader:
         text, about = element.get_text(), element.attributes
         if element.tag != "xref":
             return text
-        return format_xref(about.get("type", ""), about.get("data", ""), text, about.get("section", ""))
+        return _format_xref(about.get("type", ""), about.get("data", ""), text, about.get("section", ""))
 
     def _add_cell(self, element: _Element) -> None:
         column = self._ids.get(element.tag)
@@ -296,15 +279,13 @@ class _RegistryReader:
     def _add_column(self, element: _Element) -> str:
         column = _COLUMNS.get(element.tag) or find_column_id(self.registry, element.tag)
         if not column or len(self.columns) >= MAX_COLUMNS or len(self._ids) >= _MAX_TAGS:
-            raise make_snapshot_error(
-                f"a column {element.tag[:40]!r}, or too many of them", "bad-xml", line=element.line
-            )
+            message = f"the column {element.tag[:40]!r} is not valid, or there are too many"
+            raise make_snapshot_error(message, "bad-xml", line=element.line)
         self._ids[element.tag] = column
         self.columns[column] = None
         if not is_known_column(self.registry, column):
-            self._add_finding(
-                "", "unknown-column", f"{element.tag[:40]!r} is kept as {column[:40]}", element.line
-            )
+            reason = f"{element.tag[:40]!r} is kept as {column[:40]}"
+            self._add_finding("", "unknown-column", reason, element.line)
         return column
 
     def _add_finding(self, name: str, code: str, reason: str, line: int) -> None:
@@ -317,9 +298,8 @@ class _RegistryReader:
             for column, pieces in self._cells.items()
         }
         table, status = self._tables[-1]
-        own = self.registry.id
-        if table not in (own, f"{own}-1") and status is None:
-            reason = f"a row of {table[:40]!r}, which does not belong to this registry; left out"
+        if table not in (self.registry.id, f"{self.registry.id}-1") and status is None:
+            reason = f"a row of {table[:40]!r}, which is not in this registry; ignored"
             self._add_finding(cells.get("name", ""), "other-table", reason, element.line)
             return
         self.rows.append(
@@ -337,7 +317,7 @@ NAMESPACE: Final = "http://www.iana.org/assignments"
 
 
 def write_xml(entries: Sequence[Entry], registry: Registry, updated: date) -> str:
-    """The registry as one nested `<registry>` of records, in the order given."""
+    """Return the registry as a nested `<registry>` of records, in the order given."""
     lines = [
         "<?xml version='1.0' encoding='UTF-8'?>",
         f'<registry xmlns="{NAMESPACE}" id="{registry.id}">',
@@ -354,9 +334,9 @@ def write_xml(entries: Sequence[Entry], registry: Registry, updated: date) -> st
 
 def _iter_record_lines(entry: Entry, registry: Registry) -> Iterator[str]:
     dates = "".join(
-        f' {name}="{when.date().isoformat()}"'
-        for name, when in (("date", entry.registered), ("updated", entry.updated))
-        if when is not None
+        f' {name}="{time.date().isoformat()}"'
+        for name, time in (("date", entry.registered), ("updated", entry.updated))
+        if time is not None
     )
     yield f"    <record{dates}>"
     for column in registry.columns:
@@ -373,12 +353,12 @@ _TAGS: Final = {"name": ("value", ""), "template": ("file", ' type="template"')}
 
 
 def _format_tag(tag: str, value: str, attributes: str = "") -> str:
-    # a reader may fold white space unless it is told not to
+    # readers may collapse white space without this attribute
     keep = "" if value == collapse_space(value) else ' xml:space="preserve"'
     return f"<{tag}{attributes}{keep}>{escape_content(value)}</{tag}>"
 
 
 def _iter_reference_elements(value: str) -> Iterator[str]:
-    for kind, data, text in iter_xrefs(value):
+    for kind, data, text in _iter_xrefs(value):
         named = f' type="{kind}"' + (f' data="{escape_attribute(data)}"' if data else "")
         yield _format_tag("xref", text, named) if text else f"<xref{named}/>"
