@@ -3,13 +3,10 @@
     document = read_document(text, source="draft-levy-llm-uri-scheme-00.txt")
     document.templates[0].text("name")  # "llm"
 
-Nothing outside the text is loaded or executed. Reading takes linear time and is capped.
+Nothing outside the text is loaded or executed. Reading takes linear time and is limited.
 """
 
 from __future__ import annotations
-
-from collections.abc import Collection
-from datetime import date
 
 from onym.errors import TemplateError
 from onym.registry.documents._citations import find_citations, find_references
@@ -23,7 +20,7 @@ from onym.registry.documents._lines import (
     split_lines,
     split_sections,
 )
-from onym.registry.documents._metadata import compute_expiry, detect_kind, find_dates, find_name
+from onym.registry.documents._metadata import detect_kind, find_dates, find_name
 from onym.registry.documents._snippets import find_blocks, find_examples
 from onym.registry.documents._templates import (
     NAME,
@@ -33,7 +30,7 @@ from onym.registry.documents._templates import (
     profile_reason,
     to_text,
 )
-from onym.registry.documents._xml import flatten_xml
+from onym.registry.documents._xml import FlatDocument, flatten_xml
 from onym.registry.documents.types import (
     Block,
     Citation,
@@ -45,8 +42,7 @@ from onym.registry.documents.types import (
     Template,
     TemplateValue,
 )
-from onym.registry.registries import PROFILES
-from onym.registry.registries import get_registry as registry_row
+from onym.registry.registries import PROFILES, get_registry
 
 __all__ = [
     "Block",
@@ -66,7 +62,7 @@ __all__ = [
 
 #: sections of one document
 MAX_SECTIONS = 5_000
-#: kinds in which a template without its name, or a name alone, is still what was meant
+#: kinds in which a template may lack its name, or consist only of it
 _PASTED = frozenset((DocumentKind.TEMPLATE, DocumentKind.MARKDOWN))
 
 
@@ -78,75 +74,47 @@ def read_document(
     source: str = "-",
     need_template: bool = True,
 ) -> Document:
-    """Read a document; `kind` is found out where it is None, `source` is a file's name or "-".
+    """Read a document. If `kind` is None, it is detected; `source` is the name of the file, or "-".
 
-    Templates are those of `registry`: its profiles say which labels there are. Raises UnknownEntryError
-    for a registry that there is not; TemplateError: registry.no-template where no template is found (not
-    so with `need_template=False`, for texts that are wanted for their grammar), registry.too-large beyond a
-    cap, registry.bad-xml, and registry.hostile-xml for entities that are more than characters.
+    The profiles of `registry` define the labels of templates. With `need_template=False` a text without a
+    template is accepted, for example one with only a grammar. Raises UnknownEntryError if the registry does
+    not exist, and TemplateError: registry.no-template if no template is found, registry.too-large beyond a
+    limit, registry.bad-xml, and registry.hostile-xml for entities that are more than characters.
     """
     chosen = detect_kind(text) if kind is None else kind
-    document = (
-        _parse_xml(text, registry)
-        if chosen is DocumentKind.XML
-        else _parse_text(text, chosen, registry, source)
-    )
+    flat = flatten_xml(text) if chosen is DocumentKind.XML else _flatten_text(text, chosen, source)
+    document = _build_document(text, chosen, registry, flat)
     if need_template and not document.templates:
-        form = PROFILES[registry_row(registry).default_profile]
+        profile = PROFILES[get_registry(registry).default_profile]
         raise TemplateError(
-            "no registration template is there",
+            "the text has no registration template",
             field=NAME,
-            clause=form.template_clause,
-            hint="these labels were looked for, each at the beginning of a line: "
-            + get_labels(registry).format_needed(),
+            clause=profile.template_clause,
+            hint="none of these labels begins a line: " + get_labels(registry).format_needed(),
         )
     return document
 
 
-def _parse_text(text: str, chosen: DocumentKind, registry: str, source: str) -> Document:
-    lines = split_lines(text)
-    listed: tuple[Reference, ...] = ()
-    anchors: frozenset[str] = frozenset()
-    if chosen is DocumentKind.MARKDOWN:
-        anchors = find_anchors(text)
-        listed = parse_front_matter(lines)
-        mark_markdown(lines)
-        lines = [_strip_quote_marks(line) for line in lines]
-    else:
-        if chosen is DocumentKind.TEMPLATE:
-            lines = [_strip_quote_marks(line) for line in lines]
-        mark_headings(lines, paged=chosen is not DocumentKind.TEMPLATE)
-    dated, expires = find_dates(text, chosen)
-    name = find_name(text, chosen, source)
-    return _build_document(
-        text, chosen, registry, lines, listed, anchors=anchors, name=name, dated=dated, expires=expires
-    )
-
-
-def _strip_quote_marks(line: Line) -> Line:
-    """A line of a mail's quotation, without the marks."""
-    if line.text.startswith(">") and line.code is None:
-        line.text = line.text.lstrip("> ")
-    return line
-
-
-def _parse_xml(text: str, registry: str) -> Document:
-    flat = flatten_xml(text)
-    return _build_document(
-        text,
-        DocumentKind.XML,
-        registry,
-        flat.lines,
-        tuple(flat.references),
-        anchors=flat.anchors,
-        name=flat.name,
-        dated=flat.dated,
-        expires=None if flat.is_rfc else compute_expiry(flat.dated),
-    )
+def _flatten_text(text: str, kind: DocumentKind, source: str) -> FlatDocument:
+    """Return the lines of a plain text or Markdown, with its metadata."""
+    flat = FlatDocument(lines=split_lines(text), name=find_name(text, kind, source))
+    if kind is DocumentKind.MARKDOWN:
+        flat.anchors = set(find_anchors(text))
+        flat.references = list(parse_front_matter(flat.lines))
+        mark_markdown(flat.lines)
+    if kind in _PASTED:
+        for line in flat.lines:
+            # a pasted mail may be quoted
+            if line.text.startswith(">") and line.code is None:
+                line.text = line.text.lstrip("> ")
+    if kind is not DocumentKind.MARKDOWN:
+        mark_headings(flat.lines, paged=kind is not DocumentKind.TEMPLATE)
+    flat.dated, flat.expires = find_dates(text, kind)
+    return flat
 
 
 def _render_plain(lines: list[Line]) -> str:
-    """The lines under their numbers; those that were not read are blank."""
+    """Return the text of the lines at their line numbers; skipped lines are blank."""
     rows: dict[int, list[str]] = {}
     for line in lines:
         row = rows.setdefault(line.number, [])
@@ -155,31 +123,20 @@ def _render_plain(lines: list[Line]) -> str:
 
 
 def _is_own_name(key: str, name: str | None) -> bool:
-    """Is the key the document's own name, with its version or without?"""
+    """Return whether the key is the document's name, with or without its version."""
     if name is None:
         return False
     return key in (name, name.replace(" ", ""), name[:-3], name.removesuffix("-latest"))
 
 
-def _build_document(
-    text: str,
-    kind: DocumentKind,
-    registry: str,
-    lines: list[Line],
-    listed: tuple[Reference, ...],
-    *,
-    anchors: Collection[str],
-    name: str | None,
-    dated: date | None,
-    expires: date | None,
-) -> Document:
-    templates = find_templates(
-        lines, get_labels(registry), markdown=kind is DocumentKind.MARKDOWN, partial=kind in _PASTED
-    )
+def _build_document(text: str, kind: DocumentKind, registry: str, flat: FlatDocument) -> Document:
+    lines, name = flat.lines, flat.name
+    is_markdown = kind is DocumentKind.MARKDOWN
+    templates = find_templates(lines, get_labels(registry), markdown=is_markdown, partial=kind in _PASTED)
     sections = split_sections(lines)
     require_at_most(sections, MAX_SECTIONS, "sections")
     blocks = find_blocks(lines)
-    # XML marks its lists, and what is ABNF: its lines may be one
+    # XML marks its reference lists
     entries, entry_lines = find_references([] if kind is DocumentKind.XML else lines, templates)
     grammar_lines = {
         number
@@ -188,17 +145,15 @@ def _build_document(
         for number in range(block.line, block.line + block.text.count("\n") + 1)
     }
     without = entry_lines | grammar_lines
-    references = (*listed, *entries)
-    citations, added = find_citations(
-        lines, known={reference.key for reference in references}, without=without, anchors=anchors
-    )
+    references = (*flat.references, *entries)
     known = {reference.key for reference in references}
+    citations, added = find_citations(lines, known=known, without=without, anchors=flat.anchors)
     return Document(
         kind=kind,
         registry=registry,
         name=name,
-        dated=dated,
-        expires=expires,
+        dated=flat.dated,
+        expires=flat.expires,
         text=text,
         plain=_render_plain(lines),
         sections=sections,

@@ -9,40 +9,42 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from onym.errors import TemplateError
 from onym.registry.documents.types import Reference, Section
 
-#: characters of a text, and lines of it; beyond these it is refused
+#: characters and lines of a text
 MAX_TEXT: Final = 5_000_000
 MAX_LINES: Final = 200_000
 
-MONTHS: Final = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
+MONTHS: Final = tuple(
+    [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ]
 )
 
 _SPACES: Final = dict.fromkeys(map(ord, "\u00a0\u2007\u202f\u2009\v\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 _NOTHING: Final = dict.fromkeys(map(ord, "\ufeff\u200b\u2060\u00ad"), "")
-_MENDED: Final = {**_SPACES, **_NOTHING, 0x2011: "-"}
+_REPAIRED: Final = {**_SPACES, **_NOTHING, 0x2011: "-"}
 _BREAK: Final = re.compile(r"\r\n|\r|\n")
 _FOOTER: Final = re.compile(r"[^ :][^:]{0,200}\[Page(?: [0-9ivxlc]{1,6})?\][ |]*\Z")
 _HEADER: Final = re.compile(
     rf"(?:Internet-Draft|RFC \d{{1,5}})\b.{{1,200}} (?:{'|'.join(MONTHS)}) \d{{4}}[ |]*\Z"
 )
-#: lines by which a paragraph ends, so that a page break after one of them ends it too
+#: the ends of lines after which a page break ends the paragraph
 _STOPS: Final = (".", ":", ";", "!", "?")
 
 
@@ -56,45 +58,42 @@ class Heading:
 
     @property
     def name(self) -> str:
-        """What the section is called by: its number, else its title."""
+        """The number of the section, else its title."""
         return self.title if self.number is None else self.number
 
 
 @dataclass(slots=True, kw_only=True)
 class Line:
-    """One line. `code` is the language of verbatim text ("" where none is given), None in prose."""
+    """A line. `code` is the language of verbatim text ("" if it is not known), None in prose."""
 
     number: int
     text: str
     heading: Heading | None = None
     code: str | None = None
-    #: part of a table of contents: neither a heading nor a label
+    #: whether it is part of a table of contents
     toc: bool = False
 
     @property
     def blank(self) -> bool:
-        """Is there nothing on it?"""
+        """Whether the line is empty."""
         return not self.text
 
 
 def count_indent(text: str) -> int:
-    """Columns before the first character that is not a space."""
+    """Return the number of spaces at the beginning."""
     return len(text) - len(text.lstrip(" "))
 
 
-def require_at_most(items: Sized, limit: int, what: str) -> None:
-    """Refuse more than `limit` of something. Raises TemplateError (registry.too-large)."""
+def require_at_most(items: Sized, limit: int, noun: str) -> None:
+    """Raise a TemplateError (registry.too-large) for more than `limit` items."""
     if len(items) > limit:
-        raise TemplateError(
-            f"the text has more than {limit} {what}",
-            code="registry.too-large",
-            hint="give the document that registers the scheme alone",
-        )
+        hint = "provide only the document that registers the scheme"
+        raise TemplateError(f"the text has more than {limit} {noun}", code="registry.too-large", hint=hint)
 
 
 def clean_rows(text: str) -> list[str]:
-    """The rows of a value, its characters as those of a document's lines."""
-    rows = _BREAK.split(text.translate(_MENDED).replace("\f", ""))
+    """Return the rows of a value, with the characters that lines of a document have."""
+    rows = _BREAK.split(text.translate(_REPAIRED).replace("\f", ""))
     return [row.expandtabs(4).rstrip("¶ ") for row in rows]
 
 
@@ -106,7 +105,7 @@ def _split_rows(text: str) -> list[str]:
 
 
 def _is_furniture(rows: list[str], at: int, near: bool) -> bool:
-    """Is this row a footer, or the header that goes with one?"""
+    """Return whether a row is a footer, or a header next to one."""
     if _FOOTER.match(rows[at]):
         return True
     if not _HEADER.match(rows[at]):
@@ -114,16 +113,16 @@ def _is_furniture(rows: list[str], at: int, near: bool) -> bool:
     return near or (at + 1 < len(rows) and _FOOTER.match(rows[at + 1]) is not None)
 
 
-def _iter_rows(rows: list[str]) -> Iterable[tuple[int, str, bool]]:
-    """(number, text, is it furniture?) of every row; a pilcrow at its end ends the paragraph."""
-    clean = [row.translate(_MENDED).expandtabs(4).rstrip(" ") for row in rows]
+def _iter_rows(rows: list[str]) -> Iterator[tuple[int, str, bool]]:
+    """Yield the number and text of every row, and whether it is furniture; a pilcrow ends a paragraph."""
+    clean = [row.translate(_REPAIRED).expandtabs(4).rstrip(" ") for row in rows]
     near = False
-    for at, row in enumerate(clean):
-        number = at + 1
+    for index, row in enumerate(clean):
+        number = index + 1
         broken = row.startswith("\f")
         row = row.replace("\f", "").rstrip(" ")
-        clean[at] = row
-        furniture = _is_furniture(clean, at, near or broken)
+        clean[index] = row
+        furniture = _is_furniture(clean, index, near or broken)
         near = furniture or broken or (near and not row)
         ends = row.endswith("¶")
         yield number, row.rstrip("¶ "), furniture
@@ -132,57 +131,57 @@ def _iter_rows(rows: list[str]) -> Iterable[tuple[int, str, bool]]:
 
 
 def _is_continued(before: str, after: str) -> bool:
-    """Does a paragraph go on over a page break between these two lines?"""
+    """Return whether a paragraph continues after a page break between these two lines."""
     return not before.endswith(_STOPS) and count_indent(before) == count_indent(after)
 
 
 def split_lines(text: str) -> list[Line]:
-    """The lines of a plain text, without page furniture. Raises TemplateError beyond the caps."""
-    out: list[Line] = []
+    """Return the lines of a plain text without page furniture. Raises TemplateError beyond the limits."""
+    lines: list[Line] = []
     gap = broken = False
     for number, row, furniture in _iter_rows(_split_rows(text)):
         if furniture:
             broken = True
-            # the blank lines above a footer belong to it
-            while out and out[-1].blank:
-                out.pop()
+            # blank lines above a footer are part of it
+            while lines and lines[-1].blank:
+                lines.pop()
                 gap = True
             continue
         if broken and not row:
             gap = True
             continue
-        if broken and gap and out and not _is_continued(out[-1].text, row):
-            out.append(Line(number=number, text=""))
+        if broken and gap and lines and not _is_continued(lines[-1].text, row):
+            lines.append(Line(number=number, text=""))
         gap = broken = False
-        out.append(Line(number=number, text=row))
-    return out
+        lines.append(Line(number=number, text=row))
+    return lines
 
 
 def is_flush(lines: list[Line]) -> bool:
-    """Has the text lost its indentation? True where nearly nothing is indented."""
+    """Return whether the text has lost its indentation: almost no line is indented."""
     texts = [line.text for line in lines if line.text and line.code is None]
     indented = sum(1 for text in texts if text.startswith("  "))
     return indented * 20 < len(texts)
 
 
 class RunningText:
-    """The lines that `keep` lets pass, joined, each run of spaces one; `line_of` finds an offset's line."""
+    """The lines that `keep` accepts, joined, with runs of spaces squeezed; `line_of` maps offsets to lines."""
 
     def __init__(self, lines: Iterable[Line], keep: Callable[[Line], bool]) -> None:
         self._starts: list[int] = []
         self._numbers: list[int] = []
         parts: list[str] = []
-        at = 0
+        offset = 0
         for line in lines:
             text = " ".join(line.text.split()) if keep(line) else ""
-            self._starts.append(at)
+            self._starts.append(offset)
             self._numbers.append(line.number)
             parts.append(text)
-            at += len(text) + 1
+            offset += len(text) + 1
         self.text = "\n".join(parts)
 
     def line_of(self, offset: int) -> int:
-        """The number of the line that holds this offset."""
+        """Return the line of an offset."""
         return self._numbers[bisect_right(self._starts, offset) - 1]
 
 
@@ -192,48 +191,33 @@ _NUMBERED: Final = re.compile(
 )
 _UNNUMBERED: Final = frozenset(
     (
-        "abstract",
-        "status of this memo",
-        "copyright notice",
-        "table of contents",
-        "introduction",
-        "acknowledgements",
-        "acknowledgments",
-        "acknowledgement",
-        "acknowledgment",
-        "contributor",
-        "contributors",
-        "author's address",
-        "authors' addresses",
-        "authors' address",
-        "editor's address",
-        "normative references",
-        "informative references",
-        "index",
+        *("abstract", "status of this memo", "copyright notice", "table of contents", "introduction"),
+        *("acknowledgements", "acknowledgments", "acknowledgement", "acknowledgment"),
+        *("contributor", "contributors", "index", "normative references", "informative references"),
+        *("author's address", "authors' addresses", "authors' address", "editor's address"),
     )
 )
-#: in a template alone, a number, a label and a value are an item of a list
+#: in a pasted template, a number, a label and a value are a list item
 _FIELD: Final = re.compile(r"^[^:]{2,80}: *\S")
-#: a heading that ends like a sentence is an item of a list
+#: the ends of list items that look like headings
 _SENTENCE: Final = (".", ";", ",")
 
 
 def normalize_title(title: str) -> str:
-    """A title for comparing: case, quotes' shape and spacing aside."""
+    """Return a title for comparison, ignoring case, the form of quotes and spaces."""
     return "".join(title.casefold().replace("\u2019", "'").split())
 
 
 def _match_heading(text: str) -> Heading | None:
-    """A numbered heading, if the line has the form of one."""
-    found = _NUMBERED.match(text)
-    if found is None:
+    match = _NUMBERED.match(text)
+    if match is None:
         return None
-    number = found["letter"] or found["digits"]
-    return Heading(level=number.count(".") + 1, number=number, title=found["title"].strip())
+    number = match["letter"] or match["digits"]
+    return Heading(level=number.count(".") + 1, number=number, title=match["title"].strip())
 
 
 def _parse_leader(text: str) -> str | None:
-    """What a row of a table of contents names: its text before the dots and the page number."""
+    """Return the title in a row of a table of contents: the text before the dots and the page number."""
     bare = text.rstrip("0123456789")
     if bare == text:
         return None
@@ -242,18 +226,16 @@ def _parse_leader(text: str) -> str | None:
 
 
 def _mark_contents_rows(lines: list[Line]) -> set[str]:
-    """Flag the rows of tables of contents; the keys ("3.1" + title) that they name."""
+    """Mark the rows of tables of contents; return the titles that they list."""
     named: set[str] = set()
     seen: set[str] | None = None
     names = [None if line.code is not None else _parse_leader(line.text) for line in lines]
-    for at, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if line.blank or line.code is not None:
             continue
-        name = names[at]
-        # a row alone is no table
-        if name is not None and any(
-            each is not None for each in (*names[at - 1 : at], *names[at + 1 : at + 2])
-        ):
+        name = names[index]
+        # a table has more than one row
+        if name is not None and any((*names[index - 1 : index], *names[index + 1 : index + 2])):
             line.toc = True
             named.add(normalize_title(name))
             seen = None
@@ -265,12 +247,12 @@ def _mark_contents_rows(lines: list[Line]) -> set[str]:
 
 
 def _mark_contents_row(line: Line, seen: set[str], named: set[str]) -> bool:
-    """Is this a row of a table without dots? It ends where a number comes again."""
-    found = _match_heading(line.text.strip())
-    known = line.text.strip().casefold() in _UNNUMBERED
-    if found is None and not known:
+    """Mark a row of a table without dots; return False for other lines and at a repeated number."""
+    text = line.text.strip()
+    heading = _match_heading(text)
+    if heading is None and text.casefold() not in _UNNUMBERED:
         return False
-    name = line.text.strip().casefold() if found is None else found.name
+    name = text.casefold() if heading is None else heading.name
     if name in seen:
         return False
     seen.add(name)
@@ -280,70 +262,72 @@ def _mark_contents_row(line: Line, seen: set[str], named: set[str]) -> bool:
 
 
 def _can_follow(number: str, last: str | None) -> bool:
-    """May a section of this number come next?"""
+    """Return whether a section of this number may come next."""
     if last is None or not number[0].isdigit():
         return True
     if not last[0].isdigit():
         return False
-    here, before = ([int(part) for part in each.split(".")] for each in (number, last))
+    here, before = ([int(part) for part in text.split(".")] for text in (number, last))
     if here == [*before, 1]:
         return True
-    at = len(here) - 1
-    return at < len(before) and here[:at] == before[:at] and here[at] == before[at] + 1
-
-
-def _iter_candidates(lines: list[Line]) -> Iterator[tuple[int, Line]]:
-    for at, line in enumerate(lines):
-        if line.text and line.heading is None and line.code is None and not line.toc and line.text[0] != " ":
-            yield at, line
+    depth = len(here) - 1
+    return depth < len(before) and here[:depth] == before[:depth] and here[depth] == before[depth] + 1
 
 
 def mark_headings(lines: list[Line], *, paged: bool) -> None:
-    """Find the headings of a plain text. `paged`: of RFC form, where a lone line at the margin is one too."""
+    """Mark the headings of a plain text. In a `paged` text, of RFC form, a single line at the margin is one."""
     named = _mark_contents_rows(lines)
     flush = is_flush(lines)
     last: str | None = None
-    for at, line in _iter_candidates(lines):
-        found = _match_heading(line.text)
-        if found is None:
-            line.heading = _match_unnumbered(lines, at, margin=paged and not flush)
+    for index, line in enumerate(lines):
+        if (
+            not line.text
+            or line.text[0] == " "
+            or line.heading is not None
+            or line.code is not None
+            or line.toc
+        ):
             continue
-        if not paged and _FIELD.search(found.title):
-            continue
-        if _is_heading(found, line.text, named, last, flush=flush):
-            line.heading = found
-            last = found.number
+        heading = _match_heading(line.text)
+        if heading is None:
+            line.heading = _match_unnumbered(lines, index, margin=paged and not flush)
+        elif (paged or not _FIELD.search(heading.title)) and _is_heading(
+            heading, line.text, named, last, flush=flush
+        ):
+            line.heading = heading
+            last = heading.number
 
 
-def _is_heading(found: Heading, text: str, named: set[str], last: str | None, *, flush: bool) -> bool:
-    """Is a line of a heading's form one? Where all is flush left, only by the contents or in sequence."""
+def _is_heading(heading: Heading, text: str, named: set[str], last: str | None, *, flush: bool) -> bool:
+    """Return whether a line of the form is a heading; without indentation it must be listed or in sequence."""
     if normalize_title(text) in named:
         return True
-    if found.title.endswith(_SENTENCE):
+    if heading.title.endswith(_SENTENCE):
         return False
     if not flush:
         return True
-    in_order = found.number is not None and _can_follow(found.number, last)
-    return not named and in_order and not found.title[0].islower()
+    in_order = heading.number is not None and _can_follow(heading.number, last)
+    return not named and in_order and not heading.title[0].islower()
 
 
-def _match_unnumbered(lines: list[Line], at: int, *, margin: bool) -> Heading | None:
-    """A heading without number: of a known name, or alone at the margin of an indented text."""
-    text = lines[at].text
+def _match_unnumbered(lines: list[Line], index: int, *, margin: bool) -> Heading | None:
+    """Return a heading without number: a known name, or a single line at the margin of an indented text."""
+    text = lines[index].text
     if text.casefold().replace("\u2019", "'") in _UNNUMBERED:
         return Heading(level=1, number=None, title=text)
-    alone = (at == 0 or lines[at - 1].blank) and (at + 1 == len(lines) or lines[at + 1].blank)
+    around = (*lines[max(index - 1, 0) : index], *lines[index + 1 : index + 2])
+    alone = all(line.blank for line in around)
     shaped = len(text) < 80 and text[0].isupper() and text[-1] not in ".,;:>" and "  " not in text
     if not (margin and alone and shaped):
         return None
-    below = next((line.text for line in lines[at + 1 : at + 4] if line.text), "")
+    below = next((line.text for line in lines[index + 1 : index + 4] if line.text), "")
     return Heading(level=1, number=None, title=text) if below.startswith(" ") else None
 
 
 def split_sections(lines: list[Line]) -> tuple[Section, ...]:
-    """The sections, each with its own text: that of its subsections is theirs."""
-    starts = [(at, line.heading) for at, line in enumerate(lines) if line.heading is not None]
-    ends = [at for at, _ in starts[1:]] + [len(lines)]
+    """Return the sections; the text of a section does not include its subsections."""
+    starts = [(index, line.heading) for index, line in enumerate(lines) if line.heading is not None]
+    ends = [index for index, _ in starts[1:]] + [len(lines)]
     return tuple(
         Section(
             number=heading.number,
@@ -367,43 +351,40 @@ _TITLE: Final = re.compile(r" {4}title: *(\S.*)\Z")
 
 
 def mark_markdown(lines: list[Line]) -> None:
-    """Flag headings and fenced text; blank comments, fences and attribute lines. Front matter is no text."""
-    for step in (_drop_front_matter, _mark_fences, _drop_comments, _mark_markdown_headings):
+    """Mark headings and fenced text; clear front matter, comments, fences and attribute lines."""
+    for line in lines[: _count_front_matter(lines)]:
+        line.text = ""
+    for step in (_mark_fences, _drop_comments, _mark_markdown_headings):
         step(lines)
 
 
 def _count_front_matter(lines: list[Line]) -> int:
-    """How many lines the front matter takes, its two rules counted; 0 where there is none."""
+    """Return the number of lines of the front matter with its two rules; 0 if there is none."""
     if not lines or lines[0].text != "---":
         return 0
-    for at, line in enumerate(lines[1:], start=1):
+    for count, line in enumerate(lines[1:], start=2):
         if line.text.startswith("---"):
-            return at + 1
+            return count
     return 0
 
 
 def parse_front_matter(lines: list[Line]) -> tuple[Reference, ...]:
-    """The references that a kramdown front matter lists under `normative:` and `informative:`."""
-    out: list[Reference] = []
+    """Return the references of a kramdown front matter under `normative:` and `informative:`."""
+    references: list[Reference] = []
     inside = False
     for line in lines[: _count_front_matter(lines)]:
         if line.text and line.text[0] != " ":
             inside = line.text in ("normative:", "informative:")
         elif inside and (key := _KEY.match(line.text)):
-            out.append(Reference(key=key[1], text="", line=line.number))
-        elif inside and out and (title := _TITLE.match(line.text)):
-            out[-1] = Reference(key=out[-1].key, text=title[1], line=out[-1].line)
-    return tuple(out)
+            references.append(Reference(key=key[1], text="", line=line.number))
+        elif inside and references and (title := _TITLE.match(line.text)):
+            references[-1] = replace(references[-1], text=title[1])
+    return tuple(references)
 
 
 def find_anchors(text: str) -> frozenset[str]:
-    """The names that a text gives its own sections and figures."""
-    return frozenset(found["name"] for found in _ANCHOR.finditer(text))
-
-
-def _drop_front_matter(lines: list[Line]) -> None:
-    for line in lines[: _count_front_matter(lines)]:
-        line.text = ""
+    """Return the names that a text defines for its sections and figures."""
+    return frozenset(match["name"] for match in _ANCHOR.finditer(text))
 
 
 def _mark_fences(lines: list[Line]) -> None:
@@ -431,22 +412,21 @@ def _drop_comments(lines: list[Line]) -> None:
 
 
 def _strip_comments(text: str, *, inside: bool) -> tuple[str, bool]:
-    """A line without what `<!-- -->` encloses, and whether a comment is open at its end."""
-    out: list[str] = []
-    at = 0
+    """Return a line without comments, and whether a comment is open at its end."""
+    parts: list[str] = []
+    offset = 0
     while True:
         mark = "-->" if inside else "<!--"
-        found = text.find(mark, at)
+        end = text.find(mark, offset)
         if not inside:
-            out.append(text[at:] if found < 0 else text[at:found])
-        if found < 0:
-            return "".join(out).rstrip(" "), inside
-        at = found + len(mark)
+            parts.append(text[offset:] if end < 0 else text[offset:end])
+        if end < 0:
+            return "".join(parts).rstrip(" "), inside
+        offset = end + len(mark)
         inside = not inside
 
 
 def _parse_title(level: int, title: str) -> Heading:
-    """A heading, its number (if it begins with one) taken off its title."""
     number = _NUMBER.match(title)
     if number is None:
         return Heading(level=level, number=None, title=title)
@@ -460,13 +440,13 @@ def _mark_markdown_headings(lines: list[Line]) -> None:
         if line.code is not None:
             before, previous_blank = None, False
             continue
-        found = _ATX.match(line.text) if len(line.text) < _WIDEST else None
-        if found is not None:
-            line.heading = _parse_title(len(found[1]), found["title"].strip())
+        match = _ATX.match(line.text) if len(line.text) < _WIDEST else None
+        if match is not None:
+            line.heading = _parse_title(len(match[1]), match["title"].strip())
         elif before is not None and _is_underline(line.text, before.text):
             before.heading = _parse_title(1 if line.text[0] == "=" else 2, before.text.strip())
             line.text = ""
-        # only a line alone can be underlined: a paragraph's last line is none
+        # only a single line can be underlined, not the last line of a paragraph
         before = line if previous_blank and line.text and line.heading is None else None
         previous_blank = line.blank
 
@@ -475,5 +455,5 @@ _RULE: Final[Callable[[str], object]] = re.compile(r"(?:=+|-+)\Z").match
 
 
 def _is_underline(text: str, above: str) -> bool:
-    """A setext underline: as long as the title, within a few characters, so that no rule is taken for one."""
+    """Return whether the text underlines the title (setext); a much shorter line is a rule."""
     return bool(_RULE(text)) and len(text) + 3 > len(above) and ":" not in above

@@ -11,10 +11,10 @@ from onym.registry.documents._lines import MAX_TEXT, MONTHS
 from onym.registry.documents.types import DocumentKind
 from onym.registry.registries import DRAFT_LIFETIME
 
-#: lines in which a document says what it is
+#: lines at the beginning of a document with its metadata, and characters of each
 _HEAD: Final = 120
 _CUT: Final = 400
-#: rows with text in which a draft's own mark stands; below, it may be a reference's
+#: rows with text that may have the mark of a draft; further down it may be from a reference
 _TOP: Final = 3
 _MONTH: Final = "|".join(MONTHS)
 _DATE: Final = (
@@ -37,7 +37,7 @@ _RFC_HEADER: Final = re.compile(
 _RFC_FILE: Final = re.compile(r"rfc(?P<number>[0-9]{1,5})\.(?:txt|xml)\Z")
 _XML: Final = ("<?xml", "<rfc", "<!DOCTYPE")
 _DRAFT_MARKS: Final = ("Internet-Draft", "INTERNET-DRAFT", "INTERNET DRAFT", "This Internet-Draft")
-#: what a draft says besides; a reference to a draft says none of it
+#: other marks of a draft, which references to drafts do not have
 _DRAFT_TOO: Final = re.compile(
     r"Expires?\b|Intended [Ss]tatus|Status of [Tt]his Memo|Abstract\Z|Network Working Group"
     r"|Copyright Notice\Z|Table of Contents\Z|(?:1\.? )?Introduction\Z",
@@ -47,13 +47,12 @@ _MARKDOWN: Final = re.compile(r"#{1,6} \S|---\Z|\*\*[^*]{2,80}\*\*|__[^_]{2,80}_
 
 
 def _list_head_rows(text: str) -> list[str]:
-    """The first lines, cut: what a document is stands there."""
     rows = text[: min(MAX_TEXT, _HEAD * 2_000)].splitlines()[:_HEAD]
     return [" ".join(row[:_CUT].replace("\ufeff", "").split()).strip("¶ ") for row in rows]
 
 
 def detect_kind(text: str) -> DocumentKind:
-    """What a text looks like."""
+    """Return the kind that a text looks like."""
     if _is_xml(text):
         return DocumentKind.XML
     head = _list_head_rows(text)
@@ -67,14 +66,13 @@ def detect_kind(text: str) -> DocumentKind:
 
 
 def _is_draft(head: list[str]) -> bool:
-    """Does it call itself a draft at its very top, or below and say more that only a draft says?"""
     rows = [row for row in head if row]
-    at = next((at for at, row in enumerate(rows) if row.startswith(_DRAFT_MARKS)), None)
-    return at is not None and (at < _TOP or any(_DRAFT_TOO.match(row) for row in rows))
+    index = next((index for index, row in enumerate(rows) if row.startswith(_DRAFT_MARKS)), None)
+    return index is not None and (index < _TOP or any(_DRAFT_TOO.match(row) for row in rows))
 
 
 def _is_xml(text: str) -> bool:
-    """Does it begin with a declaration or the root, comments before it aside?"""
+    """Return whether a declaration or the root comes first, after any comments."""
     at = 0
     while True:
         rest = text[at : at + 1000].lstrip("\ufeff \t\r\n")
@@ -87,8 +85,8 @@ def _is_xml(text: str) -> bool:
 
 
 def _match_rfc(text: str, head: list[str]) -> re.Match[str] | None:
-    """Where an RFC says its number: on its first page, or in the header of a later one."""
-    first = next((each for row in head if (each := _RFC.match(row))), None)
+    """Find the number of an RFC on its first page, or in the header of a later page."""
+    first = next((match for row in head if (match := _RFC.match(row))), None)
     return first or _RFC_HEADER.search(text, 0, _HEAD * _CUT)
 
 
@@ -97,27 +95,26 @@ def _has_markup(text: str) -> bool:
 
 
 def find_name(text: str, kind: DocumentKind, source: str) -> str | None:
-    """The draft's name with its version, or "RFC 7595"; from the file's name where the text has none."""
+    """Return the draft's name with its version, or "RFC 7595"; if the text has none, that of the file."""
     head = _list_head_rows(text)
     file = PurePath(source[-_CUT:]).name
     if kind is DocumentKind.RFC:
-        found = _match_rfc(text, head)
-        return None if found is None else f"RFC {int(found['number'])}"
+        match = _match_rfc(text, head)
+        return None if match is None else f"RFC {int(match['number'])}"
     if kind is DocumentKind.DRAFT:
-        named = next((each for row in [*head, file] if (each := _DRAFT.search(row))), None)
-        return None if named is None else named[0]
-    found = _RFC_FILE.match(file)
-    if found is not None:
-        return f"RFC {int(found['number'])}"
-    listed = next((each for row in head if (each := _DOCNAME.match(row))), None)
-    named = listed or _DRAFT.match(file)
-    return None if named is None else named["name"]
+        match = next((match for row in [*head, file] if (match := _DRAFT.search(row))), None)
+        return None if match is None else match[0]
+    match = _RFC_FILE.match(file)
+    if match is not None:
+        return f"RFC {int(match['number'])}"
+    match = next((match for row in head if (match := _DOCNAME.match(row))), None) or _DRAFT.match(file)
+    return None if match is None else match["name"]
 
 
-def _parse_date(found: re.Match[str] | None) -> date | None:
-    if found is None:
+def _parse_date(match: re.Match[str] | None) -> date | None:
+    if match is None:
         return None
-    group = found.groupdict()
+    group = match.groupdict()
     year = group["year"] or group["year2"] or group["year3"]
     day = group["day"] or group["day2"] or group["day3"]
     month = group["month"] or group["month2"]
@@ -129,7 +126,7 @@ def _parse_date(found: re.Match[str] | None) -> date | None:
 
 
 def compute_expiry(dated: date | None) -> date | None:
-    """The day on which a draft of this date expires, 185 days later."""
+    """Return the day on which a draft of this date expires, 185 days later."""
     try:
         return None if dated is None else dated + DRAFT_LIFETIME
     except OverflowError:
@@ -137,34 +134,26 @@ def compute_expiry(dated: date | None) -> date | None:
 
 
 def find_dates(text: str, kind: DocumentKind) -> tuple[date | None, date | None]:
-    """(dated, expires) of a plain text. Of a month alone, an RFC's day is the first."""
+    """Return (dated, expires) of a plain text. If an RFC has only a month, its day is the first."""
     head = _list_head_rows(text)
     if kind is DocumentKind.RFC:
         return _find_rfc_date(head), None
     if kind is not DocumentKind.DRAFT:
         return None, None
-    expires = next((each for row in head if (each := _parse_date(_EXPIRES.search(row)))), None)
-    dated = next(
-        (
-            each
-            for row in head
-            if "xpire" not in row
-            and "pdated" not in row
-            and (each := _parse_date(_ENDS_WITH_DATE.match(row)))
-        ),
-        None,
-    )
+    expires = next((day for row in head if (day := _parse_date(_EXPIRES.search(row)))), None)
+    rows = (row for row in head if "xpire" not in row and "pdated" not in row)
+    dated = next((day for row in rows if (day := _parse_date(_ENDS_WITH_DATE.match(row)))), None)
     if dated is None and expires is not None:
-        # the month alone is given: the expiry says the day
+        # the text has only the month, and the expiry date gives the day
         dated = expires - DRAFT_LIFETIME if expires.year > 1 else None
     return dated, expires or compute_expiry(dated)
 
 
 def _find_rfc_date(head: list[str]) -> date | None:
     for row in head[:30]:
-        found = _parse_date(_ENDS_WITH_DATE.match(row))
-        if found is not None:
-            return found
+        day = _parse_date(_ENDS_WITH_DATE.match(row))
+        if day is not None:
+            return day
         month = _MONTH_ALONE.match(row)
         if month is not None:
             return date(max(int(month["year"]), 1), MONTHS.index(month["month"]) + 1, 1)

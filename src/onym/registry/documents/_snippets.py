@@ -23,27 +23,27 @@ _TOKEN: Final = re.compile(
     r"|(?P<prose><[^>]*(?:>|\Z))|(?P<name>[A-Za-z][A-Za-z0-9-]*)|(?P<group>[()\[\]])|(?P<slash>/)"
     r"|(?P<repeat>[0-9*#]+(?=[A-Za-z(\[\"<%]| +[(\[\"<%])|[0-9]*[*#][0-9]*(?= +[A-Za-z])|[0-9]*[*#]\Z"
     r"|[0-9]+(?= +(?:ALPHA|DIGIT|HEXDIG|VCHAR|WSP)(?![\w-])))"
-    # apart from its element, or without one: `size = 3`, `size = 3 feet` are rules only beside rules
+    # numbers apart from an element: `size = 3`, `size = 3 feet` are rules only next to rules
     r"|(?P<apart>(?<![^ (/])[0-9]+(?= +[A-Za-z;/]| *\Z))"
     r"|(?P<equals>=/?)"
 )
-#: tokens by which a line is taken for ABNF and not for an assignment
+#: tokens that distinguish ABNF from an assignment
 _STRONG: Final = frozenset(("string", "number", "prose", "group", "repeat"))
-#: languages of marked text in which ABNF may stand all the same; what is of another is left alone
-_UNSAID: Final = frozenset(
+#: languages of marked text that may still be ABNF
+_NEUTRAL_LANGUAGES: Final = frozenset(
     ("", "txt", "text", "plain", "plaintext", "ascii-art", "none", "bnf", "ebnf", "grammar")
 )
 #: names in a row that make a sentence
 _SENTENCE: Final = 4
-#: strange characters that a line with rules around it may hold: its fault is for the grammar's reader
+#: strange characters in a line between rules, which the parser of the grammar reports
 _SLOPPY: Final = 3
-#: strange characters after which no more of a line is looked at
+#: strange characters after which the rest of a line is skipped
 _HOPELESS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LineShape:
-    """What a line is made of: tokens alone? With a mark of ABNF? How many strange characters?"""
+    """The tokens and strange characters of a line."""
 
     strange: int
     strong: bool
@@ -60,22 +60,22 @@ class _LineShape:
 
 
 def _measure_line(text: str) -> _LineShape:
-    at = strange = names = most = elements = 0
+    offset = strange = names = most = elements = 0
     kinds: set[str] = set()
-    while at < len(text) and strange <= _HOPELESS:
-        token = _TOKEN.match(text, at)
+    while offset < len(text) and strange <= _HOPELESS:
+        token = _TOKEN.match(text, offset)
         if token is None:
             strange += 1
-            at += 1
+            offset += 1
             continue
         kind = token.lastgroup or ""
-        if kind == "slash" and (at == 0 or text[at - 1] == " "):
+        if kind == "slash" and (offset == 0 or text[offset - 1] == " "):
             kind = "string"
         kinds.add(kind)
         elements += kind not in ("space", "comment")
         names = names + 1 if kind == "name" else (names if kind == "space" else 0)
         most = max(most, names)
-        at = token.end()
+        offset = token.end()
     kinds.discard("space")
     return _LineShape(
         strange=strange,
@@ -91,37 +91,37 @@ def _measure_line(text: str) -> _LineShape:
 class _RuleEvidence:
     """A line that may begin a rule."""
 
-    #: it shows that the block is ABNF
+    #: the block is ABNF
     proves: bool = False
-    #: it shows that too, and cannot be an assignment of a text
+    #: the block is ABNF, and the line cannot be an assignment of a text
     sure: bool = False
-    #: it may be an assignment of a number: a rule only in a block that is surely ABNF
+    #: the line may be an assignment of a number: a rule only in a block that is certainly ABNF
     doubtful: bool = False
 
 
 def _match_rule(text: str, *, sloppy: bool) -> _RuleEvidence | None:
-    """What a line tells of the block that it stands in; None where it is no rule."""
-    found = _RULE.match(text)
-    if found is None:
+    """Return the evidence of a line for its block; None if the line is not a rule."""
+    rule = _RULE.match(text)
+    if rule is None:
         return None
-    shape = _measure_line(found["elements"])
-    if not found["elements"]:
+    shape = _measure_line(rule["elements"])
+    if not rule["elements"]:
         return _RuleEvidence()
-    quoted = '"' in found["elements"] or "%" in found["elements"]
-    if shape.is_clean and (found["space"] or quoted):
+    quoted = '"' in rule["elements"] or "%" in rule["elements"]
+    if shape.is_clean and (rule["space"] or quoted):
         return _RuleEvidence(
             proves=shape.strong,
             sure=shape.strong and not shape.lone,
             doubtful=shape.apart and not shape.strong,
         )
-    if sloppy and shape.strange <= _SLOPPY and shape.strong and found["space"]:
+    if sloppy and shape.strange <= _SLOPPY and shape.strong and rule["space"]:
         return _RuleEvidence()
     return None
 
 
 @dataclass(slots=True, kw_only=True)
 class _OpenBlock:
-    """A block being read: its column, and the texts by line number."""
+    """A block that is being read: its column, and the text by line number."""
 
     column: int
     section: str | None
@@ -133,7 +133,7 @@ class _OpenBlock:
     last: int = 0
 
     def add_line(self, line: Line, text: str, rule: _RuleEvidence | None) -> None:
-        """Take a line: one that begins a rule, or goes on with the last."""
+        """Add a line that begins a rule or continues the last one."""
         if rule is not None:
             self.proved = self.proved or rule.proves
             self.sure = self.sure or rule.sure
@@ -153,7 +153,7 @@ class _BlockReader:
         self.section: str | None = None
 
     def feed_line(self, line: Line) -> Block | None:
-        """Take a line; the block that it ended, if it ended one."""
+        """Read a line; return the block that it ended, if any."""
         if line.heading is not None:
             ended = self.close_block()
             self.section = line.heading.name
@@ -169,29 +169,25 @@ class _BlockReader:
         return ended
 
     def close_block(self) -> Block | None:
-        """Close the block, if one is open; None where nothing proved it to be ABNF."""
-        found, self.open = self.open, None
-        if found is None or not found.proved:
+        """Close the open block; return None if nothing proves that it is ABNF."""
+        block, self.open = self.open, None
+        if block is None or not block.proved:
             return None
-        if not found.sure:
-            found.rows = {at: row for at, row in found.rows.items() if at not in found.doubtful}
-        first, last = min(found.rows), max(found.rows)
-        # a line for a line, so that places hold; page furniture leaves a space, which ABNF allows in a rule
-        rows = [found.rows.get(number, " ") for number in range(first, last + 1)]
-        return Block(text="\n".join(rows), line=first, section=found.section)
+        if not block.sure:
+            block.rows = {line: row for line, row in block.rows.items() if line not in block.doubtful}
+        first, last = min(block.rows), max(block.rows)
+        # line numbers stay the same; page furniture becomes a space, which ABNF allows in a rule
+        rows = [block.rows.get(number, " ") for number in range(first, last + 1)]
+        return Block(text="\n".join(rows), line=first, section=block.section)
 
     def _open_block(self, line: Line) -> None:
         rule = None if line.toc else _match_rule(line.text, sloppy=False)
         if rule is None:
             return
-        self.open = _OpenBlock(
-            column=count_indent(line.text),
-            section=self.section,
-        )
+        self.open = _OpenBlock(column=count_indent(line.text), section=self.section)
         self.open.add_line(line, line.text, rule)
 
     def _extend_block(self, line: Line) -> bool:
-        """Does the open block go on with this line?"""
         block = self.open
         if block is None:
             return False
@@ -200,7 +196,7 @@ class _BlockReader:
         if rule is None and not self._can_continue(block, text):
             return False
         if rule is None and self.flush and count_indent(text) <= block.column:
-            # where indentation is lost, a line that goes on gets some back
+            # if indentation is lost, a continuation line gets some back
             text = "  " + text
         block.add_line(line, text, rule)
         return True
@@ -215,7 +211,7 @@ class _BlockReader:
 
 
 def _iter_marked_blocks(lines: list[Line]) -> Iterator[Block]:
-    """What the document itself marks as ABNF, as it stands."""
+    """Yield the blocks that the document marks as ABNF."""
     section: str | None = None
     rows: list[Line] = []
     for line in [*lines, Line(number=0, text="")]:
@@ -224,7 +220,7 @@ def _iter_marked_blocks(lines: list[Line]) -> Iterator[Block]:
         if line.code == "abnf":
             rows.append(line)
         elif rows:
-            first = next((at for at, row in enumerate(rows) if row.text.strip()), None)
+            first = next((index for index, row in enumerate(rows) if row.text.strip()), None)
             if first is not None:
                 text = "\n".join(row.text for row in rows[first:]).rstrip()
                 yield Block(text=text, line=rows[first].number, section=section, marked=True)
@@ -234,7 +230,7 @@ def _iter_marked_blocks(lines: list[Line]) -> Iterator[Block]:
 def _iter_found_blocks(lines: list[Line]) -> Iterator[Block]:
     reader = _BlockReader(flush=is_flush(lines))
     for line in lines:
-        if line.code is not None and line.code not in _UNSAID:
+        if line.code is not None and line.code not in _NEUTRAL_LANGUAGES:
             line = Line(number=line.number, text=".")
         ended = reader.feed_line(line)
         if ended is not None:
@@ -245,13 +241,13 @@ def _iter_found_blocks(lines: list[Line]) -> Iterator[Block]:
 
 
 def find_blocks(lines: list[Line]) -> tuple[Block, ...]:
-    """Every block of ABNF, in order."""
+    """Return every block of ABNF, in order."""
     out = sorted((*_iter_marked_blocks(lines), *_iter_found_blocks(lines)), key=lambda block: block.line)
     require_at_most(out, MAX_BLOCKS, "blocks of ABNF")
     return tuple(out)
 
 
-#: different example URIs of one document; characters of one; lines that one is wrapped over
+#: example URIs of one document; characters of a URI; lines of a wrapped URI
 MAX_EXAMPLES: Final = 5_000
 MAX_URI: Final = 8_192
 MAX_WRAPS: Final = 8
@@ -259,25 +255,25 @@ MAX_WRAPS: Final = 8
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,62}\Z")
 _STOP: Final = r"\s<>\"`{}|\\^“”„«»"
 _STOPS: Final = re.compile(rf"[{_STOP}]")
-#: what opens a part to fill in; "</" is the end of an HTML element
+#: the beginning of a placeholder; "</" is the end of an HTML element
 _PLACEHOLDER: Final = re.compile(r"[{^]|<(?!/)")
-#: `%s` as a whole part, `$name` at the beginning: forms of programs, to fill in
+#: placeholders of programs: `%s` as a whole part, `$name` at the beginning
 _FORM: Final = re.compile(r"(?:^|[/?#&=;:@,])%[sd](?=[/?#&=;:@,]|\Z)|^(?://)?\$[A-Za-z_]")
 _CLOSING: Final = {'"': '"', "<": ">", "'": "'", "“": "”", "`": "`"}
 _TRAILING: Final = ".,;:!?'\u2019*_"
 _BRACKETS: Final = {")": "(", "]": "[", "}": "{"}
 _LITERAL: Final = re.compile(r"\[(?:[0-9A-Fa-f:.]{2,45}|v[0-9A-Fa-f]{1,4}\.[^\]]{1,60})\]")
-#: the first character of a line that can only go on with a URI
+#: the first characters of a line that can only continue a URI
 _ONWARD: Final = ("?", "#", "&", "/", "=")
 
 
 def find_examples(
     lines: list[Line], names: Iterable[str], *, without: Collection[int]
 ) -> tuple[Example, ...]:
-    """Every different URI of the schemes `names`, where it is shown first.
+    """Return every different URI of the schemes `names`, with the first line that shows it.
 
-    Forms with placeholders ("[user@]", "{id}", "...") are no examples, nor is a scheme with nothing after it.
-    `without` are lines of grammars and of reference lists.
+    URIs with placeholders ("[user@]", "{id}", "...") are left out, as are schemes with nothing after them.
+    `without` are lines of grammars and reference lists.
     """
     schemes = sorted({name.casefold() for name in names if _NAME.match(name)})
     if not schemes:
@@ -285,68 +281,64 @@ def find_examples(
     start = re.compile(
         rf"(?<![A-Za-z0-9+.%-])(?:{'|'.join(re.escape(scheme) for scheme in schemes)}):", re.IGNORECASE
     )
-    out: dict[str, Example] = {}
+    examples: dict[str, Example] = {}
     section: str | None = None
-    for at, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if line.heading is not None:
             section = line.heading.name
         elif not (line.toc or line.code == "abnf" or line.number in without):
-            for uri in _iter_line_uris(lines, at, start):
-                out.setdefault(uri, Example(uri=uri, line=line.number, section=section))
-            require_at_most(out, MAX_EXAMPLES, "example URIs")
-    return tuple(out.values())
+            for uri in _iter_line_uris(lines, index, start):
+                examples.setdefault(uri, Example(uri=uri, line=line.number, section=section))
+            require_at_most(examples, MAX_EXAMPLES, "example URIs")
+    return tuple(examples.values())
 
 
-def _iter_line_uris(lines: list[Line], at: int, start: re.Pattern[str]) -> Iterator[str]:
-    text = lines[at].text
+def _iter_line_uris(lines: list[Line], index: int, start: re.Pattern[str]) -> Iterator[str]:
+    text = lines[index].text
     passed = 0
-    while (found := start.search(text, passed)) is not None:
-        stop = _STOPS.search(text, found.end())
+    while (match := start.search(text, passed)) is not None:
+        stop = _STOPS.search(text, match.end())
         passed = len(text) if stop is None else stop.start()
-        before = text[found.start() - 1 : found.start()]
-        raw = text[found.start() : passed]
+        before = text[match.start() - 1 : match.start()]
+        raw = text[match.start() : passed]
         if before == "'" and "'" in raw:
             raw = raw[: raw.index("'")]
         elif _PLACEHOLDER.match(text, passed):
             continue
         else:
-            raw += _join_wrapped(lines, at, passed, _CLOSING.get(before, ""))
+            raw += _join_wrapped(lines, index, passed, _CLOSING.get(before, ""))
         uri = _trim_punctuation(raw)
-        if "..." not in raw and _is_example(uri, found.end() - found.start()):
+        if "..." not in raw and _is_example(uri, match.end() - match.start()):
             yield uri
 
 
-def _join_wrapped(lines: list[Line], at: int, end: int, closing: str) -> str:
-    """The rest of a URI that goes on over the ends of lines."""
-    text = lines[at].text
+def _join_wrapped(lines: list[Line], index: int, end: int, closing: str) -> str:
+    """Return the rest of a URI that continues on the next lines."""
+    text = lines[index].text
     if text[end:] not in ("", "\\"):
         return ""
     folded = text.endswith("\\")
     rest: list[str] = []
-    for line in lines[at + 1 : at + 1 + MAX_WRAPS]:
+    for line in lines[index + 1 : index + 1 + MAX_WRAPS]:
         part = line.text.strip(" ")
         if not part or line.heading is not None:
             break
         if closing and closing in part[:MAX_URI]:
             head = part[: part.index(closing)]
-            return (
-                "".join((*rest, head))
-                if not any(character.isspace() for character in head)
-                else "".join(rest)
-            )
+            return "".join(rest) + ("" if any(map(str.isspace, head)) else head)
         alone = _STOPS.search(part.removesuffix("\\")) is None
         if not alone or not (folded or closing or part.startswith(_ONWARD)):
             break
         rest.append(part.removesuffix("\\"))
         folded = part.endswith("\\")
-    # an opening mark without its end joins nothing
+    # without its closing mark nothing is joined
     return "" if closing and not (rest and rest[0].startswith(_ONWARD)) else "".join(rest)
 
 
 def _trim_punctuation(raw: str) -> str:
-    """Without the punctuation of the sentence around it."""
+    """Return the URI without the punctuation of the sentence around it."""
     uri = raw[:MAX_URI]
-    #: closing brackets without their opening ones
+    # closing brackets without their opening bracket
     loose = {last: uri.count(last) - uri.count(opening) for last, opening in _BRACKETS.items()}
     end = len(uri)
     while end and (uri[end - 1] in _TRAILING or loose.get(uri[end - 1], 0) > 0):
@@ -357,7 +349,6 @@ def _trim_punctuation(raw: str) -> str:
 
 
 def _is_example(uri: str, prefix: int) -> bool:
-    """Is it a URI to look at, and not the bare scheme or a form to fill in?"""
     rest = uri[prefix:]
     if not rest.strip("/") or "\u2026" in rest or _FORM.search(rest):
         return False

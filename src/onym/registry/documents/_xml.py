@@ -1,7 +1,7 @@
 """RFC and Internet-Draft XML (RFC 7991, and version 2) converted to lines, safely.
 
 The parser is expat, which loads nothing. Entities may only represent single characters, and the depth and
-number of elements are capped. References included from other files are identified by the file name.
+number of elements are limited. References included from other files are identified by the file name.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from html.entities import name2codepoint
-from typing import Final, NoReturn
+from typing import Final
 from xml.parsers import expat
 
 from onym.errors import TemplateError
 from onym.registry.documents._lines import MAX_LINES, MAX_TEXT, MONTHS, Heading, Line, require_at_most
+from onym.registry.documents._metadata import compute_expiry
 from onym.registry.documents.types import Reference
 
 MAX_DEPTH: Final = 64
 MAX_ELEMENTS: Final = 200_000
-#: characters that an entity may stand for
+#: characters of the text of an entity
 MAX_ENTITY: Final = 2
 
-_HOSTILE: Final = "registry.hostile-xml"
-#: xml2rfc's own character entities; the rest are HTML's
+#: character entities of xml2rfc; the others are those of HTML
 _ENTITIES: Final[Mapping[str, str]] = {"nbsp": " ", "zwsp": "", "nbhy": "-", "wj": ""}
 _INCLUDED: Final = re.compile(
     r"reference\.(?P<series>RFC|BCP|STD|I-D|W3C)\.(?P<name>[A-Za-z0-9._-]{1,80}?)(?:\.xml)?\Z"
 )
 _INCLUDE: Final = re.compile(r"include=[\"'](?P<name>[^\"']{1,200})[\"']")
 
-#: elements whose text is a paragraph of its own, with its indentation
+#: elements whose text is a paragraph, and its indentation
 _PARAGRAPHS: Final[Mapping[str, int]] = {
     "t": 3, "dt": 3, "dd": 6, "li": 6, "preamble": 3, "postamble": 3, "blockquote": 6, "aside": 6, "note": 3,
 }  # fmt: skip
 _CELLS: Final = frozenset({"td", "th", "c", "ttcol"})
 #: elements whose anchor is a key
 _REFERENCES: Final = frozenset({"reference", "referencegroup"})
-#: elements whose text is not the document's
+#: elements whose text is not part of the document
 _SILENT: Final = frozenset(
     {"author", "area", "workgroup", "keyword", "cref", "iref", "date", "seriesInfo", "svg"}
 )
@@ -46,34 +46,28 @@ _SILENT: Final = frozenset(
 
 @dataclass(slots=True, kw_only=True)
 class FlatDocument:
-    """A document's lines, and what its markup says of it."""
+    """A document's lines and metadata."""
 
     lines: list[Line] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
-    #: the names of its own sections, figures and paragraphs
+    #: the names of its sections, figures and paragraphs
     anchors: set[str] = field(default_factory=set)
     name: str | None = None
     dated: date | None = None
-    is_rfc: bool = False
-
-
-def _raise_error(
-    message: str, line: int, column: int, *, code: str = _HOSTILE, hint: str | None = None
-) -> NoReturn:
-    raise TemplateError(message, code=code, line=line, column=column + 1, hint=hint)
+    expires: date | None = None
 
 
 class _XMLFlattener:
-    """Handlers for expat. Text is gathered per source line, so that every place holds."""
+    """The handlers of expat. Text is collected per source line, so that line numbers stay correct."""
 
     def __init__(self) -> None:
         self.flat = FlatDocument()
+        self.is_rfc = False
         self.parser = expat.ParserCreate(encoding="utf-8")
         self.parser.buffer_text = False
         self.path: list[str] = []
         self.elements = 0
         self.rows: dict[int, list[str]] = {}
-        self.first = 0
         self.numbers: list[int] = []
         self.back = False
         self.titling: tuple[int, int, Heading] | None = None
@@ -82,9 +76,13 @@ class _XMLFlattener:
         self.entry: list[str] = []
         self.cells: list[str] = []
         self.silent = 0
-        #: the mark of a list's item, until its first line is written
+        #: the mark of a list item until its first line is written
         self.bullet = ""
         self._set_handlers()
+
+    @property
+    def line(self) -> int:
+        return self.parser.CurrentLineNumber
 
     def _set_handlers(self) -> None:
         parser = self.parser
@@ -95,7 +93,13 @@ class _XMLFlattener:
         parser.ProcessingInstructionHandler = self._handle_instruction
         parser.SkippedEntityHandler = self._handle_skipped_entity
 
-    # what is refused
+    # errors
+
+    def _make_error(
+        self, message: str, *, code: str = "hostile-xml", hint: str | None = None
+    ) -> TemplateError:
+        column = self.parser.CurrentColumnNumber + 1
+        return TemplateError(message, code=f"registry.{code}", line=self.line, column=column, hint=hint)
 
     def _handle_entity(
         self,
@@ -109,25 +113,16 @@ class _XMLFlattener:
     ) -> None:
         simple = value is not None and len(value) <= MAX_ENTITY and not set(value) & set("&%<")
         if is_parameter or not simple:
-            _raise_error(
-                f"the entity {name[:40]!r} is more than a character",
-                self.parser.CurrentLineNumber,
-                self.parser.CurrentColumnNumber,
-                hint="write references out, or include them by xi:include; no other entity is read",
-            )
+            hint = "write references out, or include them with xi:include; other entities are not read"
+            raise self._make_error(f"the entity {name[:40]!r} is more than a character", hint=hint)
 
     def _handle_skipped_entity(self, name: str, is_parameter: bool) -> None:
         known = _ENTITIES.get(name)
         if known is None and name in name2codepoint:
             known = chr(name2codepoint[name])
         if known is None:
-            _raise_error(
-                f"the entity {name[:40]!r} is not declared",
-                self.parser.CurrentLineNumber,
-                self.parser.CurrentColumnNumber,
-                code="registry.bad-xml",
-                hint="write the character itself",
-            )
+            message, hint = f"the entity {name[:40]!r} is not declared", "write the character itself"
+            raise self._make_error(message, code="bad-xml", hint=hint)
         self._add_characters(known)
 
     # elements
@@ -135,11 +130,7 @@ class _XMLFlattener:
     def _handle_start(self, name: str, attributes: dict[str, str]) -> None:
         self.elements += 1
         if len(self.path) >= MAX_DEPTH or self.elements > MAX_ELEMENTS:
-            _raise_error(
-                f"elements nest deeper than {MAX_DEPTH}, or are more than {MAX_ELEMENTS}",
-                self.parser.CurrentLineNumber,
-                self.parser.CurrentColumnNumber,
-            )
+            raise self._make_error(f"elements nest deeper than {MAX_DEPTH}, or are more than {MAX_ELEMENTS}")
         self.path.append(name)
         self.silent += name in _SILENT
         opening = _OPENING.get(name)
@@ -167,15 +158,15 @@ class _XMLFlattener:
             if text != "\n" or self.entry[-1:] != [" "]:
                 self.entry.append(" " if text == "\n" else text)
         elif not self.silent and text != "\n":
-            self.rows.setdefault(self.parser.CurrentLineNumber, []).append(text)
+            self.rows.setdefault(self.line, []).append(text)
 
     # sections
 
     def _start_rfc(self, attributes: dict[str, str]) -> None:
         number = attributes.get("number", "")
         draft = attributes.get("docName", "")
-        self.flat.is_rfc = number.isascii() and number.isdigit() and len(number) < 6
-        self.flat.name = f"RFC {int(number)}" if self.flat.is_rfc else (draft[:200] or None)
+        self.is_rfc = number.isascii() and number.isdigit() and len(number) < 6
+        self.flat.name = f"RFC {int(number)}" if self.is_rfc else (draft[:200] or None)
 
     def _start_date(self, attributes: dict[str, str]) -> None:
         if self.path[-3:-1] == ["rfc", "front"]:
@@ -187,33 +178,29 @@ class _XMLFlattener:
         del self.numbers[depth:]
         self.numbers += [0] * (depth - len(self.numbers))
         self.numbers[depth - 1] += 1
-        line = self.parser.CurrentLineNumber
         title = attributes.get("title", "References" if self.path[-1] == "references" else "")
-        self._add_heading(line, depth, " ".join(title.split()))
-
-    def _add_heading(self, line: int, depth: int, title: str) -> None:
+        title = " ".join(title.split())
         first = chr(ord("A") + (self.numbers[0] - 1) % 26) if self.back else str(self.numbers[0])
         number = ".".join((first, *map(str, self.numbers[1:depth])))
         heading = Heading(level=depth, number=number, title=title)
-        self.titling = (len(self.flat.lines), line, heading)
-        self._add_line(Line(number=line, text=f"{number}.  {title}", heading=heading))
+        self.titling = (len(self.flat.lines), self.line, heading)
+        self._add_line(f"{number}.  {title}", heading=heading)
 
     def _end_name(self) -> None:
-        text = self._join_text()
-        self.rows.clear()
+        text = self._take_text()
         if self.titling is None or self.path[-2] not in ("section", "references"):
             return
-        at, line, former = self.titling
+        index, line, former = self.titling
         heading = Heading(level=former.level, number=former.number, title=text)
-        self.flat.lines[at] = Line(number=line, text=f"{heading.number}.  {text}", heading=heading)
+        self.flat.lines[index] = Line(number=line, text=f"{heading.number}.  {text}", heading=heading)
 
     def _end_section(self) -> None:
         self._flush_text(3)
         self._add_blank_line()
 
     def _start_back(self, attributes: dict[str, str]) -> None:
-        # reference sections go on with the numbers of the middle; appendices begin at A
-        self.flat.lines.append(Line(number=self.parser.CurrentLineNumber, text=""))
+        # reference sections continue the numbers of the middle; appendices begin at A
+        self.flat.lines.append(Line(number=self.line, text=""))
 
     def _start_section_or_appendix(self, attributes: dict[str, str]) -> None:
         if "back" in self.path and not self.back:
@@ -223,47 +210,49 @@ class _XMLFlattener:
 
     # text
 
-    def _add_line(self, line: Line) -> None:
+    def _add_line(
+        self, text: str, number: int | None = None, *, heading: Heading | None = None, code: str | None = None
+    ) -> None:
+        line = Line(number=self.line if number is None else number, text=text, heading=heading, code=code)
         self.flat.lines.append(line)
         require_at_most(self.flat.lines, MAX_LINES, "lines")
 
     def _add_blank_line(self) -> None:
         if self.flat.lines and self.flat.lines[-1].text:
-            self._add_line(Line(number=self.parser.CurrentLineNumber, text=""))
+            self._add_line("")
 
     def _flush_text(self, indent: int = 3) -> None:
-        """Write the text gathered so far as prose."""
+        """Write the collected text as prose."""
         rows, self.rows = self.rows, {}
         for number, parts in rows.items():
             text = " ".join("".join(parts).replace("\u00a0", " ").split())
             if text:
                 bullet, self.bullet = self.bullet, ""
-                self._add_line(Line(number=number, text=" " * indent + bullet + text))
+                self._add_line(" " * indent + bullet + text, number)
 
-    def _join_text(self) -> str:
-        """The text gathered so far, as one line."""
-        return " ".join(" ".join("".join(row) for row in self.rows.values()).split())
+    def _take_text(self) -> str:
+        """Return the collected text as one line."""
+        rows, self.rows = self.rows, {}
+        return " ".join(" ".join("".join(row) for row in rows.values()).split())
 
     def _start_break(self, attributes: dict[str, str]) -> None:
         self._flush_text(self._get_indent())
 
     def _get_indent(self) -> int:
-        """The columns of the text here: that of the deepest element around it."""
         return max((_PARAGRAPHS.get(element, 3) for element in self.path), default=3)
 
     def _start_hanging_text(self, attributes: dict[str, str]) -> None:
         """`<t hangText="Status:">` of version 2 is a label."""
         text = " ".join(attributes.get("hangText", "").split())
         if text:
-            self._add_line(Line(number=self.parser.CurrentLineNumber, text="   " + text.rstrip(":.") + ":"))
+            self._add_line("   " + text.rstrip(":.") + ":")
             self.path[-1] = "t"
 
     def _end_term(self) -> None:
-        text = self._join_text()
-        number = next(iter(self.rows), self.parser.CurrentLineNumber)
-        self.rows.clear()
+        number = next(iter(self.rows), self.line)
+        text = self._take_text()
         if text:
-            self._add_line(Line(number=number, text="   " + text.rstrip(":. ") + ":"))
+            self._add_line("   " + text.rstrip(":. ") + ":", number)
 
     def _start_code(self, attributes: dict[str, str]) -> None:
         self._flush_text()
@@ -275,12 +264,12 @@ class _XMLFlattener:
         numbers = sorted(rows)
         for number in range(numbers[0], numbers[-1] + 1) if numbers else ():
             text = "".join(rows.get(number, ())).replace("\n", "").replace("\r", "").expandtabs(8).rstrip()
-            self._add_line(Line(number=number, text=text, code=self.language or ""))
+            self._add_line(text, number, code=self.language or "")
         self.language = None
-        self._add_line(Line(number=self.parser.CurrentLineNumber, text=""))
+        self._add_line("")
 
     def _start_link(self, attributes: dict[str, str]) -> None:
-        """A cross reference, as xml2rfc prints it."""
+        """Write a cross reference as xml2rfc prints it."""
         target = attributes.get("target", "")
         section = attributes.get("section", "")
         if section and attributes.get("sectionFormat", "of") == "of":
@@ -294,13 +283,11 @@ class _XMLFlattener:
         self._add_characters(f"<{attributes.get('target', '')}>")
 
     def _end_cell(self) -> None:
-        text = self._join_text()
-        self.rows.clear()
-        self.cells.append(text)
+        self.cells.append(self._take_text())
 
     def _end_row(self) -> None:
         cells, self.cells = self.cells, []
-        self._add_line(Line(number=self.parser.CurrentLineNumber, text=f"   | {' | '.join(cells)} |"))
+        self._add_line(f"   | {' | '.join(cells)} |")
 
     def _start_list_item(self, attributes: dict[str, str]) -> None:
         self.bullet = "o "
@@ -308,7 +295,7 @@ class _XMLFlattener:
     # references
 
     def _start_reference(self, attributes: dict[str, str]) -> None:
-        self.reference = (attributes.get("anchor", "")[:200], self.parser.CurrentLineNumber)
+        self.reference = (attributes.get("anchor", "")[:200], self.line)
         self.entry.clear()
 
     def _start_series(self, attributes: dict[str, str]) -> None:
@@ -323,21 +310,20 @@ class _XMLFlattener:
         self.reference = None
 
     def _add_included_reference(self, name: str) -> None:
-        found = _INCLUDED.search(name)
-        if found is not None:
-            key = found["series"] + found["name"].lstrip("0")
-            if found["series"] == "I-D":
-                key = f"I-D.{found['name']}"
-            line = self.parser.CurrentLineNumber
-            self.flat.references.append(Reference(key=key, text="", line=line))
+        match = _INCLUDED.search(name)
+        if match is not None:
+            key = match["series"] + match["name"].lstrip("0")
+            if match["series"] == "I-D":
+                key = f"I-D.{match['name']}"
+            self.flat.references.append(Reference(key=key, text="", line=self.line))
 
     def _start_xinclude(self, attributes: dict[str, str]) -> None:
         self._add_included_reference(attributes.get("href", ""))
 
     def _handle_instruction(self, target: str, data: str) -> None:
-        found = _INCLUDE.search(data[:1000]) if target == "rfc" else None
-        if found is not None:
-            self._add_included_reference(found["name"])
+        match = _INCLUDE.search(data[:1000]) if target == "rfc" else None
+        if match is not None:
+            self._add_included_reference(match["name"])
 
 
 def _parse_date_attributes(attributes: Mapping[str, str]) -> date | None:
@@ -381,17 +367,16 @@ _CLOSING: Final[Mapping[str, Callable[[_XMLFlattener], None]]] = {
 
 
 def flatten_xml(text: str) -> FlatDocument:
-    """The lines of an XML document. Raises TemplateError: hostile-xml, bad-xml, too-large."""
+    """Return the lines of an XML document. Raises TemplateError: hostile-xml, bad-xml, too-large."""
     require_at_most(text, MAX_TEXT, "characters")
     flattener = _XMLFlattener()
     data = text.lstrip("\ufeff \t\r\n").encode("utf-8", "surrogatepass")
     try:
         flattener.parser.Parse(data, True)
     except expat.ExpatError as error:
-        _raise_error(
-            f"the XML cannot be read: {expat.ErrorString(error.code)}",
-            error.lineno,
-            error.offset,
-            code="registry.bad-xml",
-        )
-    return flattener.flat
+        message = f"the XML is not valid: {expat.ErrorString(error.code)}"
+        line, column = error.lineno, error.offset + 1
+        raise TemplateError(message, code="registry.bad-xml", line=line, column=column) from None
+    flat = flattener.flat
+    flat.expires = None if flattener.is_rfc else compute_expiry(flat.dated)
+    return flat

@@ -1,6 +1,6 @@
 """The parts of a document: sections, templates, grammars, citations and examples.
 
-Every position is a line number of the original text, counted from 1, so that a finding can refer to it.
+Positions are line numbers of the original text, counted from 1.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class DocumentKind(StrEnum):
-    """What a text was taken for."""
+    """The kind of a text."""
 
     TEMPLATE = "template"
     DRAFT = "internet-draft"
@@ -23,7 +23,7 @@ class DocumentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One section: its number ("7.4", "A.1", None where unnumbered), title, text below the title."""
+    """A section: its number ("7.4", "A.1", None if it has none), its title and the text below the title."""
 
     number: str | None
     title: str
@@ -33,7 +33,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateValue:
-    """One field of a template: the profile's field id, the label as written, the value, its line."""
+    """A field of a template: the profile's field id, the label as written, the value and its line."""
 
     id: str
     label: str
@@ -43,7 +43,7 @@ class TemplateValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """One registration template. `repeated` holds labels that came again, `unknown` the foreign ones."""
+    """A registration template. `repeated` has fields that are given again, `unknown` other labels."""
 
     values: Mapping[str, TemplateValue]
     repeated: tuple[TemplateValue, ...] = ()
@@ -52,21 +52,21 @@ class Template:
     section: str | None = None
 
     def text(self, identifier: str) -> str:
-        """The value of a field, "" where it is absent."""
+        """Return the value of a field; "" if it is absent."""
         value = self.values.get(identifier)
         return "" if value is None else value.text
 
     def line_of(self, identifier: str) -> int:
-        """Where the field stands; the template's own line where it is absent."""
+        """Return the line of a field; that of the template if the field is absent."""
         value = self.values.get(identifier)
         return self.line if value is None else value.line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
-    """One citation in running text: the key ("RFC7595"), and the section cited with it, if any.
+    """A citation in running text: the key ("RFC7595") and the cited section, if any.
 
-    `bare`: it is named ("RFC 7595", a draft's name) and not written as a key of a list.
+    `bare` means that the text names it ("RFC 7595", a draft) instead of the key of a reference.
     """
 
     key: str
@@ -77,7 +77,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """One entry of a reference list."""
+    """An entry of a reference list."""
 
     key: str
     text: str
@@ -86,9 +86,9 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Lines of ABNF, as they stand (page furniture out); `line` is where the first one stands.
+    """Lines of ABNF without page furniture; `line` is the first line.
 
-    `marked`: the document says that it is ABNF; else it has the form.
+    `marked` means that the document marks it as ABNF; otherwise only its form does.
     """
 
     text: str
@@ -99,7 +99,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A URI that the text shows, wrapped lines joined."""
+    """A URI that the text shows, with wrapped lines joined."""
 
     uri: str
     line: int
@@ -108,10 +108,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One text, read. `name` is "draft-levy-llm-uri-scheme-00", "RFC 7595" or None.
+    """A parsed text. `name` is "draft-levy-llm-uri-scheme-00", "RFC 7595" or None.
 
-    `registry` is the one whose templates were looked for. `plain` is the text as it was read, without page
-    furniture, markup, comments and front matter: its lines have the numbers of those of `text`.
+    `registry` is the registry of the templates. `plain` is the text without page furniture, markup, comments
+    and front matter; its line numbers are those of `text`.
     """
 
     kind: DocumentKind
