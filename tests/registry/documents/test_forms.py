@@ -227,7 +227,7 @@ def test_what_only_resembles_a_template_is_refused(text: str) -> None:
     with pytest.raises(TemplateError) as caught:
         one(text) if "Hobby" not in text else read_document(text, kind=DocumentKind.RFC)
     assert caught.value.code == "registry.no-template"
-    assert "labels were looked for" in str(caught.value)
+    assert '"Scheme name:", "Status:"' in (caught.value.hint or "")
     assert read_document("Some prose.", need_template=False).templates == ()
 
 

@@ -76,7 +76,7 @@ class Expression:
         self.least = 1
         self.most: int | None = 1
         self.size = 1
-        #: length of the shortest string; None if there are no strings
+        #: length of the shortest string; None without strings
         self.shortest: int | None = 0
 
 

@@ -126,13 +126,13 @@ def check_security(ctx: CheckContext) -> Findings:
             yield ctx.report_unchecked(
                 "security considerations",
                 _ONLY_TEMPLATE,
-                fix="provide the specification, or explain in the request why there is no security analysis",
+                fix="provide the specification, or explain in the request why it lacks a security analysis",
             )
         return
     if _NO_SECURITY.match(text):
         yield ctx.report(
             "no-security",
-            "no security considerations, and no reason why there are none",
+            "no security considerations, and no reason for that",
             level=_get_severity(ctx),
             at="security",
             fix="add a section `Security considerations`, or explain why a full analysis is not available",

@@ -363,7 +363,7 @@ MAX_EXAMPLE: Final = 4_096
 _SHOWN_URI: Final = 160
 
 _CHARSET: Final = re.compile(
-    r"\bUTF-?8\b|\bUS-?ASCII\b|\bASCII\b|\bUnicode\b|\bISO[- ]?8859|\bUTF-?16\b|RFC ?3(?:629|987)|octets?\b",
+    r"\bUTF-?8\b|\bUS-?ASCII\b|\bASCII\b|\bUnicode\b|\bISO[- ]?8859|\bUTF-?16\b|RFC ?3(?:629|987)|(?:octet)s?\b",
     re.IGNORECASE,
 )
 _ELSEWHERE: Final = re.compile(r"\bsection\b|\bRFC ?\d|\[[\w.-]+\]", re.IGNORECASE)

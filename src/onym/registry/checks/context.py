@@ -83,7 +83,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether there are no errors; warnings and hints are allowed."""
+        """Whether no finding is an error; warnings and hints are allowed."""
         return not self.of(Level.ERROR)
 
 
@@ -378,7 +378,7 @@ class CheckContext:
 
     @cached_property
     def name(self) -> str:
-        """The requested name without quotes, brackets and a closing colon; "" if there is no name."""
+        """The requested name without quotes, brackets and a closing colon; "" without a name."""
         return clean_name(self.raw_name)
 
     @property

@@ -19,21 +19,9 @@ from onym.registry.documents.types import Reference, Section
 MAX_TEXT: Final = 5_000_000
 MAX_LINES: Final = 200_000
 
-MONTHS: Final = tuple(
-    [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ]
+MONTHS: Final = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
 )
 
 _SPACES: Final = dict.fromkeys(map(ord, "\u00a0\u2007\u202f\u2009\v\x1c\x1d\x1e\x85\u2028\u2029"), " ")
@@ -165,7 +153,7 @@ def is_flush(lines: list[Line]) -> bool:
 
 
 class RunningText:
-    """The lines that `keep` accepts, joined, with runs of spaces squeezed; `line_of` maps offsets to lines."""
+    """The lines that `keep` accepts, joined, with single spaces; `line_of` returns the line of an offset."""
 
     def __init__(self, lines: Iterable[Line], keep: Callable[[Line], bool]) -> None:
         self._starts: list[int] = []
@@ -275,18 +263,13 @@ def _can_follow(number: str, last: str | None) -> bool:
 
 
 def mark_headings(lines: list[Line], *, paged: bool) -> None:
-    """Mark the headings of a plain text. In a `paged` text, of RFC form, a single line at the margin is one."""
+    """Mark the headings of a plain text. In a `paged` text (RFC form) a single line at the margin is one."""
     named = _mark_contents_rows(lines)
     flush = is_flush(lines)
     last: str | None = None
     for index, line in enumerate(lines):
-        if (
-            not line.text
-            or line.text[0] == " "
-            or line.heading is not None
-            or line.code is not None
-            or line.toc
-        ):
+        marked = line.heading is not None or line.code is not None or line.toc
+        if marked or not line.text or line.text[0] == " ":
             continue
         heading = _match_heading(line.text)
         if heading is None:
@@ -299,7 +282,7 @@ def mark_headings(lines: list[Line], *, paged: bool) -> None:
 
 
 def _is_heading(heading: Heading, text: str, named: set[str], last: str | None, *, flush: bool) -> bool:
-    """Return whether a line of the form is a heading; without indentation it must be listed or in sequence."""
+    """Return whether the line is a heading; in a flush text it must be listed or in sequence."""
     if normalize_title(text) in named:
         return True
     if heading.title.endswith(_SENTENCE):

@@ -17,8 +17,7 @@ from typing import Final
 
 from onym.registry.documents._lines import Heading, Line, clean_rows, count_indent, require_at_most
 from onym.registry.documents.types import Template, TemplateValue
-from onym.registry.registries import PROFILES, TemplateField, get_profile
-from onym.registry.registries import get_registry as registry_row
+from onym.registry.registries import PROFILES, TemplateField, get_profile, get_registry
 
 #: the field id of a name
 NAME: Final = "name"
@@ -35,7 +34,7 @@ _LONGEST: Final = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """A spelling, known: the field it names; `weak` and `stand_in` say how much it proves."""
+    """The field that a known spelling names; a `weak` or `stand_in` spelling proves less."""
 
     id: str
     weak: bool = False
@@ -52,54 +51,52 @@ class Labels:
     """Every spelling of the fields of some profiles."""
 
     def __init__(self, fields: Iterable[TemplateField], needed: Iterable[TemplateField]) -> None:
-        found: dict[str, Label] = {}
-        for each in fields:
-            for spelling in each.labels:
-                label = Label(id=each.id, weak=spelling in each.weak, stand_in=spelling in each.stand_ins)
-                found.setdefault(_normalize_label(spelling), label)
-        self._known = found
+        self._known: dict[str, Label] = {}
+        for field_ in fields:
+            for spelling in field_.labels:
+                weak, stand_in = spelling in field_.weak, spelling in field_.stand_ins
+                label = Label(id=field_.id, weak=weak, stand_in=stand_in)
+                self._known.setdefault(_normalize_label(spelling), label)
         self._needed = tuple(needed)
-        #: are there the long labels of schemes, which name the scheme in their midst?
-        self._of_schemes = any(label.id == "applications" for label in found.values())
-        self._prefixes = _collect_prefixes(found)
-        #: labels in running text: with a capital and a colon, each space of them any space
+        #: whether there are the long labels of schemes, which contain the word "scheme"
+        self._of_schemes = any(label.id == "applications" for label in self._known.values())
+        #: beginnings of labels of more than three words, which may be wrapped
+        self._prefixes = frozenset(
+            " ".join(words[:count])
+            for words in (key.split(" ") for key in self._known)
+            for count in range(2, len(words))
+            if len(words) > 3
+        )
+        #: labels in running text: with a capital and a colon, and with line ends as spaces
         self.inner = _compile_inner(
-            key for key, label in found.items() if not label.weak and not label.stand_in
+            key for key, label in self._known.items() if not label.weak and not label.stand_in
         )
 
     def find(self, text: str) -> Label | None:
-        """The label that a text is, marks and case aside; None where it is none."""
+        """Return the label of a text, ignoring marks and case; None if it is not a label."""
         if len(text) > _LONGEST:
             return None
         key = _normalize_label(text)
-        found = self._known.get(key)
-        return self._find_scheme_label(key) if found is None and self._of_schemes else found
-
-    def _find_scheme_label(self, key: str) -> Label | None:
+        if key in self._known or not self._of_schemes:
+            return self._known.get(key)
         if key.startswith(("uri scheme ", "scheme ")):
-            # "URI scheme status": the scheme is named where the standard leaves it out
-            found = self._known.get(key.removeprefix("uri ").removeprefix("scheme "))
-            if found is not None and not found.weak:
-                return found
+            # "URI scheme status": the standard has only "Status"
+            label = self._known.get(key.removeprefix("uri ").removeprefix("scheme "))
+            if label is not None and not label.weak:
+                return label
         return Label(id="applications") if _USES.match(key) else None
 
     def is_prefix(self, text: str) -> bool:
-        """Is this the beginning of a label too long for its line?"""
+        """Return whether this may be the beginning of a wrapped label."""
         return len(text) <= _LONGEST and _normalize_label(text) in self._prefixes
 
     def format_needed(self) -> str:
-        """The labels that a template needs, as a person would write them."""
-        return ", ".join(f'"{each.label[:1].upper()}{each.label[1:]}:"' for each in self._needed)
+        """Return the labels that a template needs, in the usual spelling."""
+        return ", ".join(f'"{_capitalize_label(field_)}:"' for field_ in self._needed)
 
 
-def _collect_prefixes(keys: Iterable[str]) -> frozenset[str]:
-    return frozenset(
-        " ".join(words[:count])
-        for key in keys
-        for words in [key.split(" ")]
-        for count in range(2, len(words))
-        if len(words) > 3
-    )
+def _capitalize_label(field_: TemplateField) -> str:
+    return field_.label[:1].upper() + field_.label[1:]
 
 
 def _compile_inner(keys: Iterable[str]) -> re.Pattern[str]:
@@ -113,24 +110,24 @@ def _compile_inner(keys: Iterable[str]) -> re.Pattern[str]:
 
 @cache
 def get_labels(registry: str) -> Labels:
-    """The labels of all profiles of a registry. Raises UnknownEntryError where there is no such registry."""
-    row = registry_row(registry)
+    """Return the labels of all profiles of a registry. Raises UnknownEntryError if it does not exist."""
+    row = get_registry(registry)
     profiles = [PROFILES[profile] for profile in row.profiles]
-    needed = (each for each in PROFILES[row.default_profile].fields if each.required)
-    return Labels((each for form in profiles for each in (*form.fields, *form.elsewhere)), needed)
+    fields = (field_ for profile in profiles for field_ in (*profile.fields, *profile.elsewhere))
+    return Labels(fields, (field_ for field_ in PROFILES[row.default_profile].fields if field_.required))
 
 
 _LEAD: Final = re.compile(r"(?P<indent> *)(?:(?:[-*+•o] {1,4})|(?P<table>\| *))?(?P<bold>\*\*|__|\*|_|`)?")
-#: the number of an item: only before a label with its colon, for headings have numbers too
+#: the number of a list item; only before a label with a colon, because headings have numbers too
 _ITEM: Final = re.compile(r" *(?:\d{1,2}[.)]|\([a-z0-9]{1,2}\)|[a-z][.)]) {1,4}(?=[A-Z*_`])")
 _WORDS: Final = re.compile(r"[A-Z][A-Za-z/&'-]*(?: [A-Za-z/&'()-]+){0,7}\Z")
-#: characters of a line in which a label is looked for
+#: characters of a line in which a label is searched
 _WIDEST: Final = 120
 
 
 @dataclass(slots=True, kw_only=True)
 class LabelMatch:
-    """A label where it stands."""
+    """A label and its position in a line; `bare` labels have no colon."""
 
     label: Label | None
     spelling: str
@@ -140,17 +137,19 @@ class LabelMatch:
 
 
 def _split_lead(text: str) -> tuple[int, bool, str, str]:
-    """(indentation, is it a table's row?, marks of emphasis, the rest) of a line."""
-    # it matches at every beginning, be it nothing
+    """Return the indentation, whether it is a table row, the marks of emphasis and the rest of a line."""
+    # the pattern matches every text
     lead = next(_LEAD.finditer(text))
     return len(lead["indent"]), lead["table"] is not None, lead["bold"] or "", text[lead.end() :]
 
 
 def find_label(line: Line, labels: Labels) -> LabelMatch | None:
-    """The label, or what has the form of one, that a line begins with."""
+    """Return the label, or a text of that form, at the beginning of a line."""
     item = _ITEM.match(line.text)
     if item is not None:
-        return _find_numbered_label(line, item, labels)
+        text = " " * count_indent(line.text) + line.text[item.end() :]
+        match = find_label(Line(number=line.number, text=text), labels)
+        return match if match is not None and match.label is not None and not match.bare else None
     indent, table, bold, body = _split_lead(line.text)
     if table:
         return _find_cell_label(body, indent, labels)
@@ -170,15 +169,7 @@ def find_label(line: Line, labels: Labels) -> LabelMatch | None:
     return LabelMatch(label=label, spelling=body.strip("*_` .:"), rest="", indent=indent, bare=True)
 
 
-def _find_numbered_label(line: Line, item: re.Match[str], labels: Labels) -> LabelMatch | None:
-    """A label that is an item of a numbered list."""
-    margin = count_indent(line.text)
-    found = find_label(Line(number=line.number, text=" " * margin + line.text[item.end() :]), labels)
-    return found if found is not None and found.label is not None and not found.bare else None
-
-
 def _find_cell_label(body: str, indent: int, labels: Labels) -> LabelMatch | None:
-    """A row of a table whose first cell is a label."""
     cells = [part.strip() for part in body.rstrip("| ").split("|")]
     label = labels.find(cells[0]) if len(cells) > 1 else None
     if label is None:
@@ -188,65 +179,59 @@ def _find_cell_label(body: str, indent: int, labels: Labels) -> LabelMatch | Non
 
 
 def separate_labels(lines: list[Line], labels: Labels) -> list[Line]:
-    """The same lines, labels that share a line put on lines of their own, wrapped labels made whole."""
-    out: list[Line] = []
-    at = 0
-    while at < len(lines):
-        line = lines[at]
+    """Return the lines with each label at the beginning of a line, and wrapped labels joined."""
+    separated: list[Line] = []
+    index = 0
+    while index < len(lines):
+        line = lines[index]
         if _has_inner_label(line, labels):
-            end = at
+            end = index
             while end < len(lines) and lines[end].text and lines[end].heading is None:
                 end += 1
-            out.extend(_split_labels(lines[at:end], labels))
-            at = end
-        elif at + 1 < len(lines) and _is_wrapped_label(line, lines[at + 1], labels):
-            joined = f"{line.text} {lines[at + 1].text.lstrip(' ')}"
-            out.append(Line(number=line.number, text=joined, code=line.code))
-            at += 2
+            separated.extend(_split_labels(lines[index:end], labels))
+            index = end
+        elif index + 1 < len(lines) and _is_wrapped_label(line, lines[index + 1], labels):
+            joined = f"{line.text} {lines[index + 1].text.lstrip(' ')}"
+            separated.append(Line(number=line.number, text=joined, code=line.code))
+            index += 2
         else:
-            out.append(line)
-            at += 1
-    return out
+            separated.append(line)
+            index += 1
+    return separated
 
 
 def _has_inner_label(line: Line, labels: Labels) -> bool:
-    """Does it begin with the label of the name, and hold another label after it?"""
+    """Return whether the line begins with the label of the name and has another label after it."""
     if line.heading is not None or line.toc or not line.text:
         return False
-    found = find_label(line, labels)
-    if found is None or found.label is None or found.label.id != NAME or found.bare:
+    match = find_label(line, labels)
+    if match is None or match.label is None or match.label.id != NAME or match.bare:
         return False
-    return labels.inner.search(found.rest) is not None
+    return labels.inner.search(match.rest) is not None
 
 
 def _split_labels(lines: list[Line], labels: Labels) -> list[Line]:
     text = "\n".join(line.text for line in lines)
-    starts = [
-        0,
-        *(
-            match.start()
-            for match in labels.inner.finditer(text)
-            if match.start() > count_indent(lines[0].text) + 4
-        ),
-    ]
-    margin = " " * count_indent(lines[0].text)
-    out: list[Line] = []
-    row = passed = 0
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
-        row += text.count("\n", passed, start)
+    indent = count_indent(lines[0].text)
+    starts = [match.start() for match in labels.inner.finditer(text) if match.start() > indent + 4]
+    separated: list[Line] = []
+    index = passed = 0
+    for start, end in zip([0, *starts], [*starts, len(text)], strict=True):
+        index += text.count("\n", passed, start)
         passed = start
         rows = text[start:end].strip(" ").rstrip("\n ").split("\n")
-        # a label that was wrapped is made whole on its first line
+        # a wrapped label is joined on its first line
         head = labels.inner.match(text[start:end].lstrip(" "))
         if head is not None and "\n" in head[0]:
             rows = [" ".join(" ".join(rows).split())]
-        for offset, each in enumerate(rows):
-            out.append(Line(number=lines[row].number + offset, text=margin + each.strip(" ")))
-    return out
+        for offset, row in enumerate(rows):
+            number = lines[index].number + offset
+            separated.append(Line(number=number, text=" " * indent + row.strip(" ")))
+    return separated
 
 
 def _is_wrapped_label(line: Line, after: Line, labels: Labels) -> bool:
-    """Is a label cut in two by the end of the line?"""
+    """Return whether the end of the line divides a label."""
     if line.heading is not None or line.toc or ":" in line.text or not line.text or not after.text:
         return False
     body = _split_lead(line.text)[3]
@@ -256,19 +241,19 @@ def _is_wrapped_label(line: Line, after: Line, labels: Labels) -> bool:
     return bool(rest[1]) and labels.find(f"{body} {rest[0]}") is not None
 
 
-#: templates of one document; fields of one template, foreign and repeated ones counted
+#: templates of one document; fields of one template, with unknown and repeated fields
 MAX_TEMPLATES: Final = 500
 MAX_FIELDS: Final = 200
 
 _RULE: Final = re.compile(r" *(?:-{3,}|={3,}|_{3,}|\*{3,}) *\Z")
-#: one word and a colon that begin a remark inside a value, not a field
+#: words that with a colon begin a remark inside a value, not a field
 _REMARKS: Final = frozenset(
     (
         *("note", "notes", "example", "examples", "abnf", "where", "default", "warning", "see", "todo"),
         *("http", "https", "mailto", "email", "e-mail", "phone", "url", "uri", "changes"),
     )
 )
-#: these two are one word or name: quotes, a final stop and marks are not part of them
+#: fields of one word, without quotes, full stop and marks
 _ATOMS: Final = frozenset({NAME, "status"})
 _QUOTES: Final = "\"'`\u201c\u201d\u2018\u2019*_ "
 
@@ -287,89 +272,76 @@ class _OpenField:
 
 @dataclass(slots=True, kw_only=True)
 class _TemplateBuilder:
-    """A template being read."""
+    """A template that is being read."""
 
     line: int
     section: str | None
     indent: int
-    #: 0 in line style; else the level of the section whose subsections are the fields
+    #: None in line style, else the level of the section whose subsections are the fields
     container: int | None = None
     name_key: str | None = None
-    #: fields that came before the name: they hold unless they come again after it
+    #: number of fields before the name, which a later field of the same id replaces
     early: int = 0
     fields: list[_OpenField] = field(default_factory=list)
 
     @property
     def field_ids(self) -> frozenset[str]:
-        return frozenset(each.id for each in self.fields[self.early :])
+        return frozenset(field_.id for field_ in self.fields[self.early :])
 
     def is_value_label(self, found: LabelMatch) -> bool:
-        """Is even the label of a name part of a value: deeper than the labels, or bare among headings?"""
+        """Return whether the label of a name is part of a value: indented, or bare among headings."""
         if self.container is not None:
             return found.bare
         return self.has_label_column() and found.indent > self.indent + 1
 
     def has_label_column(self) -> bool:
-        """Is what stands deeper part of a value? So it is once two labels stood at the labels' column."""
-        return self.fields[-1].rest == "" or sum(each.column == self.indent for each in self.fields) > 1
+        """Return whether indented text is part of a value: two labels are at the column of the labels."""
+        return self.fields[-1].rest == "" or [field_.column for field_ in self.fields].count(self.indent) > 1
 
 
 def clean_value(text: str) -> str:
-    """A value as it is kept: no blank lines around it, no spaces at ends of lines, no common indentation."""
+    """Return a value without blank lines around it, spaces at ends of lines and common indentation."""
     return _dedent_rows(clean_rows(text))
 
 
 def _dedent_rows(rows: list[str]) -> str:
-    first, end = 0, len(rows)
-    while first < end and not rows[first]:
-        first += 1
-    while end > first and not rows[end - 1]:
-        end -= 1
-    rows = rows[first:end]
+    filled = [index for index, row in enumerate(rows) if row]
+    rows = rows[filled[0] : filled[-1] + 1] if filled else []
     margin = min((count_indent(row) for row in rows if row), default=0)
     return "\n".join(row[margin:] for row in rows)
 
 
-def _build_value(found: _OpenField, *, last: bool, indent: int, markdown: bool) -> TemplateValue:
-    rows = _trim_trailing_prose(found, indent) if last else found.body
+def _build_value(field_: _OpenField, *, last: bool, indent: int, markdown: bool) -> TemplateValue:
+    rows = _trim_trailing_prose(field_, indent) if last else field_.body
     text = _dedent_rows(rows)
-    if markdown and not found.rest and text.startswith(": "):
+    if markdown and not field_.rest and text.startswith(": "):
         # a definition list of kramdown
         text = _dedent_rows(f"  {text[2:]}".split("\n"))
-    if found.rest:
-        # a paragraph after the first line stays one
+    if field_.rest:
+        # keep the paragraph after the first line separate
         gap = "\n" if rows and not rows[0] and text else ""
-        text = f"{found.rest}\n{gap}{text}".rstrip("\n")
-    if found.id in _ATOMS:
-        text = _clean_atom(text)
-    return TemplateValue(id=found.id, label=found.spelling, text=text, line=found.line)
+        text = f"{field_.rest}\n{gap}{text}".rstrip("\n")
+    if field_.id in _ATOMS:
+        bare = text.strip(_QUOTES).removesuffix(".").strip(_QUOTES)
+        text = text if any(map(str.isspace, bare)) else bare
+    return TemplateValue(id=field_.id, label=field_.spelling, text=text, line=field_.line)
 
 
-def _clean_atom(text: str) -> str:
-    bare = text.strip(_QUOTES).removesuffix(".").strip(_QUOTES)
-    return text if any(character.isspace() for character in bare) else bare
-
-
-def _trim_trailing_prose(found: _OpenField, indent: int) -> list[str]:
-    """The last field's rows: prose that follows a template at the labels' column is no part of it."""
-    some = bool(found.rest)
-    for at, row in enumerate(found.body):
-        apart = at > 0 and not found.body[at - 1]
-        if row and some and (apart or at == 0) and count_indent(row) <= indent and not _is_list_item(row):
-            if at == 0:
-                continue
-            return found.body[:at]
+def _trim_trailing_prose(field_: _OpenField, indent: int) -> list[str]:
+    """Return the last field's rows without the prose after the template, at the column of the labels."""
+    some = bool(field_.rest)
+    for index, row in enumerate(field_.body):
+        # the next item of a list (of references, people, links) is part of the value
+        is_item = row.lstrip(" ").startswith(("[", "-", "*", "o ", "<", "http", ":"))
+        apart = index > 0 and not field_.body[index - 1]
+        if row and some and apart and count_indent(row) <= indent and not is_item:
+            return field_.body[:index]
         some = some or bool(row)
-    return found.body
-
-
-def _is_list_item(row: str) -> bool:
-    """Does it go on with a list: of references, of people, of links?"""
-    return row.lstrip(" ").startswith(("[", "-", "*", "o ", "<", "http", ":"))
+    return field_.body
 
 
 class _TemplateReader:
-    """Reads lines in order; what it finds is in `done`."""
+    """Reads lines in order and collects templates in `done`."""
 
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
@@ -402,16 +374,16 @@ class _TemplateReader:
         )
         return self.open
 
-    def _add_field(self, builder: _TemplateBuilder, line: Line, found: LabelMatch, level: int = 0) -> None:
-        label = found.label
+    def _add_field(self, builder: _TemplateBuilder, line: Line, match: LabelMatch, level: int = 0) -> None:
+        label = match.label
         builder.fields.append(
             _OpenField(
                 id="" if label is None else label.id,
-                spelling=found.spelling,
+                spelling=match.spelling,
                 line=line.number,
-                rest=found.rest,
+                rest=match.rest,
                 level=level,
-                column=found.indent,
+                column=match.indent,
                 stand_in=label is not None and label.stand_in,
             )
         )
@@ -432,7 +404,7 @@ class _TemplateReader:
         self._close_template()
         if label is not None and label.id == NAME and not label.weak:
             if heading.number is not None and heading.number.count(".") + 1 == heading.level:
-                # numbered by depth: the section around it is known, even if it is not here
+                # the number shows the level of the section around it, even if that is not here
                 parent = heading.level - 1
             self._read_field_heading(self._start_template(line, 0, parent), line, heading, label)
         self.section = heading.name
@@ -447,15 +419,15 @@ class _TemplateReader:
             return
         if label is not None and label.id == NAME and builder.fields:
             builder = self._start_template(line, 0, builder.container)
-        found = LabelMatch(label=label, spelling=heading.title, rest="", indent=0, bare=True)
-        self._add_field(builder, line, found, heading.level)
+        match = LabelMatch(label=label, spelling=heading.title, rest="", indent=0, bare=True)
+        self._add_field(builder, line, match, heading.level)
         if label is not None and label.id == NAME:
             builder.name_key = heading.title.casefold()
 
     # lines
 
     def _read_rule(self, line: Line) -> bool:
-        """A rule across the page ends a template."""
+        """Read a horizontal rule, which ends a template."""
         if not _RULE.match(line.text):
             return False
         if self.open is None or (self.open.container is not None and len(line.text) < 5):
@@ -466,70 +438,70 @@ class _TemplateReader:
         return True
 
     def _read_label(self, line: Line) -> bool:
-        """Take the line for a field, if it is one."""
+        """Read the line as a field; return False if it is not a field."""
         if not line.text or line.toc or line.code == "abnf":
             return False
-        found = find_label(line, self.labels)
-        if found is None:
+        match = find_label(line, self.labels)
+        if match is None:
             return False
         builder = self.open
         if builder is None:
-            return self._read_first_label(line, found)
-        if found.label is None:
-            return self._read_unknown_label(builder, line, found)
-        if found.label.id == NAME:
-            return self._read_name(builder, line, found, weak=found.label.weak)
-        return self._read_field(builder, line, found, found.label.id)
+            return self._read_first_label(line, match)
+        if match.label is None:
+            return self._read_unknown_label(builder, line, match)
+        if match.label.id == NAME:
+            return self._read_name(builder, line, match, weak=match.label.weak)
+        return self._read_field(builder, line, match, match.label.id)
 
-    def _read_first_label(self, line: Line, found: LabelMatch) -> bool:
-        label = found.label
-        if label is None or (found.bare and (label.id != NAME or label.weak)):
+    def _read_first_label(self, line: Line, match: LabelMatch) -> bool:
+        label = match.label
+        if label is None or (match.bare and (label.id != NAME or label.weak)):
             return False
-        builder = self._start_template(line, found.indent)
-        self._add_field(builder, line, found)
+        builder = self._start_template(line, match.indent)
+        self._add_field(builder, line, match)
         if label.id == NAME:
-            builder.name_key = found.spelling.casefold()
+            builder.name_key = match.spelling.casefold()
         return True
 
-    def _read_name(self, builder: _TemplateBuilder, line: Line, found: LabelMatch, *, weak: bool) -> bool:
-        """A name begins a template, unless one was begun without."""
+    def _read_name(self, builder: _TemplateBuilder, line: Line, match: LabelMatch, *, weak: bool) -> bool:
+        """Read a name, which begins a template unless an open template has no name yet."""
         if builder.name_key is None:
-            if weak and found.indent > builder.indent:
+            if weak and match.indent > builder.indent:
                 return False
             builder.early = len(builder.fields)
-            builder.indent = min(builder.indent, found.indent)
-        elif (weak and found.spelling.casefold() != builder.name_key) or builder.is_value_label(found):
+            builder.indent = min(builder.indent, match.indent)
+        elif (weak and match.spelling.casefold() != builder.name_key) or builder.is_value_label(match):
             return False
         else:
-            builder = self._start_template(line, found.indent)
-        self._add_field(builder, line, found)
-        builder.name_key = found.spelling.casefold()
+            builder = self._start_template(line, match.indent)
+        self._add_field(builder, line, match)
+        builder.name_key = match.spelling.casefold()
         return True
 
-    def _read_field(self, builder: _TemplateBuilder, line: Line, found: LabelMatch, identifier: str) -> bool:
+    def _read_field(self, builder: _TemplateBuilder, line: Line, match: LabelMatch, identifier: str) -> bool:
         if builder.container is not None:
             return False
-        if found.indent > builder.indent:
+        if match.indent > builder.indent:
             if builder.has_label_column() or identifier in builder.field_ids:
                 return False
-        elif found.indent < builder.indent:
-            builder.indent = found.indent
-        self._add_field(builder, line, found)
+        elif match.indent < builder.indent:
+            builder.indent = match.indent
+        self._add_field(builder, line, match)
         return True
 
-    def _read_unknown_label(self, builder: _TemplateBuilder, line: Line, found: LabelMatch) -> bool:
-        """A label that no template has: at the labels' column, and at the beginning of a paragraph."""
+    def _read_unknown_label(self, builder: _TemplateBuilder, line: Line, match: LabelMatch) -> bool:
+        """Read an unknown label; it must be at the column of the labels and begin a paragraph."""
         last = builder.fields[-1]
         begins = self.before_blank or (last.rest != "" and not last.body)
-        one_word = " " not in found.spelling
+        one_word = " " not in match.spelling
         if (
             builder.container is not None
-            or found.indent != builder.indent
+            or match.indent != builder.indent
             or not begins
-            or (one_word and found.spelling.casefold() in _REMARKS)
+            or (one_word and match.spelling.casefold() in _REMARKS)
         ):
             return False
-        self._add_field(builder, line, found)
+        self._add_field(builder, line, match)
         return True
 
     def _read_text(self, line: Line) -> None:
@@ -544,21 +516,21 @@ class _TemplateReader:
 
 
 def _build_template(builder: _TemplateBuilder, *, markdown: bool) -> Template:
-    """What was read, sorted: values by field, what came again, what is foreign."""
+    """Return the template: values by field, repeated fields and unknown labels."""
     values: dict[str, TemplateValue] = {}
     repeated: list[TemplateValue] = []
     unknown: list[TemplateValue] = []
-    named = builder.field_ids
-    proper = frozenset(each.id for each in builder.fields if each.id and not each.stand_in)
-    for at, each in enumerate(builder.fields):
-        last = at == len(builder.fields) - 1 and builder.container is None
-        value = _build_value(each, last=last, indent=builder.indent, markdown=markdown)
-        if not each.id or (each.stand_in and each.id in proper):
+    later_ids = builder.field_ids
+    proper = frozenset(field_.id for field_ in builder.fields if field_.id and not field_.stand_in)
+    for index, field_ in enumerate(builder.fields):
+        last = index == len(builder.fields) - 1 and builder.container is None
+        value = _build_value(field_, last=last, indent=builder.indent, markdown=markdown)
+        if not field_.id or (field_.stand_in and field_.id in proper):
             unknown.append(value)
-        elif each.id in values or (at < builder.early and each.id in named):
+        elif field_.id in values or (index < builder.early and field_.id in later_ids):
             repeated.append(value)
         else:
-            values[each.id] = value
+            values[field_.id] = value
     return Template(
         values=MappingProxyType(values),
         repeated=tuple(repeated),
@@ -569,29 +541,28 @@ def _build_template(builder: _TemplateBuilder, *, markdown: bool) -> Template:
 
 
 def _is_complete(builder: _TemplateBuilder, labels: Labels) -> bool:
-    """Is it a template beyond doubt? A name, and another field that only a registration has."""
-    ids = {each.id for each in builder.fields if each.id}
+    """Return whether it is certainly a template: a name, and another field of a registration."""
+    ids = {field_.id for field_ in builder.fields if field_.id}
     if builder.name_key is None or NAME not in ids:
         return False
-    known = labels.find(builder.name_key)
     if builder.container is not None:
         return "status" in ids
-    weak = known is None or known.weak
-    return len(ids) > (2 if weak else 1)
+    label = labels.find(builder.name_key)
+    return len(ids) > (2 if label is None or label.weak else 1)
 
 
 def _is_partial(builder: _TemplateBuilder, labels: Labels) -> bool:
-    """Is it what somebody may have meant for one? A name alone, or two fields without."""
+    """Return whether it may be meant as a template: only a name, or two fields without a name."""
     if builder.name_key is not None:
-        known = labels.find(builder.name_key)
-        return known is not None and not known.weak
-    return len({each.id for each in builder.fields if each.id}) > 1
+        label = labels.find(builder.name_key)
+        return label is not None and not label.weak
+    return len({field_.id for field_ in builder.fields if field_.id}) > 1
 
 
 def find_templates(
     lines: list[Line], labels: Labels, *, markdown: bool, partial: bool
 ) -> tuple[Template, ...]:
-    """Every template of the lines, in order. `partial` allows one without name, or a name alone."""
+    """Return every template of the lines, in order. `partial` accepts one without a name, or only a name."""
     reader = _TemplateReader(labels)
     reader.read_lines(separate_labels(lines, labels))
     chosen = [builder for builder in reader.done if _is_complete(builder, labels)]
@@ -600,55 +571,49 @@ def find_templates(
     return tuple(_build_template(builder, markdown=markdown) for builder in chosen)
 
 
-#: fields that RFC 4395 5.4 demands and RFC 7595 7.4 moved to the specification; security and
-#: interoperability sections are often added to an RFC 7595 template, so these two prove nothing
+#: fields that RFC 4395 5.4 requires and RFC 7595 7.4 moved to the specification; security and
+#: interoperability are left out because they are often added to a template of RFC 7595
 _OLD: Final = ("syntax", "semantics", "encoding")
 _MARGIN: Final = "    "
 
 
 def profile_of_template(template: Template, registry: str = "uri-schemes") -> str:
-    """The profile whose labels the template uses: "rfc4395" or "rfc7595", elsewhere the registry's only one.
+    """Return the profile of the template's labels: "rfc4395" or "rfc7595", or the registry's only profile.
 
-    Raises UnknownEntryError for a registry that there is not.
+    Raises UnknownEntryError if the registry does not exist.
     """
-    profiles = registry_row(registry).profiles
+    profiles = get_registry(registry).profiles
     if len(profiles) == 1:
         return profiles[0]
     return "rfc4395" if any(field_id in template.values for field_id in _OLD) else "rfc7595"
 
 
 def profile_reason(template: Template, registry: str = "uri-schemes") -> str:
-    """Why `profile_of_template` chose as it did, as a sentence."""
-    row = registry_row(registry)
+    """Return why `profile_of_template` chose the profile, as a sentence."""
+    row = get_registry(registry)
     if len(row.profiles) == 1:
         return f"{row.title} has no other procedure"
     old = [template.values[field_id] for field_id in _OLD if field_id in template.values]
     if old:
-        labels = ", ".join(f'"{each.label}" (line {each.line})' for each in old)
+        labels = ", ".join(f'"{value.label}" (line {value.line})' for value in old)
         return f"it has fields of RFC 4395 5.4 that RFC 7595 7.4 leaves out: {labels}"
     return "it has none of the syntax, semantics and encoding fields of RFC 4395 5.4"
 
 
 def to_text(values: Mapping[str, str], profile_id: str) -> str:
-    """A template in the standard's form, fields in its order, those of the other template after them.
+    """Return a template in the form of the standard; fields of the other template come last.
 
-    `values` are by field id; blank ones are left out. Reading the text gives the same values, cleaned
-    (no spaces at ends of lines, no common indentation). Raises UnknownEntryError for a profile that
-    does not exist.
+    `values` are by field id; empty values are left out. Reading the text gives the same values without
+    spaces at ends of lines and common indentation. Raises UnknownEntryError if the profile does not exist.
     """
-    chosen = get_profile(profile_id)
+    profile = get_profile(profile_id)
     parts = []
-    for each in (*chosen.fields, *chosen.elsewhere):
-        value = clean_value(values.get(each.id, ""))
-        if value:
-            parts.append(_format_field(each, value))
+    for field_ in (*profile.fields, *profile.elsewhere):
+        value = clean_value(values.get(field_.id, ""))
+        if "\n" in value:
+            # four columns, so that a value has no label, heading or rule of the template
+            value = "".join(f"\n{_MARGIN}{row}" if row else "\n" for row in value.split("\n"))
+            parts.append(f"{_capitalize_label(field_)}:{value}")
+        elif value:
+            parts.append(f"{_capitalize_label(field_)}: {value}")
     return "\n\n".join(parts) + ("\n" if parts else "")
-
-
-def _format_field(each: TemplateField, value: str) -> str:
-    label = each.label[:1].upper() + each.label[1:]
-    if "\n" not in value:
-        return f"{label}: {value}"
-    # four columns: no label, heading or rule of a value is taken for one of the template
-    rows = [f"{_MARGIN}{row}" if row else "" for row in value.split("\n")]
-    return "\n".join((f"{label}:", *rows))

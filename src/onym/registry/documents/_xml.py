@@ -95,9 +95,7 @@ class _XMLFlattener:
 
     # errors
 
-    def _make_error(
-        self, message: str, *, code: str = "hostile-xml", hint: str | None = None
-    ) -> TemplateError:
+    def _make_error(self, message: str, code: str = "hostile-xml", hint: str | None = None) -> TemplateError:
         column = self.parser.CurrentColumnNumber + 1
         return TemplateError(message, code=f"registry.{code}", line=self.line, column=column, hint=hint)
 
