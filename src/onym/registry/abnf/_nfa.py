@@ -11,7 +11,7 @@ ranges that end beyond %xFF (RFC 3987 writes %xA0-D7FF).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from onym.errors import GrammarError
 from onym.registry.abnf.grammar import (
@@ -341,43 +341,48 @@ def _require_decidable(
     rules: list[Rule], undefined: dict[str, Reference], prose: list[tuple[Rule, Prose]], cycle: list[Rule]
 ) -> None:
     """Raise a GrammarError if the strings of the rules cannot be decided."""
-    broken = [rule for rule in rules if rule.node is None]
-    if broken:
-        name = broken[0].name
-        raise _make_rule_error(f"the rule {name} is not valid ABNF", "broken-rule", broken[0], name)
-    if undefined:
-        references = list(undefined.values())
-        raise _make_rule_error(
+    broken = next((rule for rule in rules if rule.node is None), None)
+    if broken is not None:
+        raise GrammarError(
+            f"the rule {broken.name} is not valid ABNF",
+            code="abnf.broken-rule",
+            field=broken.name,
+            clause="RFC 5234 4",
+            **_get_position(broken),
+        )
+    references = list(undefined.values())
+    if references:
+        raise GrammarError(
             f"not defined: {', '.join(reference.name for reference in references[:8])}",
-            "undefined-rule",
-            references[0],
-            references[0].name,
+            code="abnf.undefined-rule",
+            field=references[0].name,
             clause="RFC 5234 2.1",
             hint="define it, or name the RFC that defines it: name = <name, see RFC nnnn>",
+            **_get_position(references[0]),
         )
     if prose:
         rule, words = prose[0]
-        hint = "write it as ABNF, or name the rule and the RFC that defines it"
-        raise _make_rule_error(
-            f"the rule {rule.name} is described in words", "prose", words, rule.name, hint=hint
+        raise GrammarError(
+            f"the rule {rule.name} is described in words",
+            code="abnf.prose",
+            field=rule.name,
+            clause="RFC 5234 4",
+            hint="write it as ABNF, or name the rule and the RFC that defines it",
+            **_get_position(words),
         )
     if cycle:
-        path = " > ".join(rule.name for rule in [*cycle, cycle[0]][:9])
-        raise _make_rule_error(
-            f"the rule is recursive: {path}",
-            "recursive",
-            cycle[0],
-            cycle[0].name,
+        raise GrammarError(
+            f"the rule is recursive: {' > '.join(rule.name for rule in [*cycle, cycle[0]][:9])}",
+            code="abnf.recursive",
+            field=cycle[0].name,
             clause="RFC 5234 2",
             hint="write the recursion as a repetition: *( ... )",
+            **_get_position(cycle[0]),
         )
 
 
-def _make_rule_error(
-    message: str, code: str, at: Rule | Node, name: str, clause: str = "RFC 5234 4", hint: str | None = None
-) -> GrammarError:
-    code, line, column = f"abnf.{code}", at.line, at.column
-    return GrammarError(message, code=code, field=name, clause=clause, line=line, column=column, hint=hint)
+def _get_position(at: Rule | Node) -> dict[str, Any]:
+    return {"line": at.line, "column": at.column}
 
 
 #: bytes, most readable first: letters, digits, other visible ASCII, then the rest

@@ -95,9 +95,11 @@ class _XMLFlattener:
 
     # errors
 
-    def _make_error(self, message: str, code: str = "hostile-xml", hint: str | None = None) -> TemplateError:
+    def _make_error(
+        self, message: str, code: str = "registry.hostile-xml", hint: str | None = None
+    ) -> TemplateError:
         column = self.parser.CurrentColumnNumber + 1
-        return TemplateError(message, code=f"registry.{code}", line=self.line, column=column, hint=hint)
+        return TemplateError(message, code=code, line=self.line, column=column, hint=hint)
 
     def _handle_entity(
         self,
@@ -120,7 +122,7 @@ class _XMLFlattener:
             known = chr(name2codepoint[name])
         if known is None:
             message, hint = f"the entity {name[:40]!r} is not declared", "write the character itself"
-            raise self._make_error(message, code="bad-xml", hint=hint)
+            raise self._make_error(message, code="registry.bad-xml", hint=hint)
         self._add_characters(known)
 
     # elements

@@ -49,7 +49,9 @@ _HOMES = {
         "combine_snapshots compare_entries compare_logged_entries compare_snapshots fill_missing_columns "
         "format_atom_feed prepare_import"
     ),
-    "onym.registry.iana.formats": "READ_FORMATS WRITE_FORMATS add_cri_numbers read_snapshot write_entries write_table",
+    "onym.registry.iana.formats": (
+        "READ_FORMATS WRITE_FORMATS add_cri_numbers read_snapshot write_entries write_table"
+    ),
     "onym.registry.iana.namespaces": (
         "Namespace NamespaceFile check_namespace_fields read_namespaces write_namespaces"
     ),

@@ -215,9 +215,7 @@ class _RegistryReader:
     def _start_element(self, name: str, attributes: dict[str, str]) -> None:
         line = self.parser.CurrentLineNumber
         if len(self._open) >= MAX_DEPTH:
-            raise make_snapshot_error(
-                f"elements nest beyond {MAX_DEPTH} levels", "hostile-xml", line=line
-            )
+            raise make_snapshot_error(f"elements nest beyond {MAX_DEPTH} levels", "hostile-xml", line=line)
         namespace, _, tag = name.rpartition(" ")
         if not self._open:
             if namespace != NAMESPACE or tag != "registry":
