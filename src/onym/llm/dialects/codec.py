@@ -54,8 +54,11 @@ def parse_json_object(text: str | bytes) -> dict[str, Any] | None:
 
 def require_json_object(text: str | bytes, name: str) -> dict[str, Any]:
     """Parse a JSON object of a stream; MalformedResponseError, with this name, for anything else."""
-    value = parse_json_object(text)
-    if value is None:
+    try:
+        value = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
         raise make_malformed_error(f"{name} of the stream is not a JSON object")
     return value
 
@@ -85,7 +88,11 @@ def get_member(record: Any, *path: str) -> Any:
 
 def find_count(record: Any, *path: str) -> int | None:
     """Return a nested count of tokens, None if it is absent or invalid."""
-    return parse_count(get_member(record, *path))
+    for name in path:
+        if not isinstance(record, dict):
+            return None
+        record = record.get(name)
+    return record if type(record) is int and 0 <= record < _MAX_COUNT else None
 
 
 def encode_arguments(value: Any) -> str:

@@ -117,22 +117,15 @@ class ErrorDecoder:
         self, decode: Callable[Concatenate[dict[str, Any], HeaderMap, Exchange, P], T]
     ) -> Callable[Concatenate[int, HeaderMap, bytes, Exchange, P], T]:
         """Decorate a decoder of objects: it decodes whole responses. Its errors get their exchange's data."""
-
-        @wraps(decode)
-        def decode_body(
-            status: int, headers: HeaderMap, body: bytes, exchange: Exchange, *args: P.args, **named: P.kwargs
-        ) -> T:
-            return decode(
-                self.decode_object(status, headers, body, exchange), headers, exchange, *args, **named
-            )
-
         return cast(
-            "Callable[Concatenate[int, HeaderMap, bytes, Exchange, P], T]", self.locate_errors(decode_body)
+            "Callable[Concatenate[int, HeaderMap, bytes, Exchange, P], T]", self._locate(decode, parse=True)
         )
 
     def locate_errors(self, decode: D) -> D:
         """Decorate a decoder of whole responses: its errors get the data of their exchange."""
+        return cast("D", self._locate(decode, parse=False))
 
+    def _locate(self, decode: Callable[..., Any], *, parse: bool) -> Callable[..., Any]:
         @wraps(decode)
         def decode_located(
             status: int,
@@ -142,18 +135,21 @@ class ErrorDecoder:
             *,
             count: int | None = None,
         ) -> Any:
-            # most calls have no `count`; packing and unpacking arguments would cost time
             try:
-                if count is None:
+                if not parse:
                     return decode(status, headers, body, exchange)
-                return decode(status, headers, body, exchange, count=count)
+                data = self.decode_object(status, headers, body, exchange)
+                # most calls have no `count`; packing and unpacking arguments would cost time
+                if count is None:
+                    return decode(data, headers, exchange)
+                return decode(data, headers, exchange, count=count)
             except errors.MalformedResponseError as error:
                 if error.status is not None:
                     raise
                 reason = error.message
             raise self.make_malformed_error(reason, status, headers, exchange)
 
-        return cast("D", decode_located)
+        return decode_located
 
     def make_malformed_error(
         self,
