@@ -57,15 +57,15 @@ def test_a_ledger_knows_after_a_restart_what_it_knew(tmp_path):
     ledger.record_plan("c", [7], 9.0)
     ledger.record_created(one, "batch_1")
     ledger.record_candidates(two, ("x", "y"))
-    ledger.record_end(ledger.chunks["c"], "dropped")
+    ledger.record_end(ledger.submissions["c"], "dropped")
     ledger.close()
     again = SubmissionLog(path)
-    assert again.chunks == {"a": one, "b": two}
+    assert again.submissions == {"a": one, "b": two}
     assert (one.rows, one.at, one.batch) == (((1, 2), (5, 5)), 7.0, "batch_1")
-    assert two.maybe == ("x", "y")
-    again.record_created(again.chunks["b"], "y")
-    assert again.chunks["b"].maybe == ()
-    for chunk in list(again.chunks.values()):
+    assert two.candidates == ("x", "y")
+    again.record_created(again.submissions["b"], "y")
+    assert again.submissions["b"].candidates == ()
+    for chunk in list(again.submissions.values()):
         again.record_end(chunk, "done")
     again.close()
     assert not path.exists()
@@ -83,13 +83,13 @@ def test_a_ledger_cut_at_any_octet_knows_a_moment_before_and_goes_on(tmp_path):
         path.write_bytes(data[:at])
         cut = SubmissionLog(path)
         whole = sum(end <= at for end in ends)
-        known = cut.chunks.get("a")
+        known = cut.submissions.get("a")
         assert (known is not None, known and known.batch) == [
             (False, None), (True, None), (True, "b"), (False, None),
         ][whole]  # fmt: skip
         cut.record_plan("n", [9], 1.0)
         os.close(cut._descriptor)
-        assert "n" in SubmissionLog(path).chunks
+        assert "n" in SubmissionLog(path).submissions
 
 
 @pytest.mark.parametrize("line", [b"x\n", b"[]\n", b'{"chunk": 1}\n', b"\xff\n", b'{"chunk":"a","rows":7}\n'])
@@ -107,7 +107,7 @@ def test_words_about_a_batch_that_nobody_knows_change_nothing(tmp_path):
     path.write_bytes(
         b'{"chunk":"a","batch":"b"}\n{"chunk":"a"}\n{"chunk":"b","rows":[[1,1]]}\n{"chunk":"b"}\n'
     )
-    assert list(SubmissionLog(path).chunks) == ["b"]
+    assert list(SubmissionLog(path).submissions) == ["b"]
 
 
 def test_each_step_is_synced_before_it_counts(tmp_path, monkeypatch):

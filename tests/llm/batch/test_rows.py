@@ -16,7 +16,7 @@ def row(value, index=3):
 
 def test_a_prompt_is_one_user_turn_with_the_label_it_was_given():
     found = row({"id": "a", "prompt": "hello"})
-    assert (found.place, found.id, found.messages, found.overrides, found.error) == (
+    assert (found.position, found.id, found.messages, found.overrides, found.error) == (
         3,
         "a",
         "hello",

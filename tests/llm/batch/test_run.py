@@ -486,7 +486,7 @@ def test_rows_are_not_taken_while_too_many_results_are_not_durable(fake, tmp_pat
 
     def give(self, result):
         real(self, result)
-        waiting.append(len(self._open))
+        waiting.append(len(self._pending))
 
     monkeypatch.setattr(driver_module.BatchRun, "put_result", give)
     rows = write(tmp_path / "in", *[{"prompt": f"{at}"} for at in range(50)])

@@ -364,7 +364,7 @@ class LocalEngine:
         """Send a row until it has a result; None if the next run must send it again. Releases the slot."""
         if row.error is not None:
             self._control.release()
-            return make_failed_result(row.place, row.id, row.error, 0)
+            return make_failed_result(row.position, row.id, row.error, 0)
         job, refusals, failures = self._job, 0, 0
         overrides = {**job.overrides, **row.overrides} if job.overrides else row.overrides
         retries = job.retries if row.retries is None else row.retries
@@ -376,7 +376,7 @@ class LocalEngine:
             else:
                 self._control.record_success()
                 self._unreached = 0
-                return make_answer_result(row.place, row.id, completion, refusals + failures + 1)
+                return make_answer_result(row.position, row.id, completion, refusals + failures + 1)
             finally:
                 self._control.release()
             if isinstance(failure, _THROTTLED_ERRORS):
@@ -409,7 +409,7 @@ class LocalEngine:
             self._fatal = self._fatal or failure
             self._work.stop.set()
             return None
-        return make_failed_result(row.place, row.id, failure, attempts, self._job.secrets)
+        return make_failed_result(row.position, row.id, failure, attempts, self._job.secrets)
 
     async def _wait_parked(self, seconds: float) -> bool:
         """Wait without a slot while another row uses it; False if the run was stopped."""

@@ -54,38 +54,40 @@ class ResultCollector:
     #: the rows with a result
     done: storage.RowBitmap = field(default_factory=lambda: storage.RowBitmap(_UNBOUNDED))
 
-    def collect_line(self, chunk: storage.Submission, line: bytes) -> bool:
+    def collect_line(self, submission: storage.Submission, line: bytes) -> bool:
         """Decode one line of this batch's results; False if it is malformed."""
         answer = self.api.decode_line(line, self.decode, self.exchange)
         if answer is None:
             return False
-        index = chunk.parse_request_name(answer.name)
+        index = submission.parse_request_name(answer.name)
         if index is not None and self._is_missing(index):
             self._put_outcome(index, answer.outcome)
         return True
 
-    def is_ours(self, chunk: storage.Submission, line: bytes) -> bool | None:
+    def belongs_to(self, submission: storage.Submission, line: bytes) -> bool | None:
         """Whether a line belongs to this batch; None if it is malformed."""
         answer = self.api.decode_line(line, self.decode, self.exchange)
-        return None if answer is None else chunk.parse_request_name(answer.name) is not None
+        return None if answer is None else submission.parse_request_name(answer.name) is not None
 
-    def iter_missing(self, chunk: storage.Submission) -> Iterator[int]:
+    def iter_missing(self, submission: storage.Submission) -> Iterator[int]:
         """Return the rows of a batch that have no result."""
-        return (index for index in chunk.iter_indexes() if self._is_missing(index))
+        return (index for index in submission.iter_indexes() if self._is_missing(index))
 
-    def has_missing(self, chunk: storage.Submission) -> bool:
+    def has_missing(self, submission: storage.Submission) -> bool:
         """Whether a row has no result."""
-        return next(self.iter_missing(chunk), None) is not None
+        return next(self.iter_missing(submission), None) is not None
 
-    def fail_missing(self, chunk: storage.Submission, batch: Batch) -> Iterator[int]:
+    def fail_missing(self, submission: storage.Submission, batch: Batch) -> Iterator[int]:
         """Pass on an error, if possible the provider's, for each row without a result; yield its index."""
         ending = batch.ending or "completed"
-        unasked = make_unanswered_error(ending, self.exchange)
-        of_lines = {fault.line: fault.error for fault in batch.faults if fault.line is not None}
-        of_all = [fault.error for fault in batch.faults if fault.line is None and ending == "failed"]
-        for line, index in enumerate(chunk.iter_indexes(), 1):
+        unanswered = make_unanswered_error(ending, self.exchange)
+        line_errors = {fault.line: fault.error for fault in batch.faults if fault.line is not None}
+        batch_errors = [fault.error for fault in batch.faults if fault.line is None and ending == "failed"]
+        for line, index in enumerate(submission.iter_indexes(), 1):
             if self._is_missing(index):
-                self._put_outcome(index, of_lines.get(line) or (of_all[0] if of_all else unasked))
+                self._put_outcome(
+                    index, line_errors.get(line) or (batch_errors[0] if batch_errors else unanswered)
+                )
                 yield index
 
     def _is_missing(self, index: int) -> bool:
@@ -203,30 +205,30 @@ class ProviderEngine:
 
     async def _recover_submissions(self) -> None:
         """Search for batches of an earlier run if it is unknown whether they were created."""
-        for chunk in list(self._ledger.chunks.values()):
-            if chunk.batch is None and not chunk.maybe:
-                search = await self._run_flow(self._search_batch(chunk))
+        for submission in list(self._ledger.submissions.values()):
+            if submission.batch is None and not submission.candidates:
+                search = await self._run_flow(self._search_batch(submission))
                 if search is None:
                     return
-                self._record_search(chunk, search)
-            if chunk.maybe:
-                await self._resolve_submission(chunk)
+                self._record_search(submission, search)
+            if submission.candidates:
+                await self._resolve_submission(submission)
 
-    def _search_batch(self, chunk: storage.Submission) -> Flow[api_flow.BatchSearch | None]:
-        known = [other.batch for other in self._ledger.chunks.values() if other.batch is not None]
-        return api_flow.search_batches(self._client, chunk.token, chunk.count, chunk.at, known)
+    def _search_batch(self, submission: storage.Submission) -> Flow[api_flow.BatchSearch | None]:
+        known = [other.batch for other in self._ledger.submissions.values() if other.batch is not None]
+        return api_flow.search_batches(self._client, submission.token, submission.count, submission.at, known)
 
-    def _record_search(self, chunk: storage.Submission, search: api_flow.BatchSearch) -> None:
+    def _record_search(self, submission: storage.Submission, search: api_flow.BatchSearch) -> None:
         if search.batch is not None:
-            self._ledger.record_created(chunk, search.batch)
-        elif search.maybe:
-            self._ledger.record_candidates(chunk, search.maybe)
+            self._ledger.record_created(submission, search.batch)
+        elif search.candidates:
+            self._ledger.record_candidates(submission, search.candidates)
         else:
-            self._ledger.record_end(chunk, "dropped")
+            self._ledger.record_end(submission, "dropped")
 
-    async def _resolve_submission(self, chunk: storage.Submission) -> None:
+    async def _resolve_submission(self, submission: storage.Submission) -> None:
         """Find out which of the candidates is this batch, as far as they have ended."""
-        for identifier in chunk.maybe:
+        for identifier in submission.candidates:
             try:
                 batch = await self._run_flow(
                     api_flow.call_api(self._client, self._api.retrieve(identifier), self._api.decode_batch)
@@ -237,14 +239,14 @@ class ProviderEngine:
                 return
             if batch.ending is None:
                 continue
-            ours = batch.ending != "gone" and await self._is_ours(chunk, batch)
-            if ours is None:
+            is_own = batch.ending != "gone" and await self._belongs_to(submission, batch)
+            if is_own is None:
                 return
-            if ours:
-                self._ledger.record_created(chunk, identifier)
+            if is_own:
+                self._ledger.record_created(submission, identifier)
                 return
-            candidates = tuple(other for other in chunk.maybe if other != identifier)
-            self._record_search(chunk, api_flow.BatchSearch(None, candidates))
+            remaining = tuple(other for other in submission.candidates if other != identifier)
+            self._record_search(submission, api_flow.BatchSearch(None, remaining))
 
     async def _submit_rows(self) -> None:
         """Put the rows that are not at the provider into batches, and create these."""
@@ -304,30 +306,30 @@ class ProviderEngine:
                 )
                 if uploaded is None:
                     return
-            chunk = self._ledger.record_plan(builder.token, builder.rows, client.clock.time())
+            submission = self._ledger.record_plan(builder.token, builder.rows, client.clock.time())
             call = api.create(builder.token, builder.lines, uploaded)
             builder.lines.clear()
         except errors.ProviderError as error:
             raise self._explain_missing_api(error) from None
         searched = False
 
-        def look() -> Flow[api_flow.BatchSearch | None]:
+        def find_batch() -> Flow[api_flow.BatchSearch | None]:
             nonlocal searched
             searched = True
-            return self._search_batch(chunk)
+            return self._search_batch(submission)
 
         try:
-            search = await self._run_flow(api_flow.create_batch(client, call, look))
+            search = await self._run_flow(api_flow.create_batch(client, call, find_batch))
         except errors.OnymError as error:
             # a search follows an attempt with unknown outcome: the batch may exist, whatever failed
             # afterwards
             if api_flow.is_rejected(error) and not searched:
-                self._ledger.record_end(chunk, "dropped")
+                self._ledger.record_end(submission, "dropped")
             if isinstance(error, errors.ProviderError):
                 raise self._explain_missing_api(error) from None
             raise
         if search is not None:
-            self._record_search(chunk, search)
+            self._record_search(submission, search)
 
     def _explain_missing_api(self, error: errors.ProviderError) -> errors.OnymError:
         """Return a clearer error if the batch API does not exist at this endpoint."""
@@ -340,10 +342,10 @@ class ProviderEngine:
         if self._cancel:
             await self._cancel_all()
         while not self._work.stop.is_set():
-            for chunk in list(self._ledger.chunks.values()):
-                if not self._collector.has_missing(chunk):
+            for submission in list(self._ledger.submissions.values()):
+                if not self._collector.has_missing(submission):
                     # an earlier run has collected its results
-                    await self._close_submission(chunk)
+                    await self._close_submission(submission)
             owners = self._list_pending()
             if not owners:
                 return
@@ -357,9 +359,9 @@ class ProviderEngine:
     def _list_pending(self) -> dict[str, storage.Submission]:
         """Return the batches to poll, or candidates for them, with their submissions."""
         owners: dict[str, storage.Submission] = {}
-        for chunk in self._ledger.chunks.values():
-            for identifier in (chunk.batch,) if chunk.batch is not None else chunk.maybe:
-                owners.setdefault(identifier, chunk)
+        for submission in self._ledger.submissions.values():
+            for identifier in (submission.batch,) if submission.batch is not None else submission.candidates:
+                owners.setdefault(identifier, submission)
         return owners
 
     def _record_figures(self, batch: Batch) -> None:
@@ -367,43 +369,45 @@ class ProviderEngine:
         self._figures[batch.id] = (total, min(total, batch.finished or 0))
 
     async def _cancel_all(self) -> None:
-        for chunk in self._ledger.chunks.values():
-            if chunk.batch is not None:
+        for submission in self._ledger.submissions.values():
+            if submission.batch is not None:
                 try:
                     await self._run_flow(
-                        api_flow.call_api(self._client, self._api.cancel(chunk.batch), self._api.decode_batch)
+                        api_flow.call_api(
+                            self._client, self._api.cancel(submission.batch), self._api.decode_batch
+                        )
                     )
                 except errors.ProviderError as error:
                     if error.status not in _ENDED_STATUSES:
                         raise
 
-    async def _finish_batch(self, chunk: storage.Submission, batch: Batch) -> None:
+    async def _finish_batch(self, submission: storage.Submission, batch: Batch) -> None:
         """Give each row of a finished batch a result."""
         self._figures.pop(batch.id, None)
-        if chunk.batch is None:
-            await self._resolve_submission(chunk)
-            if chunk.batch != batch.id:
+        if submission.batch is None:
+            await self._resolve_submission(submission)
+            if submission.batch != batch.id:
                 return
         if batch.ending == "gone":
             if not self._cancel:
                 error = batch.faults[0].error
                 error.hint = f"Was the batch {batch.id} created with another API key? {CANCEL_HINT}"
                 raise error
-        elif not await self._fetch_results(chunk, batch):
+        elif not await self._fetch_results(submission, batch):
             return
-        for _ in self._collector.fail_missing(chunk, batch):
+        for _ in self._collector.fail_missing(submission, batch):
             if self._work.full:
                 await self._work.wait_for_room()
-        await self._close_submission(chunk)
+        await self._close_submission(submission)
 
-    async def _is_ours(self, chunk: storage.Submission, batch: Batch) -> bool | None:
+    async def _belongs_to(self, submission: storage.Submission, batch: Batch) -> bool | None:
         """Whether the first line of the results belongs to this batch; None if the run was stopped."""
         for call in self._client.api.download(batch):
             async with aclosing(self._iter_lines(call)) as lines:
                 async for line in lines:
-                    ours = self._collector.is_ours(chunk, line)
-                    if ours is not None:
-                        return ours
+                    is_own = self._collector.belongs_to(submission, line)
+                    if is_own is not None:
+                        return is_own
                     break
         if self._work.stop.is_set():
             return None
@@ -411,18 +415,20 @@ class ProviderEngine:
             return False
         raise self._make_damaged_error(f"the results of the batch {batch.id} do not name their requests")
 
-    async def _fetch_results(self, chunk: storage.Submission, batch: Batch) -> bool:
+    async def _fetch_results(self, submission: storage.Submission, batch: Batch) -> bool:
         """Fetch all results; False if the run was stopped. Raises the error if they stay incomplete."""
         for attempt in range(_MAX_FETCHES):
             failure: errors.OnymError | None = None
             try:
-                if not await self._collect_lines(chunk, batch):
+                if not await self._collect_lines(submission, batch):
                     failure = self._make_damaged_error(f"the results of the batch {batch.id} are damaged")
             except (errors.NetError, errors.ProviderError) as error:
                 failure = error
             if self._work.stop.is_set():
                 return False
-            if not self._collector.has_missing(chunk) or (failure is None and batch.ending != "completed"):
+            if not self._collector.has_missing(submission) or (
+                failure is None and batch.ending != "completed"
+            ):
                 return True
             if attempt < _MAX_FETCHES - 1:
                 await self._rest(self._client.compute_wait(attempt, failure or TimeoutError()).seconds)
@@ -430,18 +436,18 @@ class ProviderEngine:
             raise failure
         return True
 
-    async def _collect_lines(self, chunk: storage.Submission, batch: Batch) -> bool:
+    async def _collect_lines(self, submission: storage.Submission, batch: Batch) -> bool:
         """Collect the results; False if one of their lines is malformed."""
-        sound = True
+        valid = True
         for call in self._client.api.download(batch):
             async with aclosing(self._iter_lines(call)) as lines:
                 async for line in lines:
-                    sound = self._collector.collect_line(chunk, line) and sound
+                    valid = self._collector.collect_line(submission, line) and valid
                     if self._work.stop.is_set():
-                        return sound
+                        return valid
                     if self._work.full:
                         await self._work.wait_for_room()
-        return sound
+        return valid
 
     async def _iter_lines(self, call: BatchRequest) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a response as they arrive; ends early if the run is stopped."""
@@ -462,9 +468,9 @@ class ProviderEngine:
             text, endpoint=self._client.exchange.endpoint, status=200, hint=CANCEL_HINT
         )
 
-    async def _close_submission(self, chunk: storage.Submission) -> None:
+    async def _close_submission(self, submission: storage.Submission) -> None:
         if await self._work.wait_until_durable():
-            self._ledger.record_end(chunk, "done")
+            self._ledger.record_end(submission, "done")
 
     async def _run_flow(self, flow: Flow[T]) -> T:
         return await arun_flow(flow, self._transport, sleep=self._rest)

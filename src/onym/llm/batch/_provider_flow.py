@@ -65,7 +65,7 @@ class BatchSearch(NamedTuple):
     """The result of a search: the batch, or candidates for it, or neither."""
 
     batch: str | None = None
-    maybe: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +109,8 @@ class BatchClient:
 
     def compute_wait(self, attempt: int, failure: Exception) -> Wait:
         """Return the wait before another attempt."""
-        asked = failure.retry_after if isinstance(failure, errors.ProviderError) else None
-        return Wait(min(_MAX_WAIT, _RETRY_POLICY.delay(attempt, asked, self.clock.random)))
+        retry_after = failure.retry_after if isinstance(failure, errors.ProviderError) else None
+        return Wait(min(_MAX_WAIT, _RETRY_POLICY.delay(attempt, retry_after, self.clock.random)))
 
 
 def send_call(
@@ -144,9 +144,9 @@ def call_api(
 
 
 def create_batch(
-    client: BatchClient, call: batch_api.BatchRequest, look: Callable[[], Flow[BatchSearch | None]]
+    client: BatchClient, call: batch_api.BatchRequest, find_batch: Callable[[], Flow[BatchSearch | None]]
 ) -> Flow[BatchSearch | None]:
-    """Create a batch once. `look` searches for it after an attempt with unknown outcome."""
+    """Create a batch once. `find_batch` searches for it after an attempt with unknown outcome."""
     request = client.build_request(call)
     attempt = 0
     while True:
@@ -162,8 +162,8 @@ def create_batch(
             return None
         attempt += 1
         if uncertain:
-            search = yield from look()
-            if search is None or search.batch is not None or search.maybe:
+            search = yield from find_batch()
+            if search is None or search.batch is not None or search.candidates:
                 return search
 
 
@@ -191,7 +191,7 @@ def search_batches(
     """
     after: str | None = None
     others = frozenset(known_batches)
-    candidates: list[str] = []
+    matches: list[str] = []
     for _ in range(_MAX_PAGES):
         page = yield from call_api(client, client.api.list(after), client.api.decode_list)
         if page is None:
@@ -201,17 +201,20 @@ def search_batches(
                 if batch.marker == marker:
                     return BatchSearch(batch.id)
             elif batch.id not in others and batch.total == count and not _is_older(batch, since):
-                candidates.append(batch.id)
+                matches.append(batch.id)
         after = page.next
         if after is None or (not client.api.marks and any(_is_older(item, since) for item in page.batches)):
-            return BatchSearch(None, tuple(candidates))
+            return BatchSearch(None, tuple(matches))
     raise errors.MalformedResponseError(
         "the provider's list of batches does not end", endpoint=client.exchange.endpoint
     )
 
 
 def watch_batches(
-    client: BatchClient, batches: Sequence[str], seen: Callable[[batch_api.Batch], object], first: float
+    client: BatchClient,
+    batches: Sequence[str],
+    record_state: Callable[[batch_api.Batch], object],
+    first: float,
 ) -> Flow[batch_api.Batch | None]:
     """Wait until one of the batches has ended; None if the run was stopped.
 
@@ -229,7 +232,7 @@ def watch_batches(
             longest = max(longest, seconds)
             if isinstance(state, batch_api.Batch):
                 news = True
-                seen(state)
+                record_state(state)
                 if state.ending is not None:
                     return state
             elif silent >= _MAX_SILENT_ROUNDS:

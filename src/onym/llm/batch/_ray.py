@@ -86,14 +86,14 @@ class RayWorker:
         self._job: Job
         self._control: AdaptiveLimiter
         self._client: AsyncClient
-        self._chunks: set[_Lease] = set()
+        self._leases: set[_Lease] = set()
 
     async def begin(
-        self, given: Mapping[str, Any], uri: str, key: str | None, variable: str | None = None
+        self, arguments: Mapping[str, Any], uri: str, key: str | None, variable: str | None = None
     ) -> None:
-        """Create the client. See `_reveal_credentials` for the arguments beside `given`."""
-        profiles = given["profiles"]
-        rest = {name: value for name, value in given.items() if name != "profiles"}
+        """Create the client. See `_reveal_credentials` for `uri`, `key` and `variable`."""
+        profiles = arguments["profiles"]
+        rest = {name: value for name, value in arguments.items() if name != "profiles"}
         if variable is not None and key is not None:
             # no frame of a traceback shows its values
             rest["environ"], key = hide_environment({**os.environ, variable: key}), None
@@ -103,40 +103,34 @@ class RayWorker:
 
     async def answer(self, rows: list[tuple[int, bytes]]) -> AsyncIterator[_Group]:
         """Yield results in groups as they arrive; the last group may contain the error that stops the run."""
-        chunk = _Lease(rows)
+        lease = _Lease(rows)
         engine = LocalEngine(self._job, control=self._control, client=self._client)
-        self._chunks.add(chunk)
-        task = asyncio.ensure_future(engine.run(chunk))
-        task.add_done_callback(lambda _: chunk.results.put_nowait(None))
+        self._leases.add(lease)
+        task = asyncio.ensure_future(engine.run(lease))
+        task.add_done_callback(lambda _: lease.results.put_nowait(None))
         try:
             ended = False
             while not ended:
-                group = [await chunk.results.get()]
-                while not chunk.results.empty():
-                    group.append(chunk.results.get_nowait())
+                group = [await lease.results.get()]
+                while not lease.results.empty():
+                    group.append(lease.results.get_nowait())
                 ended = group[-1] is None
                 results = [tuple(result) for result in group if result is not None]
-                error = await _await_error(task) if ended else None
+                error = task.exception() if ended else None
+                if error is not None and not isinstance(error, OnymError):
+                    raise error
                 if error is not None:
                     # the error affects the other leases too
                     await self.stop()
                 yield self._control.load, results, error
         finally:
-            self._chunks.discard(chunk)
+            self._leases.discard(lease)
             task.cancel()
 
     async def stop(self) -> None:
         """Take no more rows; requests in progress are finished."""
-        for chunk in self._chunks:
-            chunk.stop.set()
-
-
-async def _await_error(task: asyncio.Future[None]) -> OnymError | None:
-    try:
-        await task
-    except OnymError as error:
-        return error
-    return None
+        for lease in self._leases:
+            lease.stop.set()
 
 
 class RayEngine:
@@ -301,5 +295,5 @@ def _reveal_credentials(job: Job) -> tuple[str, str | None, str | None]:
     if kind == "env" and credential.access_id is None:
         uri = uri.with_params(auth=credential.source)
         return uri.render(reveal=True), credential.secret.reveal(), variable
-    given = credential.access_id is None or credential.source in _GIVEN_SOURCES
-    return uri.render(reveal=True), credential.secret.reveal() if given else None, None
+    is_passed = credential.access_id is None or credential.source in _GIVEN_SOURCES
+    return uri.render(reveal=True), credential.secret.reveal() if is_passed else None, None

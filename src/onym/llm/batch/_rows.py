@@ -45,7 +45,7 @@ class Row(NamedTuple):
     `retries` is the row's own number, None for the run's. `error` tells why the row cannot be sent.
     """
 
-    place: int
+    position: int
     id: str
     messages: Any = None
     overrides: Mapping[str, Any] = _NO_OVERRIDES
@@ -134,8 +134,15 @@ def _decode_own_row(fields: _RowInput) -> tuple[Any, dict[str, Any]]:
 
 def _decode_openai_row(fields: _RowInput, model: str) -> tuple[Any, dict[str, Any]]:
     """Return OpenAI's batch line as arguments of a call; unknown members are passed through."""
-    ours = (fields.prompt, fields.messages, fields.params, fields.tools, fields.tool_choice, fields.schema)
-    if any(member is not None for member in ours):
+    own_fields = (
+        fields.prompt,
+        fields.messages,
+        fields.params,
+        fields.tools,
+        fields.tool_choice,
+        fields.schema,
+    )
+    if any(member is not None for member in own_fields):
         raise _make_row_error("a row with body may only have custom_id, method and url beside it")
     if fields.url not in _CHAT_URLS:
         raise _make_row_error("the url of a row must be /v1/chat/completions")

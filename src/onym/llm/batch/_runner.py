@@ -123,7 +123,7 @@ class BatchRun:
         self,
         rows: Iterator[tuple[int, bytes]],
         done: storage.RowBitmap,
-        found: storage.JournalCounts,
+        earlier: storage.JournalCounts,
         max_errors: int | None = None,
         watch: Callable[[Progress], object] | None = None,
         *,
@@ -133,15 +133,15 @@ class BatchRun:
         self.stopped: str | None = None
         self._rows = rows
         self._done = done
-        self._found = found
+        self._earlier = earlier
         self._max_errors = max_errors
         self._watch = watch
         self._clock = clock
         self._began = clock()
-        self._open: deque[Result] = deque()
+        self._pending: deque[Result] = deque()
         self.full = False
         self._room = asyncio.Event()
-        self._calm = asyncio.Event()
+        self._all_durable = asyncio.Event()
         self._broken: OSError | None = None
         self._writer: storage.JournalWriter
         self._engine: Engine
@@ -158,9 +158,9 @@ class BatchRun:
 
     def put_result(self, result: Result) -> None:
         """Append the result to the journal. It counts when it is durable."""
-        self._open.append(result)
+        self._pending.append(result)
         self._writer.append(result.line)
-        if len(self._open) >= _MAX_UNDURABLE:
+        if len(self._pending) >= _MAX_UNDURABLE:
             self.full = True
             self._room.clear()
         if not result.ok:
@@ -173,9 +173,9 @@ class BatchRun:
 
     async def wait_until_durable(self) -> bool:
         """Wait until every result is durable; False if the disk failed."""
-        while self._open and self._broken is None:
-            self._calm.clear()
-            await self._calm.wait()
+        while self._pending and self._broken is None:
+            self._all_durable.clear()
+            await self._all_durable.wait()
         return self._broken is None
 
     async def run(self, engine: Engine, journal: Path) -> None:
@@ -188,12 +188,12 @@ class BatchRun:
 
         self._engine = engine
         self._writer = storage.JournalWriter(journal, record_durable)
-        looking = asyncio.create_task(self._watch_progress()) if self._watch is not None else None
+        watching = asyncio.create_task(self._watch_progress()) if self._watch is not None else None
         try:
             await engine.run(self)
         finally:
-            if looking is not None:
-                looking.cancel()
+            if watching is not None:
+                watching.cancel()
             # no await: a run that is cancelled twice still writes its results
             self._writer.close()
         # the writer's last callback runs in the next turn of the loop
@@ -205,11 +205,11 @@ class BatchRun:
 
     def build_progress(self) -> Progress:
         """Return the state of the run."""
-        before = self._found.ok + self._found.failed
+        before = self._earlier.ok + self._earlier.failed
         return Progress(
             total=self._done.total,
             done=before + self._ok + self._failed,
-            failed=self._found.failed + self._failed,
+            failed=self._earlier.failed + self._failed,
             before=before,
             input_tokens=self._input,
             output_tokens=self._output,
@@ -222,10 +222,10 @@ class BatchRun:
         """Return the result of the run."""
         return BatchReport(
             rows=self._done.total,
-            answered=self._found.ok + self._ok,
-            failed=self._found.failed + self._failed,
-            before=self._found.ok + self._found.failed,
-            repaired=self._found.dropped,
+            answered=self._earlier.ok + self._ok,
+            failed=self._earlier.failed + self._failed,
+            before=self._earlier.ok + self._earlier.failed,
+            repaired=self._earlier.dropped,
             input_tokens=self._input,
             output_tokens=self._output,
             retries=self._retries,
@@ -239,10 +239,10 @@ class BatchRun:
             self._broken = error
             self.stop.set()
             self._make_room()
-            self._calm.set()
+            self._all_durable.set()
             return
         for _ in range(count):
-            result = self._open.popleft()
+            result = self._pending.popleft()
             self._done.add(result.row)
             self._retries += result.retries
             if result.ok:
@@ -251,10 +251,10 @@ class BatchRun:
                 self._output += result.output_tokens
             else:
                 self._failed += 1
-        if self.full and len(self._open) < _MAX_UNDURABLE:
+        if self.full and len(self._pending) < _MAX_UNDURABLE:
             self._make_room()
-        if not self._open:
-            self._calm.set()
+        if not self._pending:
+            self._all_durable.set()
 
     def _make_room(self) -> None:
         self.full = False
@@ -262,7 +262,7 @@ class BatchRun:
 
     def _check_error_limit(self) -> None:
         if self._max_errors is not None:
-            waiting = sum(not result.ok for result in self._open)
+            waiting = sum(not result.ok for result in self._pending)
             if self._failed + waiting >= self._max_errors:
                 self.stopped = "max-errors"
                 self.stop.set()
@@ -282,7 +282,7 @@ class RunState:
     output: Path
     journal: Path
     done: storage.RowBitmap
-    found: storage.JournalCounts = field(default_factory=storage.JournalCounts)
+    earlier: storage.JournalCounts = field(default_factory=storage.JournalCounts)
     finished: bool = False
 
     @property
@@ -414,11 +414,11 @@ async def _run_until_signal(
     """Return the report; None if SIGTERM arrived and the run has ended."""
     stop = asyncio.Event()
     task = asyncio.ensure_future(arun(uri, source, output, **options, stop=stop))
-    with _cancel_on_sigterm(task) as came:
+    with _cancel_on_sigterm(task) as received:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if came.is_set():
+            if received.is_set():
                 return None
             stop.set()
             await task
@@ -428,24 +428,24 @@ async def _run_until_signal(
 @contextmanager
 def _cancel_on_sigterm(task: asyncio.Future[Any]) -> Iterator[asyncio.Event]:
     """If the program handles SIGTERM, cancel the run first: the signal may arrive at any point."""
-    came = asyncio.Event()
+    received = asyncio.Event()
     before = signal.getsignal(signal.SIGTERM)
     loop = asyncio.get_running_loop()
     if not callable(before) or current_thread() is not main_thread():
-        yield came
+        yield received
         return
 
     def end() -> None:
-        came.set()
+        received.set()
         task.cancel()
 
     try:
         loop.add_signal_handler(signal.SIGTERM, end)
     except NotImplementedError:  # Windows cannot wait for this signal
-        yield came
+        yield received
         return
     try:
-        yield came
+        yield received
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
         signal.signal(signal.SIGTERM, before)
@@ -527,28 +527,28 @@ async def arun(
         if provider
         else _find_engine(engine)
     )
-    given = Path(source) if isinstance(source, str | os.PathLike) else source
+    origin = Path(source) if isinstance(source, str | os.PathLike) else source
     with open_run(
-        job, given, Path(output), order=order, restart=restart, retry_errors=retry_errors, batches=provider
-    ) as begun:
-        driver = BatchRun(begun.source.iter_rows(), begun.done, begun.found, max_errors, watch)
+        job, origin, Path(output), order=order, restart=restart, retry_errors=retry_errors, batches=provider
+    ) as state:
+        driver = BatchRun(state.source.iter_rows(), state.done, state.earlier, max_errors, watch)
         if stop is not None:
             driver.stop = stop
-        if begun.rows_left:
-            await _run_engine(driver, make(job), begun)
-        if not begun.rows_left and not begun.finished and begun.journal != begun.output:
-            write_output(begun.journal, begun.output, ordered=order == "input")
-        if provider and not begun.rows_left:
+        if state.rows_left:
+            await _run_engine(driver, make(job), state)
+        if not state.rows_left and not state.finished and state.journal != state.output:
+            write_output(state.journal, state.output, ordered=order == "input")
+        if provider and not state.rows_left:
             # an earlier run may have ended between its last result and recording that its batch is done
-            storage.get_submission_log_path(begun.output).unlink(missing_ok=True)
-        if cancel and begun.rows_left:
+            storage.get_submission_log_path(state.output).unlink(missing_ok=True)
+        if cancel and state.rows_left:
             driver.stopped = "cancelled"
-        return driver.build_report(begun.output)
+        return driver.build_report(state.output)
 
 
-async def _run_engine(driver: BatchRun, engine: Engine, begun: RunState) -> None:
+async def _run_engine(driver: BatchRun, engine: Engine, state: RunState) -> None:
     try:
-        await driver.run(engine, begun.journal)
+        await driver.run(engine, state.journal)
     except OnymError as error:
         advice = "The results so far are saved; run the same command again to continue."
         error.hint = f"{error.hint.rstrip('.')}. {advice}" if error.hint else advice

@@ -69,24 +69,24 @@ def sort_lines(
     allows that, and is removed with the iterator.
     """
     runs: list[tuple[int, int]] = []
-    held: list[bytes] = []
+    block: list[bytes] = []
     size = 0
     with TemporaryFile(dir=folder) as spill:
         for line in lines:
-            held.append(line)
+            block.append(line)
             size += len(line) + _LINE_OVERHEAD
             if size > room:
-                held.sort(key=key)
+                block.sort(key=key)
                 start = spill.tell()
-                spill.writelines(held)
+                spill.writelines(block)
                 runs.append((start, spill.tell()))
-                held, size = [], 0
-        held.sort(key=key)
+                block, size = [], 0
+        block.sort(key=key)
         if not runs:
-            yield from held
+            yield from block
             return
         spill.flush()
-        yield from merge(*[_read_run(spill, start, end) for start, end in runs], held, key=key)
+        yield from merge(*[_read_run(spill, start, end) for start, end in runs], block, key=key)
 
 
 def _read_run(spill: IO[bytes], at: int, end: int) -> Iterator[bytes]:
@@ -94,9 +94,9 @@ def _read_run(spill: IO[bytes], at: int, end: int) -> Iterator[bytes]:
     rest = b""
     while at < end:
         spill.seek(at)
-        block = spill.read(min(_READ_AHEAD, end - at))
-        at += len(block)
-        *whole, rest = (rest + block).split(b"\n")
+        data = spill.read(min(_READ_AHEAD, end - at))
+        at += len(data)
+        *whole, rest = (rest + data).split(b"\n")
         for line in whole:
             yield line + b"\n"
 
@@ -319,15 +319,15 @@ def _truncate_journal(path: Path, end: int, *, ended: bool) -> None:
 class JournalWriter:
     """Appends lines to a journal and reports when they are durable.
 
-    `told(count, error)` is called from the writing thread: `count` more lines are on the disk, in the order
-    of `append`; or an OSError occurred, and nothing more is written. Lines that were not synced are then
-    removed again, as far as the disk allows it.
+    `on_written(count, error)` is called from the writing thread: `count` more lines are on the disk, in the
+    order of `append`; or an OSError occurred, and nothing more is written. Lines that were not synced are
+    then removed again, as far as the disk allows it.
     """
 
     def __init__(
         self,
         path: Path,
-        told: Callable[[int, OSError | None], None],
+        on_written: Callable[[int, OSError | None], None],
         *,
         gather: float = _GROUP_DELAY,
         synced: Callable[[int], None] = sync_file,
@@ -335,7 +335,7 @@ class JournalWriter:
         self._descriptor = os.open(path, APPEND_FLAGS, 0o666)
         sync_folder(path.parent)
         self._durable = os.fstat(self._descriptor).st_size
-        self._told = told
+        self._on_written = on_written
         self._gather = gather
         self._sync = synced
         self._wake = threading.Condition()
@@ -370,10 +370,10 @@ class JournalWriter:
                 write_all(self._descriptor, data)
                 self._sync(self._descriptor)
                 self._durable += len(data)
-                self._told(len(lines), None)
+                self._on_written(len(lines), None)
         except OSError as error:
             self._truncate_undurable()
-            self._told(0, error)
+            self._on_written(0, error)
 
     def _next_group(self) -> list[bytes]:
         """Return the lines of the next group; none at the end."""
@@ -476,7 +476,7 @@ class RowRanges:
 class Submission:
     """The rows of one batch. `token` identifies them at the provider, `rows` are ranges, both ends included.
 
-    `batch` is the batch's identifier, None while it is unknown; `maybe` are candidates for it. `at` is the
+    `batch` is the batch's identifier, None while it is unknown; `candidates` may be it. `at` is the
     time of its creation in seconds since the epoch.
     """
 
@@ -484,7 +484,7 @@ class Submission:
     rows: tuple[tuple[int, int], ...]
     at: float
     batch: str | None = None
-    maybe: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
     count: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -520,52 +520,52 @@ _ENTRY_DECODER: Final = msgspec.json.Decoder(_SubmissionEntry)
 
 
 class SubmissionLog:
-    """The file `OUTPUT.provider`, open for a run. `chunks` are the batches whose results are incomplete."""
+    """The file `OUTPUT.provider`, open for a run. `submissions` are the batches with incomplete results."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.chunks: dict[str, Submission] = {}
-        whole = 0
+        self.submissions: dict[str, Submission] = {}
+        end = 0
         for line, entry in _iter_entries(path):
-            whole += len(line)
-            _apply_entry(self.chunks, entry)
+            end += len(line)
+            _apply_entry(self.submissions, entry)
         self._descriptor = os.open(path, APPEND_FLAGS, 0o666)
         # the end of an incomplete line: Onym had not acted on it
-        os.ftruncate(self._descriptor, whole)
+        os.ftruncate(self._descriptor, end)
         sync_folder(path.parent)
 
     def get_rows(self) -> RowRanges:
         """Return the rows of all batches."""
-        return RowRanges(sorted(span for chunk in self.chunks.values() for span in chunk.rows))
+        return RowRanges(sorted(span for submission in self.submissions.values() for span in submission.rows))
 
     def record_plan(self, token: str, rows: Iterable[int], at: float) -> Submission:
         """Record that a batch is about to be created."""
         entry = _SubmissionEntry(chunk=token, rows=tuple(to_ranges(rows)), at=at)
         self._append_entry(entry)
-        return self.chunks[token]
+        return self.submissions[token]
 
-    def record_created(self, chunk: Submission, batch: str) -> None:
+    def record_created(self, submission: Submission, batch: str) -> None:
         """Record the identifier of a created batch."""
-        self._append_entry(_SubmissionEntry(chunk=chunk.token, batch=batch))
+        self._append_entry(_SubmissionEntry(chunk=submission.token, batch=batch))
 
-    def record_candidates(self, chunk: Submission, batches: tuple[str, ...]) -> None:
+    def record_candidates(self, submission: Submission, batches: tuple[str, ...]) -> None:
         """Record candidates for a batch that may have been created."""
-        self._append_entry(_SubmissionEntry(chunk=chunk.token, maybe=batches))
+        self._append_entry(_SubmissionEntry(chunk=submission.token, maybe=batches))
 
-    def record_end(self, chunk: Submission, how: Literal["done", "dropped"]) -> None:
+    def record_end(self, submission: Submission, ending: Literal["done", "dropped"]) -> None:
         """Record that all results are durable ("done"), or that the batch does not exist ("dropped")."""
-        self._append_entry(_SubmissionEntry(chunk=chunk.token, end=how))
+        self._append_entry(_SubmissionEntry(chunk=submission.token, end=ending))
 
     def close(self) -> None:
         """Close the file, and delete it if no batch is open."""
         os.close(self._descriptor)
-        if not self.chunks:
+        if not self.submissions:
             self.path.unlink(missing_ok=True)
 
     def _append_entry(self, entry: _SubmissionEntry) -> None:
         write_all(self._descriptor, msgspec.json.encode(entry) + b"\n")
         sync_file(self._descriptor)
-        _apply_entry(self.chunks, entry)
+        _apply_entry(self.submissions, entry)
 
 
 def get_submission_log_path(output: Path) -> Path:
@@ -575,13 +575,13 @@ def get_submission_log_path(output: Path) -> Path:
 
 def require_no_open_batches(output: Path) -> None:
     """Raise UsageError if batches of this output are at the provider: their rows would be paid for twice."""
-    chunks: dict[str, Submission] = {}
+    submissions: dict[str, Submission] = {}
     for _, entry in _iter_entries(get_submission_log_path(output)):
-        _apply_entry(chunks, entry)
-    if chunks:
+        _apply_entry(submissions, entry)
+    if submissions:
         raise UsageError(
-            f"{sum(chunk.count for chunk in chunks.values())} rows of this output are in batches at the "
-            "provider and will be billed",
+            f"{sum(submission.count for submission in submissions.values())} rows of this output are in "
+            "batches at the provider and will be billed",
             code="usage.batch-at-provider",
             hint="Continue with --provider-batch, or cancel them first with --provider-batch --cancel.",
         )
@@ -617,16 +617,16 @@ def _iter_entries(path: Path) -> Iterator[tuple[bytes, _SubmissionEntry]]:
             ) from None
 
 
-def _apply_entry(chunks: dict[str, Submission], entry: _SubmissionEntry) -> None:
+def _apply_entry(submissions: dict[str, Submission], entry: _SubmissionEntry) -> None:
     if entry.rows is not None:
-        chunks[entry.chunk] = Submission(entry.chunk, entry.rows, entry.at or 0.0)
+        submissions[entry.chunk] = Submission(entry.chunk, entry.rows, entry.at or 0.0)
         return
-    chunk = chunks.get(entry.chunk)
-    if chunk is None:
+    submission = submissions.get(entry.chunk)
+    if submission is None:
         return
     if entry.end is not None:
-        del chunks[entry.chunk]
+        del submissions[entry.chunk]
     elif entry.batch is not None:
-        chunk.batch, chunk.maybe = entry.batch, ()
+        submission.batch, submission.candidates = entry.batch, ()
     elif entry.maybe is not None:
-        chunk.maybe = entry.maybe
+        submission.candidates = entry.maybe

@@ -183,24 +183,10 @@ class ErrorDecoder:
         return self._build_error(details, status, exchange, headers)
 
     def decode_body_error(
-        self, data: Any, status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE
+        self, data: Any, status: int, headers: HeaderMap | None, exchange: Exchange = NO_EXCHANGE
     ) -> errors.ProviderError:
-        """Return the error in a body whose HTTP status was a success."""
+        """Return the error in a body or an event whose HTTP status was a success."""
         return self._build_error(self.read(data) or ErrorDetails(), status, exchange, headers)
-
-    def decode_stream_error(
-        self,
-        data: Any,
-        *,
-        status: int,
-        request_id: str | None,
-        usage: Usage,
-        exchange: Exchange = NO_EXCHANGE,
-    ) -> errors.ProviderError:
-        """Return the error in an event of a stream; `usage` is what was counted before."""
-        error = self._build_error(self.read(data) or ErrorDetails(), status, exchange, None)
-        error.request_id, error.usage = request_id, usage
-        return error
 
     def _build_error(
         self, details: ErrorDetails, status: int, exchange: Exchange, headers: HeaderMap | None

@@ -11,7 +11,7 @@ its type.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from onym import errors
@@ -345,15 +345,13 @@ _TEXT_EVENTS: Mapping[str, tuple[str, str, str]] = {
 _REASONING_PARTS = frozenset({"summary_text", "reasoning_text"})
 
 
+@dataclass(slots=True)
 class _OutputItem:
-    __slots__ = ("call", "returned", "whole")
-
-    def __init__(self) -> None:
-        #: the parts whose text was returned: an event that repeats the whole text is skipped
-        self.returned: set[tuple[str, int]] = set()
-        #: its index among the tool calls, if it is one
-        self.call: int | None = None
-        self.whole: Mapping[str, Any] | None = None
+    #: the parts whose text was returned: an event that repeats the whole text is skipped
+    returned: set[tuple[str, int]] = field(default_factory=set)
+    #: its index among the tool calls, if it is one
+    call: int | None = None
+    whole: Mapping[str, Any] | None = None
 
 
 class StreamDecoder(EventDecoder[SSEEvent]):

@@ -171,13 +171,9 @@ class EventDecoder(Generic[F]):
         raise NotImplementedError
 
     def _make_stream_error(self, record: object) -> ProviderError:
-        return self.errors.decode_stream_error(
-            record,
-            status=self._status,
-            request_id=self._request_id,
-            usage=self.usage,
-            exchange=self._exchange,
-        )
+        error = self.errors.decode_body_error(record, self._status, None, self._exchange)
+        error.request_id, error.usage = self._request_id, self.usage
+        return error
 
     def _decode_frames(self, frames: Iterator[F], events: list[types.Event]) -> None:
         try:
