@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 from onym.errors import ConfigError, SecretError, URIError, UsageError
 from onym.llm.providers import Api, PathValue, Provider, ProviderTable
@@ -21,7 +20,10 @@ from onym.net.policy import Policy
 from onym.uri.llm import LLMURI, check
 from onym.uri.redact import redact
 
-#: names the configuration file
+if TYPE_CHECKING:
+    from onym.common.settings import SettingsFile
+
+#: the variable that names the configuration file
 VARIABLE: Final = "ONYM_CONFIG"
 
 _LONGEST_FILE: Final = 1024 * 1024
@@ -31,11 +33,10 @@ _ROW_FIELDS: Final = tuple(member.name for member in fields(Provider) if member.
 
 
 def default_path(environ: Mapping[str, str] | None = None) -> Path:
-    """Where the configuration is read from: `ONYM_CONFIG`, else the user's configuration folder."""
-    environ = os.environ if environ is None else environ
-    named = environ.get(VARIABLE)
-    if named:
-        return Path(named).expanduser()
+    """Return the path of the configuration: `ONYM_CONFIG`, or a file in the user's configuration folder."""
+    path = (os.environ if environ is None else environ).get(VARIABLE)
+    if path:
+        return Path(path).expanduser()
     from platformdirs import user_config_path
 
     return user_config_path("onym", appauthor=False) / "config.toml"
@@ -43,7 +44,7 @@ def default_path(environ: Mapping[str, str] | None = None) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What `Config.check` says of one entry: `where` is its name in the file ("endpoints.fast")."""
+    """A result of `Config.check`: `where` is the name of the entry in the file ("endpoints.fast")."""
 
     severity: Literal["error", "warning", "note"]
     where: str
@@ -51,7 +52,7 @@ class Finding:
 
 
 class _EndpointMap(Mapping[str, str]):
-    """Names and URIs; printed, the URIs show no key."""
+    """Names and URIs. The `repr` contains no key."""
 
     __slots__ = ("_texts",)
 
@@ -74,16 +75,16 @@ class _EndpointMap(Mapping[str, str]):
         return self  # it does not change, and dataclasses.asdict copies
 
     def __reduce__(self) -> NoReturn:
-        raise SecretError("endpoints may hold keys, and are not pickled", code="secret.pickled")
+        raise SecretError("endpoints may contain keys and cannot be pickled", code="secret.pickled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What the configuration file says. Immutable; printed, it shows no key.
+    """The configuration file. Immutable; the `repr` contains no key.
 
-    `endpoints` maps names to `llm://` URIs, `profiles` fragments to parameters, `policy` is None where the
-    file says nothing of it, `providers` are the built-in rows and the file's own, `path` is the file, None
-    where there is none.
+    `endpoints` maps names to `llm://` URIs, and `profiles` maps fragments to parameters. `policy` is None if
+    the file has none. `providers` are the built-in entries and those of the file. `path` is None if there is
+    no file.
     """
 
     endpoints: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -97,15 +98,15 @@ class Config:
 
     @classmethod
     def empty(cls) -> Config:
-        """A configuration that says nothing."""
+        """Return a configuration without entries."""
         return cls()
 
     @classmethod
     def load(cls, path: str | Path | None = None, *, environ: Mapping[str, str] | None = None) -> Config:
         """Read the file at `path`, or the user's file, which may be absent.
 
-        Raises ConfigError, with the file and where known the line and key, for a file that cannot be read,
-        is no TOML, or says something that Onym does not know.
+        Raises ConfigError, with the file, the key and if possible the line, for a file that cannot be read,
+        is not TOML, or contains unknown keys or invalid values.
         """
         chosen = default_path(environ) if path is None else Path(path)
         try:
@@ -116,23 +117,32 @@ class Config:
             raise error.with_traceback(None) from None
 
     @classmethod
-    def _load_file(cls, chosen: Path, *, wanted: bool) -> Config:
+    def _load_file(cls, path: Path, *, wanted: bool) -> Config:
         try:
-            with chosen.open("rb") as file:
-                octets = file.read(_LONGEST_FILE + 1)
-                modified = os.fstat(file.fileno()).st_mtime
+            with path.open("rb") as stream:
+                content = stream.read(_LONGEST_FILE + 1)
+                modified = os.fstat(stream.fileno()).st_mtime
         except FileNotFoundError:
             if not wanted:
                 return cls.empty()
-            raise ConfigError(f"{chosen}: there is no such file", code="config.missing") from None
+            raise ConfigError(f"{path}: the file does not exist", code="config.missing") from None
         except OSError as error:
-            raise ConfigError(
-                f"{chosen}: cannot be read ({type(error).__name__})", code="config.unreadable"
-            ) from None
-        return _ConfigReader(chosen, octets, datetime.fromtimestamp(modified, UTC)).build_config()
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}", code="config.unreadable") from None
+        if len(content) > _LONGEST_FILE:
+            raise ConfigError(f"{path}: is longer than 1 MiB", code="config.too-long")
+        from onym.common.settings import SettingsFile  # 2 ms that only a file needs
+
+        try:
+            file = SettingsFile(path, content.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            message = f"{path}: is not UTF-8 at byte {error.start}"
+            raise ConfigError(message, code="config.not-toml") from None
+        except ConfigError as error:
+            raise ConfigError(error.message, code="config.not-toml") from None
+        return _ConfigReader(file, datetime.fromtimestamp(modified, UTC)).build_config()
 
     def check(self) -> tuple[Finding, ...]:
-        """What is wrong, or worth a word, in what the file says. Never raises, shows no key."""
+        """Return errors, warnings and notes about the entries. Never raises; the results contain no key."""
         return (*self._check_endpoints(), *self._check_profiles(), *self._check_file())
 
     def _check_endpoints(self) -> Iterator[Finding]:
@@ -149,7 +159,7 @@ class Config:
                 hint = "the file contains the key; use ?auth=env:NAME or ?auth=keyring:SERVICE/USER instead"
                 yield Finding("warning", where, hint)
             if uri.fragment is not None and uri.fragment not in self.profiles:
-                yield Finding("note", where, "its fragment names no profile of this file")
+                yield Finding("note", where, "no profile of this file has the name of its fragment")
 
     def _check_profiles(self) -> Iterator[Finding]:
         # late: what a profile may hold is the business of a call
@@ -171,48 +181,35 @@ class Config:
         try:
             mode = self.path.stat().st_mode
         except OSError:
-            return  # it was there when it was read
+            return  # it was removed after it was read
         keyed = any(redact(text) != text for text in self.endpoints.values())
         if keyed and mode & (stat.S_IRGRP | stat.S_IROTH):
-            yield Finding("warning", str(self.path), "holds a key and others may read it: chmod 600")
+            yield Finding("warning", str(self.path), "contains a key, and other users may read it: chmod 600")
 
 
 class _ConfigReader:
-    """One file, being read; every refusal names the file, and the line where it is known."""
+    """Reads the tables of one file."""
 
-    def __init__(self, path: Path, octets: bytes, modified: datetime) -> None:
-        self._path = path
+    def __init__(self, file: SettingsFile, modified: datetime) -> None:
+        self._file = file
         self._modified = modified
-        if len(octets) > _LONGEST_FILE:
-            raise self._make_error("is longer than 1 MiB", code="config.too-long")
-        try:
-            self._text = octets.decode("utf-8")
-            self._data = tomllib.loads(self._text)
-        except UnicodeDecodeError as error:
-            raise self._make_error(f"is not UTF-8 at byte {error.start}", code="config.not-toml") from None
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            # the parser's message may quote the line
-            place = re.search(r"at line (\d+), column (\d+)", str(error))
-            where = f" at line {place[1]}, column {place[2]}" if place else ""
-            raise self._make_error(f"is not TOML{where}", code="config.not-toml") from None
 
     def build_config(self) -> Config:
-        """The configuration, every part checked."""
-        self._require_known(self._data, _TABLES, "")
+        """Return the configuration. Raises ConfigError."""
+        self._require_known(self._file.data, _TABLES, "")
         return Config(
             endpoints=MappingProxyType(dict(self._parse_endpoints())),
             profiles=MappingProxyType(dict(self._parse_profiles())),
             policy=self._parse_policy(),
             providers=self._parse_providers(),
-            path=self._path,
+            path=self._file.path,
         )
 
     def _parse_endpoints(self) -> Iterator[tuple[str, str]]:
         for name, text in self._get_table("endpoints").items():
             if _ENDPOINT_NAME.fullmatch(name) is None:
-                raise self._make_error(
-                    "an endpoint's name is letters, digits, '.', '_' and '-'", "endpoints", name
-                )
+                rule = "the name of an endpoint consists of letters, digits, '.', '_' and '-'"
+                raise self._make_error(rule, "endpoints", name)
             if not isinstance(text, str):
                 raise self._make_error("an endpoint is an llm:// URI in quotes", "endpoints", name)
             yield name, text
@@ -251,7 +248,7 @@ class _ConfigReader:
     def _build_row(self, known: Provider | None, name: str, values: Mapping[str, Any]) -> Provider:
         """Return a new row, or a built-in row with changes."""
         given = {key: _build_records(key, _convert_value(value)) for key, value in values.items()}
-        source = f"the configuration file {self._path}"
+        source = f"the configuration file {self._file.path}"
         if known is not None:
             return replace(known, **{"source": f"{known.source}; {source}", **given})
         given.setdefault("title", name)
@@ -262,71 +259,43 @@ class _ConfigReader:
         return Provider(name=name, **given)
 
     def _get_table(self, name: str) -> Mapping[str, Any]:
-        found = self._data.get(name, {})
-        if not isinstance(found, dict):
-            raise self._make_error(f"{name} is a table: write [{name}]", "", name)
-        return found
+        table = self._file.data.get(name, {})
+        if not isinstance(table, dict):
+            raise self._make_error(f"{name} must be a table: write [{name}]", "", name)
+        return table
 
-    def _require_known(self, values: Mapping[str, Any], known: Iterator[str] | Any, table: str) -> None:
+    def _require_known(self, values: Mapping[str, Any], known: Sequence[str], table: str) -> None:
         for name in values:
             if name not in known:
-                close = get_close_matches(name, list(known), n=1)
-                raise self._make_error(
-                    f"says something that Onym does not know: {_mask_name(name)}",
-                    table,
-                    name,
-                    hint=f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}",
-                )
+                close = get_close_matches(name, known, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
+                raise self._make_error(f"unknown key {_mask_name(name)}", table, name, hint=hint)
 
-    def _make_error(
-        self,
-        message: str,
-        table: str = "",
-        key: str = "",
-        *,
-        code: str | None = None,
-        hint: str | None = None,
-    ) -> ConfigError:
-        where = str(self._path)
-        line = self._find_line(table, key) if key or table else None
-        if line is not None:
-            where += f":{line}"
-        named = ".".join(_mask_name(part) for part in (table, key) if part)
-        return ConfigError(f"{where}: {named + ': ' if named else ''}{message}", code=code, hint=hint)
-
-    def _find_line(self, table: str, key: str) -> int | None:
-        """The line of a key, or of its table, found as text: the parser keeps no places."""
-        spelled = re.escape(f"{table}.{key}".strip("."))
-        patterns = (
-            rf"\s*\[\s*{spelled}\s*[\].]",
-            rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]" if key else "(?!)",
-        )
-        inside = not table or not key
-        for number, line in enumerate(self._text.splitlines(), 1):
-            if re.match(patterns[0], line) or (inside and re.match(patterns[1], line)):
-                return number
-            if line.lstrip().startswith("["):
-                inside = re.match(rf"\s*\[\s*{re.escape(table)}\s*\]", line) is not None if table else False
-        return None
+    def _make_error(self, message: str, table: str, key: str = "", *, hint: str | None = None) -> ConfigError:
+        parts = [part for part in (table, key) if part]
+        line = self._file.find_line(*parts)
+        place = str(self._file.path) if line is None else f"{self._file.path}:{line}"
+        return ConfigError(f"{place}: {'.'.join(map(_mask_name, parts))}: {message}", hint=hint)
 
 
 def _mask_name(name: str) -> str:
-    """Return a name from the file for a message, unless it may be a credential."""
+    """Return a name of the file for a message, unless it may be a credential."""
     return redact(name) if len(name) <= 64 and re.fullmatch(r"[\w.-]+", name, re.ASCII) else "(a name)"
 
 
 def _build_records(key: str, value: Any) -> Any:
-    """The tables of a row that hold records of their own."""
-    made = {"apis": Api, "path_values": PathValue}.get(key)
-    return value if made is None else {name: made(**record) for name, record in value.items()}
+    """Return the tables of a provider entry that consist of records as these records."""
+    kind = {"apis": Api, "path_values": PathValue}.get(key)
+    return value if kind is None else {name: kind(**record) for name, record in value.items()}
 
 
 def _convert_value(value: Any) -> Any:
-    """TOML's arrays as the tuples that rows hold. TOML has no null: `false` for a name that a provider has
-    not, `inf` for an open end of a range.
+    """Return TOML's arrays as tuples, and as None the values that replace TOML's missing null.
+
+    `false` means that a provider has no such name, and `inf` means an open end of a range.
     """
     if isinstance(value, list):
         return tuple(None if item in (inf, -inf) else _convert_value(item) for item in value)
     if isinstance(value, dict):
-        return {key: None if each is False else _convert_value(each) for key, each in value.items()}
+        return {key: None if item is False else _convert_value(item) for key, item in value.items()}
     return value
