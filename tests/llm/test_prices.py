@@ -193,8 +193,8 @@ BAD: list[tuple[str, Any]] = [
     ("[here]\nsource = 'x'\n[here.models]\nm = { input = 1 }", "checked"),
     ("[here]\nsource = 'x'\nchecked = '2026-01-01'\n[here.models]\nm = { input = 1 }", "checked"),
     (f"[here]\n{HEAD}[here.models]\nm = {{ input = 1, above = 1 }}", "above is not a list"),
-    (f"[here]\n{HEAD}[here.models]\nm = {{ input = 1, above = [{{ input = 1 }}] }}", "m.above has a table without"),
-    (f"[here]\n{HEAD}[here.models]\nm = {{ input = 1, above = [{{ tokens = 1 }}] }}", "m.above has a table without"),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ input = 1, above = [{{ input = 1 }}] }}", "above has a table"),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ input = 1, above = [{{ tokens = 1 }}] }}", "above has a table"),
 ]
 
 

@@ -26,9 +26,9 @@ class Parameter:
     """One well-known parameter.
 
     `low` and `high` are included in the range. `consumer` is "client" if Onym acts on the parameter itself.
-    `wire` is the usual name in a request body and `formats` contains the names in the formats that differ;
-    None means that the API has no such parameter, dots nest. `sdks` contains the names in other tools'
-    settings. `telemetry` is the attribute of OpenTelemetry's GenAI conventions.
+    `wire` is the usual name in a request body and `formats` contains the names in the formats that differ:
+    None means that the API has no such parameter, and a dot leads to a member of an object. `sdks` contains
+    the names in other tools' settings. `telemetry` is the attribute of OpenTelemetry's GenAI conventions.
     """
 
     name: str
@@ -43,6 +43,11 @@ class Parameter:
     telemetry: str | None = None
 
 
+def _in_python(name: str) -> Mapping[str, str]:
+    """A name that all SDKs for Python have in common."""
+    return dict.fromkeys(("langchain", "litellm", "openai", "pydantic_ai"), name)
+
+
 _ROWS: Final = (
     Parameter(
         name="temp",
@@ -55,13 +60,7 @@ _ROWS: Final = (
             "gemini": "generationConfig.temperature",
             "ollama": "options.temperature",
         },
-        sdks={
-            "ai_sdk": "temperature",
-            "langchain": "temperature",
-            "litellm": "temperature",
-            "openai": "temperature",
-            "pydantic_ai": "temperature",
-        },
+        sdks={"ai_sdk": "temperature", **_in_python("temperature")},
         telemetry="gen_ai.request.temperature",
     ),
     Parameter(
@@ -75,13 +74,7 @@ _ROWS: Final = (
             "ollama": "options.num_predict",
             "openai_responses": "max_output_tokens",
         },
-        sdks={
-            "ai_sdk": "maxOutputTokens",
-            "langchain": "max_tokens",
-            "litellm": "max_tokens",
-            "openai": "max_tokens",
-            "pydantic_ai": "max_tokens",
-        },
+        sdks={"ai_sdk": "maxOutputTokens", **_in_python("max_tokens")},
         telemetry="gen_ai.request.max_tokens",
     ),
     Parameter(
@@ -96,13 +89,7 @@ _ROWS: Final = (
             "gemini": "generationConfig.topP",
             "ollama": "options.top_p",
         },
-        sdks={
-            "ai_sdk": "topP",
-            "langchain": "top_p",
-            "litellm": "top_p",
-            "openai": "top_p",
-            "pydantic_ai": "top_p",
-        },
+        sdks={"ai_sdk": "topP", **_in_python("top_p")},
         telemetry="gen_ai.request.top_p",
     ),
     Parameter(
@@ -132,13 +119,7 @@ _ROWS: Final = (
             "ollama": "options.stop",
             "openai_responses": None,
         },
-        sdks={
-            "ai_sdk": "stopSequences",
-            "langchain": "stop",
-            "litellm": "stop",
-            "openai": "stop",
-            "pydantic_ai": "stop_sequences",
-        },
+        sdks={"ai_sdk": "stopSequences", **_in_python("stop"), "pydantic_ai": "stop_sequences"},
         telemetry="gen_ai.request.stop_sequences",
     ),
     Parameter(
@@ -153,13 +134,7 @@ _ROWS: Final = (
             "ollama": "options.seed",
             "openai_responses": None,
         },
-        sdks={
-            "ai_sdk": "seed",
-            "langchain": "seed",
-            "litellm": "seed",
-            "openai": "seed",
-            "pydantic_ai": "seed",
-        },
+        sdks={"ai_sdk": "seed", **_in_python("seed")},
         telemetry="gen_ai.request.seed",
     ),
     Parameter(
@@ -224,9 +199,9 @@ _ROWS: Final = (
 )
 #: the rows by name, in the registry's order
 PARAMETERS: Final[Mapping[str, Parameter]] = {row.name: row for row in _ROWS}
-#: sent to the provider, under the name that the API format has for them
+#: sent to the provider with the API format's names
 REQUEST_PARAMETERS: Final = tuple(row.name for row in _ROWS if row.consumer == "request")
-#: acted on by the client
+#: for the client, which does not send them
 CLIENT_PARAMETERS: Final = tuple(row.name for row in _ROWS if row.consumer == "client")
 
 
@@ -276,7 +251,7 @@ def _validate_number(row: Parameter, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         reason = "must be a whole number" if whole else "must be a number"
         _raise_parameter_error(row.name, reason, code="llm.bad-number")
-    # written so that nan is in no range
+    # written so that nan is out of every range
     if not ((row.low is None or row.low <= value) and (row.high is None or value <= row.high)):
         _raise_parameter_error(row.name, _describe_range(row), code="llm.out-of-range")
 

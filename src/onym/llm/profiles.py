@@ -17,7 +17,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-#: never; only when asked for; unless switched off; and with no way to switch it off
+#: never, only on request, unless switched off, and without a way to switch it off
 Reasoning: TypeAlias = Literal["never", "opt-in", "default", "always"]
 
 
@@ -25,14 +25,15 @@ Reasoning: TypeAlias = Literal["never", "opt-in", "default", "always"]
 class Profile:
     """Facts about a model family at any provider.
 
-    `providers` are names of rows (empty = any), `dialects` wire formats (empty = any), `matches` are globs
-    over the model text; the first profile that fits wins. `params` renames well-known parameters for this
-    family, None = it has no
-    such parameter. `refuses` always hold, `refuses_reasoning` while the model reasons, and `ignores`
-    are accepted and without effect: each maps a parameter, by its well-known or its wire name, to
-    the reason; of each group in `exclusive` no two may be sent together. `defaults` are well-known
-    parameters that are sent where nobody says otherwise, because the API demands them. `effort` are the wire
-    names of the switch that `reasoning` speaks of, `off` the value of it that stops reasoning.
+    `providers` are names of provider entries and `dialects` are API formats (empty means any). `matches` are
+    globs for the model's name; the first profile that matches applies. `params` renames well-known
+    parameters for this family; None means that it has no such parameter.
+
+    Three mappings from a parameter, by its well-known name or its wire name, to a reason: `refuses` always
+    applies, `refuses_reasoning` while the model reasons, and `ignores` has parameters that are accepted
+    without effect. Of each group in `exclusive`, only one parameter may be sent. `defaults` are well-known
+    parameters that the API requires. `effort` has the wire names of the parameter that switches reasoning,
+    and `off` is its value that stops reasoning.
     """
 
     family: str
@@ -56,7 +57,7 @@ class Profile:
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def applies_to(self, provider: str, model: str, dialect: str | None = None) -> bool:
-        """Whether this profile is about that model at that provider row, in that wire format."""
+        """Whether this profile applies to a model at a provider, in an API format."""
         if self.providers and provider not in self.providers:
             return False
         if self.dialects and dialect is not None and dialect not in self.dialects:
@@ -80,19 +81,17 @@ class Profile:
 
     def as_dict(self) -> dict[str, Any]:
         """The profile as plain data."""
-        plain = {member.name: getattr(self, member.name) for member in fields(self)}
-        return {
-            name: dict(value)
-            if isinstance(value, Mapping)
-            else list(value)
-            if isinstance(value, tuple)
-            else value
-            for name, value in plain.items()
-        }
+        return {member.name: _to_plain(getattr(self, member.name)) for member in fields(self)}
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _get_member(extra: Mapping[str, Any], name: str) -> Any:
-    """A member by its wire name; dots lead into objects."""
+    """Return a member by its wire name; a dot leads to a member of an object."""
     value: Any = extra
     for step in name.split("."):
         value = value.get(step) if isinstance(value, Mapping) else None
@@ -163,7 +162,7 @@ DEEPSEEK_PROFILES = (
             ("temp", "top_p", "presence_penalty", "frequency_penalty"), _DEEPSEEK_NO_EFFECT
         ),
         source="api-docs.deepseek.com; pydantic-ai 2.68 profiles",
-        checked="2026-11-21",
+        checked=_CHECKED,
     ),
 )
 
@@ -179,7 +178,7 @@ XAI_PROFILES = (
         providers=("xai",),
         matches=("*non-reasoning*",),
         source=_XAI_SOURCE,
-        checked="2026-11-21",
+        checked=_CHECKED,
     ),
     Profile(
         family="xai-reasoning",
@@ -188,7 +187,7 @@ XAI_PROFILES = (
         reasoning="always",
         refuses_reasoning=_XAI_REFUSED,
         source=_XAI_SOURCE,
-        checked="2026-11-21",
+        checked=_CHECKED,
     ),
 )
 
@@ -226,7 +225,7 @@ def _make_claude_profile(
     exclusive: bool = False,
     long: bool = True,
 ) -> Profile:
-    """One family where it is served under its own names; what Bedrock takes of it is in `_bedrock`."""
+    """Return the profile of a family under Anthropic's own model names."""
     return Profile(
         family=family,
         providers=("anthropic", "vertex"),
@@ -297,85 +296,78 @@ def _build_bedrock_claude_globs(*names: str) -> tuple[str, ...]:
     return _build_bedrock_globs(*(f"anthropic.claude-{name}" for name in names))
 
 
-# order matters: the first that fits wins
-BEDROCK_PROFILES = (
-    Profile(
-        family="bedrock-claude-4.7",
+def _make_bedrock_profile(
+    family: str, matches: tuple[str, ...], params: Mapping[str, str | None], source: str, **rules: Any
+) -> Profile:
+    return Profile(
+        family=family,
         providers=("bedrock",),
         dialects=("bedrock_converse",),
+        matches=matches,
+        params=params,
+        source=source,
+        checked=_CHECKED,
+        **rules,
+    )
+
+
+# order matters: the first that fits wins
+BEDROCK_PROFILES = (
+    _make_bedrock_profile(
+        "bedrock-claude-4.7",
         # every Claude after Opus 4.6, Sonnet 4.6 and Haiku 4.5
-        matches=_build_bedrock_claude_globs(
+        _build_bedrock_claude_globs(
             "opus-4-7", "opus-4-8", "opus-4-9", "opus-5", "sonnet-5", "haiku-5", "fable", "mythos"
         ),
-        params=_BEDROCK_CLAUDE,
+        _BEDROCK_CLAUDE,
+        f"{_CACHING}; github.com/cline/cline/issues/10572, promptfoo/promptfoo/issues/10307",
         refuses=dict.fromkeys(
             ("temp", "top_p", "top_k"), "Claude takes no sampling parameters since Opus 4.7"
         ),
-        source=f"{_CACHING}; github.com/cline/cline/issues/10572, promptfoo/promptfoo/issues/10307",
-        checked=_CHECKED,
     ),
-    Profile(
-        family="bedrock-claude-4.1",
-        providers=("bedrock",),
-        dialects=("bedrock_converse",),
-        matches=_build_bedrock_claude_globs(
+    _make_bedrock_profile(
+        "bedrock-claude-4.1",
+        _build_bedrock_claude_globs(
             "opus-4-1", "opus-4-5", "opus-4-6", "sonnet-4-5", "sonnet-4-6", "haiku-4-5"
         ),
-        params=_BEDROCK_CLAUDE,
+        _BEDROCK_CLAUDE,
+        f"{_CACHING}; github.com/mem0ai/mem0/pull/4147; github.com/browseros-ai/BrowserOS/issues/208",
         exclusive=(("temp", "top_p"),),
-        source=f"{_CACHING}; github.com/mem0ai/mem0/pull/4147; github.com/browseros-ai/BrowserOS/issues/208",
-        checked=_CHECKED,
     ),
-    Profile(
-        family="bedrock-claude-3",
-        providers=("bedrock",),
-        dialects=("bedrock_converse",),
+    _make_bedrock_profile(
+        "bedrock-claude-3",
         # those from before prompt caches
-        matches=_build_bedrock_claude_globs(
-            "3-haiku", "3-sonnet", "3-opus", "3-5-sonnet-20240620", "v2", "instant"
-        ),
-        params={**_BEDROCK_CLAUDE, "cache": None},
-        source=_CACHING,
-        checked=_CHECKED,
+        _build_bedrock_claude_globs("3-haiku", "3-sonnet", "3-opus", "3-5-sonnet-20240620", "v2", "instant"),
+        {**_BEDROCK_CLAUDE, "cache": None},
+        _CACHING,
     ),
-    Profile(
-        family="bedrock-claude",
-        providers=("bedrock",),
-        dialects=("bedrock_converse",),
-        matches=_build_bedrock_claude_globs(""),
-        params=_BEDROCK_CLAUDE,
-        source=f"{_CACHING}; {_GUIDE}/model-parameters-anthropic-claude-messages.html",
-        checked=_CHECKED,
+    _make_bedrock_profile(
+        "bedrock-claude",
+        _build_bedrock_claude_globs(""),
+        _BEDROCK_CLAUDE,
+        f"{_CACHING}; {_GUIDE}/model-parameters-anthropic-claude-messages.html",
     ),
-    Profile(
-        family="bedrock-nova",
-        providers=("bedrock",),
-        dialects=("bedrock_converse",),
-        matches=_build_bedrock_globs("amazon.nova-"),
-        params=_BEDROCK_NOVA,
-        source=f"{_CACHING}; docs.aws.amazon.com/nova/latest/nova2-userguide/core-inference.html",
-        checked=_CHECKED,
+    _make_bedrock_profile(
+        "bedrock-nova",
+        _build_bedrock_globs("amazon.nova-"),
+        _BEDROCK_NOVA,
+        f"{_CACHING}; docs.aws.amazon.com/nova/latest/nova2-userguide/core-inference.html",
     ),
-    Profile(
-        family="bedrock-without-system",
-        providers=("bedrock",),
-        dialects=("bedrock_converse",),
-        matches=_build_bedrock_globs(
+    _make_bedrock_profile(
+        "bedrock-without-system",
+        _build_bedrock_globs(
             "amazon.titan-text", "mistral.mistral-7b-instruct", "mistral.mixtral-8x7b-instruct"
         ),
-        params=_BEDROCK_OTHER,
+        _BEDROCK_OTHER,
+        f"{_FEATURES}; github.com/567-labs/instructor/issues/1753",
         refuses={"system": "Converse takes no system prompt for this model"},
-        source=f"{_FEATURES}; github.com/567-labs/instructor/issues/1753",
-        checked=_CHECKED,
     ),
-    Profile(
-        family="bedrock-other",
-        providers=("bedrock",),
-        dialects=("bedrock_converse",),
-        # Llama, Mistral, DeepSeek, Qwen, gpt-oss…: Converse itself has neither
-        params=_BEDROCK_OTHER,
-        source="botocore 1.44's service model: InferenceConfiguration; " + _CACHING,
-        checked=_CHECKED,
+    # Llama, Mistral, DeepSeek, Qwen, gpt-oss…: Converse itself has neither
+    _make_bedrock_profile(
+        "bedrock-other",
+        ("*",),
+        _BEDROCK_OTHER,
+        f"botocore 1.44's service model: InferenceConfiguration; {_CACHING}",
     ),
 )
 
@@ -430,7 +422,7 @@ GEMINI_PROFILES = (
 )
 
 
-#: a model that nothing is known of: everything is sent, and the server decides
+#: for an unknown model: everything is sent, and the server decides
 DEFAULT = Profile(family="default", source="no profile names this model", checked="2026-11-21")
 
 BUILTIN_PROFILES: tuple[Profile, ...] = (
@@ -445,8 +437,6 @@ BUILTIN_PROFILES: tuple[Profile, ...] = (
 
 @lru_cache(maxsize=512)
 def find_profile(provider_name: str, model: str, dialect: str | None = None) -> Profile:
-    """The first profile that fits this model at the provider row of that name, else `DEFAULT`."""
-    return next(
-        (profile for profile in BUILTIN_PROFILES if profile.applies_to(provider_name, model, dialect)),
-        DEFAULT,
-    )
+    """Return the first profile for this model at the provider, else `DEFAULT`."""
+    profiles = (profile for profile in BUILTIN_PROFILES if profile.applies_to(provider_name, model, dialect))
+    return next(profiles, DEFAULT)
