@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 KEY_LENGTH = 32
 _STEM, _SUFFIX = "responses.", ".sqlite3"
-#: how the names of all files here begin
+#: prefixes of the names of all files here
 _OWN_PREFIXES = ("key", "locks", _STEM)
-#: what SQLite puts beside a data file
+#: suffixes of a data file and of SQLite's files beside it
 _FILE_ENDINGS = ("", "-wal", "-shm", "-journal")
 
 
@@ -71,19 +71,19 @@ def _is_own(path: Path) -> bool:
 
 
 def load_key(folder: Path) -> bytes:
-    """The key beside the data, made at the first use. Two processes at once agree on one."""
+    """Return the random key beside the data, created on first use. Two processes at once agree on one."""
     path = folder / "key"
     with suppress(FileNotFoundError):
-        found = path.read_bytes()
-        if len(found) == KEY_LENGTH:
-            return found
+        key = path.read_bytes()
+        if len(key) == KEY_LENGTH:
+            return key
         path.unlink(missing_ok=True)
     fresh = folder / f"key.{os.getpid()}.{token_hex(8)}"
     with os.fdopen(open_private(fresh), "wb") as file:
         file.write(os.urandom(KEY_LENGTH))
     try:
         with suppress(FileExistsError):
-            os.link(fresh, path)  # whole or not at all, and never in place of another's
+            os.link(fresh, path)  # complete, and never in place of another process's key
     finally:
         fresh.unlink()
     return path.read_bytes()
@@ -95,33 +95,29 @@ def open_private(path: Path) -> int:
 
 
 def list_data_files(folder: Path) -> dict[int, Path]:
-    """The data files by number."""
-    found = {}
-    for path in folder.glob(f"{_STEM}*{_SUFFIX}"):
-        number = path.name.removeprefix(_STEM).removesuffix(_SUFFIX)
-        if number.isascii() and number.isdigit():
-            found[int(number)] = path
-    return found
+    """Return the data files by number."""
+    paths = {path.name[len(_STEM) : -len(_SUFFIX)]: path for path in folder.glob(f"{_STEM}*{_SUFFIX}")}
+    return {int(number): path for number, path in paths.items() if number.isascii() and number.isdigit()}
 
 
 def create_data_file(folder: Path, number: int) -> Path:
-    """The data file of that number, empty and private where it is new."""
+    """Return the data file with this number, created empty and private if it is missing."""
     path = folder / f"{_STEM}{number}{_SUFFIX}"
     os.close(open_private(path))
     return path
 
 
 def remove_data_file(path: Path) -> None:
-    """Remove a data file and what belongs to it. Its name is never used again: others may have it open."""
+    """Remove a data file with SQLite's other files. Its name is never used again: others may have it open."""
     for end in _FILE_ENDINGS:
         with suppress(OSError):
             path.with_name(path.name + end).unlink(missing_ok=True)
 
 
 class ByteLocks:
-    """Locks between processes, any number in one file: every lock is one byte of it, named by an offset.
+    """Locks between processes in one file: every lock is the byte at an offset.
 
-    A lock ends with its process at the latest. Within one process it excludes nothing.
+    A lock ends with its process at the latest. It does not exclude threads of the same process.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -148,13 +144,13 @@ A = TypeVar("A", bound=Answer)
 
 #: changes with the meaning of what is stored; it is part of every key
 FORMAT: Final = 1
-#: endings that say as much the second time; a filtered or broken answer is asked for again
+#: the finish reasons of answers that are stored; a filtered or broken answer is requested again
 _STORED_REASONS: Final = frozenset({"stop", "length", "tool_calls"})
 
 
-#: the member of a stored record that has an answer of this class
+#: the member of a stored record for an answer of this class
 _MEMBERS: Final = {row.result: row.name for row in OPERATIONS.values() if row.cacheable}
-#: a record of the store: the format, and one answer under the name of its operation
+#: a record of the store: the format, and one answer as the member of its operation
 _StoredAnswer: Any = msgspec.defstruct(
     "_StoredAnswer",
     [("format", int), *((name, kind | None, None) for kind, name in _MEMBERS.items())],
@@ -165,52 +161,47 @@ _DECODER: Final = msgspec.json.Decoder(_StoredAnswer)
 
 
 def encode_answer(answer: Answer, secrets: Iterable[Secret] = ()) -> bytes | None:
-    """The bytes to store; None if the answer is not worth storing, or quotes one of `secrets`."""
+    """Return the bytes to store; None if the answer is not worth storing, or contains one of `secrets`."""
     if isinstance(answer, Completion) and answer.finish_reason not in _STORED_REASONS:
         return None
-    kept = _StoredAnswer(format=FORMAT, **{_MEMBERS[type(answer)]: answer})
+    record = _StoredAnswer(format=FORMAT, **{_MEMBERS[type(answer)]: answer})
     try:
-        octets = _ENCODER.encode(kept)
+        content = _ENCODER.encode(record)
     except (TypeError, ValueError, OverflowError):
         return None
-    if any(_quote_secret(secret) in octets for secret in secrets):
-        return None
-    return octets
+    quoted = (msgspec.json.encode(secret.reveal())[1:-1] for secret in secrets)
+    return None if any(text in content for text in quoted) else content
 
 
-def decode_answer(octets: bytes, kind: type[A]) -> A | None:
-    """The answer in these bytes; None if they contain no answer of this class."""
+def decode_answer(content: bytes, kind: type[A]) -> A | None:
+    """Return the answer in these bytes; None if they contain no answer of this class."""
     try:
-        kept = _DECODER.decode(octets)
+        record = _DECODER.decode(content)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    answer = getattr(kept, _MEMBERS[kind])
-    return answer if kept.format == FORMAT and isinstance(answer, kind) else None
+    answer = getattr(record, _MEMBERS[kind])
+    return answer if record.format == FORMAT and isinstance(answer, kind) else None
 
 
 def _encode_vectors(value: Any) -> Any:
     try:
         return list(value)  # vectors may be arrays
     except TypeError:
-        raise TypeError(f"a {type(value).__name__} cannot be kept") from None
+        raise TypeError(f"a {type(value).__name__} cannot be stored") from None
 
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=_encode_vectors)
-
-
-def _quote_secret(secret: Secret) -> bytes:
-    return msgspec.json.encode(secret.reveal())[1:-1]
 
 
 T = TypeVar("T")
 
 #: seconds to wait for another process's write
 _PATIENCE: Final = 2.0
-#: an entry that was read is noted at most so often: seconds
+#: seconds between two updates of the time when an entry was used
 _USE_INTERVAL: Final = 60.0
-#: where the bound is passed, so much of it stays
+#: the share of the largest size that stays after an eviction
 _KEPT_SHARE: Final = 0.9
-#: about the bytes of a row without its value
+#: bytes of a row without its value, approximately
 _ROW_OVERHEAD: Final = 120
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -225,9 +216,8 @@ DELETE FROM entries WHERE key IN (SELECT key FROM (
     SELECT key, SUM(length(value) + ?) OVER (ORDER BY used DESC, key) AS running FROM entries
 ) WHERE running > ?)
 """
-#: SQLite's codes for a file that is not, or no longer, a database
-_RUINED_CODES: Final = (11, 26)
-_BUSY_CODES: Final = (5, 6)
+#: "onym" in ASCII and a number for this kind of file
+_APPLICATION_ID: Final = 0x6F6E7963
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,48 +253,47 @@ class AnswerStore:
         self._open: tuple[int, sqlite3.Connection, finalize[Any, Any]] | None = None
 
     def load_key(self) -> bytes | None:
-        """The random key that names are made with; None where there is none to be had."""
+        """Return the random key of the store, None if it is not available."""
         if self._key is None:
             with self._lock:
-                self._key = self._run_guarded(self._make_key, None)
+                self._key = self._run_guarded(lambda _: load_key(self.folder), None)
         return self._key
 
     def get(self, key: bytes) -> bytes | None:
-        """The value under this key, if it is there, whole and young enough."""
+        """Return the value of this key if it is stored, intact and young enough."""
         return self._run_guarded(lambda db: self._select_entry(db, key), None)
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Keep a value; the ones used longest ago make room for it."""
+        """Store a value, and remove the least recently used ones if there is no room."""
         if len(value) + _ROW_OVERHEAD <= self._size * _KEPT_SHARE:
             self._run_guarded(lambda db: self._insert_entry(db, key, value), None)
 
     def contents(self) -> Contents:
-        """What there is. Makes nothing where there is nothing."""
+        """Return the size of the store. Creates no file."""
         if not list_data_files(self.folder):
             return Contents()
         return self._run_guarded(_read_contents, Contents())
 
     def clear(self) -> Contents:
-        """Remove every entry, and say what there was."""
-        found = self.contents()
+        """Remove every entry and return the size before."""
+        contents = self.contents()
         if list_data_files(self.folder):
             self._run_guarded(_delete_entries, None)
-        return found
+        return contents
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         with self._lock:
-            found, self._open = self._open, None
-            if found is not None:
-                found[2]()
-
-    def _make_key(self, _: object) -> bytes:
-        return load_key(self.folder)
+            opened, self._open = self._open, None
+            if opened is not None:
+                opened[2]()
 
     def _run_guarded(self, work: Callable[[Any], T], otherwise: T) -> T:
         """Run `work` with an open file. A damaged file is replaced once; other failures are reported."""
         try:
             import sqlite3
+
+            from onym.store.sqlite import describe_error, is_busy, is_damaged
         except ImportError:  # pragma: no cover - some builds of Python have none
             self._trouble("this Python has no sqlite3")
             return otherwise
@@ -313,13 +302,13 @@ class AnswerStore:
                 try:
                     return work(self._get_connection())
                 except sqlite3.DatabaseError as error:
-                    if _get_error_code(error) not in _RUINED_CODES:
+                    if not is_damaged(error):
                         raise
                     self._replace_file()
                     return work(self._get_connection())
             except (sqlite3.Error, OSError) as error:
-                if _get_error_code(error) not in _BUSY_CODES:
-                    self._trouble(_describe_error(error))
+                if not is_busy(error):
+                    self._trouble(describe_error(error))
                 return otherwise
 
     def _get_connection(self) -> sqlite3.Connection:
@@ -336,7 +325,7 @@ class AnswerStore:
         return db
 
     def _replace_file(self) -> None:
-        """Go on with a new file. Others may still have the old one open, so its name is not used again."""
+        """Continue with a new file. Others may have the old one open, so its name is not used again."""
         self.close()
         known = list_data_files(self.folder)
         if max(known, default=0) > self._number:
@@ -355,26 +344,22 @@ class AnswerStore:
         return bytes(row[3])
 
     def _is_young(self, made: float, now: float) -> bool:
-        # a date in the future is a clock that was put back: no reason to keep something for ever
+        # a date in the future comes from a clock that was set back, and must not keep an entry for ever
         return abs(now - made) <= self._age
 
     def _insert_entry(self, db: sqlite3.Connection, key: bytes, value: bytes) -> None:
+        from onym.store.sqlite import write_transaction
+
         now = self._clock()
-        db.execute("BEGIN IMMEDIATE")
-        try:
+        with write_transaction(db):
             row = (key, now, now, self._compute_seal(key, value), value)
             db.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?)", row)
             db.execute("DELETE FROM entries WHERE made < ? OR made > ?", (now - self._age, now + self._age))
             if _count_bytes(db) > self._size:
                 self._evict_entries(db)
-        except BaseException:
-            if db.in_transaction:  # SQLite has ended it by itself where the disk is full
-                db.execute("ROLLBACK")
-            raise
-        db.execute("COMMIT")
 
     def _evict_entries(self, db: sqlite3.Connection) -> None:
-        """Make room: pages count, not values, so what is left is measured again."""
+        """Remove entries until the file is small enough. It has whole pages, so it is measured again."""
         room = self._size * _KEPT_SHARE
         for _ in range(8):
             db.execute(_SURPLUS, (_ROW_OVERHEAD, int(room)))
@@ -383,13 +368,13 @@ class AnswerStore:
             room *= _KEPT_SHARE * _KEPT_SHARE
 
     def _compute_seal(self, key: bytes, value: bytes) -> bytes:
-        """Tells a value that was changed, by chance or by hand."""
+        """Return a keyed hash that shows whether a value was changed."""
         return blake2b(
             key + value, key=self.load_key() or b"", digest_size=16, person=b"onym-cache-seal"
         ).digest()
 
 
-#: connections that a fork brought along: they are the parent's, and closing them would disturb it
+#: connections inherited by a fork: closing them would disturb the parent process
 _ABANDONED: Final[list[sqlite3.Connection]] = []
 
 
@@ -401,20 +386,10 @@ def _close_connection(pid: int, db: sqlite3.Connection) -> None:
 
 
 def _open_database(path: Path) -> sqlite3.Connection:
-    import sqlite3
+    from onym.store.sqlite import FileFormat, SQLiteOptions, open_sqlite
 
-    db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-    try:
-        # one writer and any number of readers at once; a power cut may lose the last entries, and no more
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")
-        db.execute("PRAGMA journal_size_limit = 4194304")
-        db.execute("PRAGMA trusted_schema = OFF")
-        db.executescript(_SCHEMA)
-    except BaseException:
-        db.close()
-        raise
-    return db
+    options = SQLiteOptions(timeout=_PATIENCE, pragmas={"journal_size_limit": 4_194_304})
+    return open_sqlite(path, FileFormat(application_id=_APPLICATION_ID, version=1, schema=_SCHEMA), options)
 
 
 def _count_bytes(db: sqlite3.Connection) -> int:
@@ -434,19 +409,6 @@ def _delete_entries(db: sqlite3.Connection) -> None:
     import sqlite3
 
     db.execute("DELETE FROM entries")
-    with suppress(sqlite3.OperationalError):  # others are at work: the room is used again, not given back
+    with suppress(sqlite3.OperationalError):  # another process uses the file, which keeps its size then
         db.execute("VACUUM")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def _get_error_code(error: BaseException) -> int:
-    """SQLite's primary code, -1 for what is not SQLite's."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return -1 if code is None else int(code) & 0xFF
-
-
-def _describe_error(error: BaseException) -> str:
-    """What went wrong, without a path."""
-    if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
-    return str(error)
