@@ -161,35 +161,43 @@ def find_uri_provider(uri: LLMURI, table: ProviderTable) -> Provider:
     return aliased or table.find(uri.host, uri.port)
 
 
-def build_uri(source: SourceModel, table: ProviderTable, notes: NoteCollector, *, with_key: bool) -> LLMURI:
+class ImportContext(NamedTuple):
+    """What every step of an import needs."""
+
+    table: ProviderTable
+    notes: NoteCollector
+    with_key: bool = False
+
+    @classmethod
+    def create(cls, providers: ProviderTable | None, *, with_key: bool = False) -> ImportContext:
+        """Return a context without notes; `providers` defaults to the built-in table."""
+        table = ProviderTable.builtin() if providers is None else providers
+        return cls(table, NoteCollector(), with_key)
+
+    def make_conversion(self, *uris: Named) -> Conversion:
+        """Return the result, with the notes of all steps."""
+        return Conversion(found=uris, notes=self.notes.all())
+
+
+def build_uri(source: SourceModel, context: ImportContext) -> LLMURI:
     """Return the URI. Raises UsageError if the host or model is missing, URIError if a part is invalid."""
-    host, port = _find_host(source, table, notes)
-    return build_uri_at(source, host, port, table, notes, with_key=with_key)
+    host, port = _find_host(source, context)
+    return build_uri_at(source, host, port, context)
 
 
-def build_uri_at(
-    source: SourceModel,
-    host: str,
-    port: int | None,
-    table: ProviderTable,
-    notes: NoteCollector,
-    *,
-    with_key: bool,
-) -> LLMURI:
+def build_uri_at(source: SourceModel, host: str, port: int | None, context: ImportContext) -> LLMURI:
     """Return the URI with this host and port; the source's base URL is ignored."""
     if not source.model:
         raise UsageError("the model is missing", code="convert.no-model")
-    params = {**_convert_path_parameters(source, host, port, table, notes), **source.params}
+    params = {**_convert_path_parameters(source, host, port, context), **source.params}
     key = None
     if source.key is not None and source.key.variable is not None:
         params["auth"] = f"env:{source.key.variable}"
-    elif source.key is not None and with_key:
+    elif source.key is not None and context.with_key:
         key = source.key.secret
     elif source.key is not None:
-        notes.add(
-            source.key.where,
-            "the key was not copied: use ?auth=env:NAME, or copy the key with --with-key (with_key=True)",
-        )
+        text = "the key was not copied: use ?auth=env:NAME, or copy the key with --with-key (with_key=True)"
+        context.notes.add(source.key.where, text)
     return LLMURI.build(
         host,
         model=source.model,
@@ -208,19 +216,19 @@ def list_path_parameters(row: Provider) -> frozenset[str]:
 
 
 def _convert_path_parameters(
-    source: SourceModel, host: str, port: int | None, table: ProviderTable, notes: NoteCollector
+    source: SourceModel, host: str, port: int | None, context: ImportContext
 ) -> dict[str, object]:
-    names = list_path_parameters(table.find(host, port))
+    names = list_path_parameters(context.table.find(host, port))
     params: dict[str, object] = {}
     for source_name, name, value in source.spent:
         if name in names and isinstance(value, str) and "/" not in value:
             params[name] = value
         else:
-            notes.add(source_name, "a URI for this host cannot contain it")
+            context.notes.add(source_name, "a URI for this host cannot contain it")
     return params
 
 
-def _find_host(source: SourceModel, table: ProviderTable, notes: NoteCollector) -> tuple[str, int | None]:
+def _find_host(source: SourceModel, context: ImportContext) -> tuple[str, int | None]:
     if source.base is None:
         if source.row is None or source.row.host is None:
             raise UsageError("the host is missing", code="convert.no-host")
@@ -230,24 +238,17 @@ def _find_host(source: SourceModel, table: ProviderTable, notes: NoteCollector) 
     base = parse_base_url(source.base)
     if base is None:
         raise UsageError(f"{source.base_name} is not an http or https URL", code="convert.bad-url")
-    row = table.find(base.host, base.port)
-    local = is_loopback(base.host)
-    default = _OLLAMA_PORT if local else row.default_port
-    _note_base_url(source, base, row, notes, local=local)
+    row = context.table.find(base.host, base.port)
+    default = _OLLAMA_PORT if is_loopback(base.host) else row.default_port
+    _note_base_url(source, base, row, context.notes)
     return base.host, None if base.port == default else base.port
 
 
-def _note_base_url(
-    source: SourceModel, base: BaseURL, row: Provider, notes: NoteCollector, *, local: bool
-) -> None:
-    scheme = "http" if local else "https"
+def _note_base_url(source: SourceModel, base: BaseURL, row: Provider, notes: NoteCollector) -> None:
+    scheme = "http" if is_loopback(base.host) else "https"
     if base.scheme != scheme:
-        reason = (
-            "Onym uses plain HTTP only for localhost"
-            if base.scheme == "http"
-            else "Onym uses plain HTTP for localhost"
-        )
-        notes.add(source.base_name, f"the URI means {scheme}: {reason}")
+        only = "only " if base.scheme == "http" else ""
+        notes.add(source.base_name, f"the URI means {scheme}: Onym uses plain HTTP {only}for localhost")
     if base.extra:
         notes.add(source.base_name, "its userinfo, query or fragment was dropped")
     if base.path != row.base_path and "{" not in row.base_path and not (source.rooted and not base.path):
@@ -308,8 +309,8 @@ def _import_known(
     if parameter in params:
         notes.add(name, f"it is the same parameter as {parameter}, which is set already")
         return
-    read = _VALUE_IMPORTERS.get(parameter)
-    value = value if read is None else read(name, value, notes)
+    convert = _VALUE_IMPORTERS.get(parameter)
+    value = value if convert is None else convert(name, value, notes)
     if value is None:
         return
     try:

@@ -16,6 +16,7 @@ from onym.errors import MissingExtraError, OnymError, UsageError
 from onym.llm.convert._conversion import (
     ENVIRON_PREFIX,
     Conversion,
+    ImportContext,
     KeySource,
     Named,
     NoteCollector,
@@ -90,20 +91,15 @@ _LANGCHAIN_KNOWN: Final = frozenset(
 
 
 def from_langchain(
-    text: str,
-    *,
-    with_key: bool = False,
-    providers: ProviderTable | None = None,
-    **settings: Any,
+    text: str, *, with_key: bool = False, providers: ProviderTable | None = None, **settings: Any
 ) -> Conversion:
     """Return the URI for the arguments of `init_chat_model`: "openai:gpt-5", or a well-known model.
 
     `settings` are its other keyword arguments (`temperature`, `timeout` in seconds, `base_url`, …). Raises
     UsageError for an unknown provider, and for a model that does not imply one.
     """
-    table = ProviderTable.builtin() if providers is None else providers
-    notes = NoteCollector()
-    word, model = _split_langchain_name(text, settings.get("model_provider"), table)
+    context = ImportContext.create(providers, with_key=with_key)
+    word, model = _split_langchain_name(text, settings.get("model_provider"), context.table)
     extra = settings.get("model_kwargs")
     arguments = {name: value for name, value in settings.items() if name not in _LANGCHAIN_KNOWN}
     if isinstance(extra, Mapping):
@@ -111,19 +107,19 @@ def from_langchain(
     base = next((name for name in _LANGCHAIN_BASE_URLS if isinstance(settings.get(name), str)), None)
     source = SourceModel(
         model=model,
-        row=find_provider(word, LANGCHAIN_PROVIDERS, table),
+        row=find_provider(word, LANGCHAIN_PROVIDERS, context.table),
         base=None if base is None else settings[base],
         base_name=base or "",
         rooted=base == "azure_endpoint" or word in ("anthropic", "ollama"),
         key=_find_langchain_key(settings),
-        params=import_params(arguments, notes),
-        spent=tuple(
-            (name, to, settings[name]) for name, to in _LANGCHAIN_PATH_NAMES.items() if settings.get(name)
+        params=import_params(arguments, context.notes),
+        spent=_list_path_values(
+            {name: value or None for name, value in settings.items()}, _LANGCHAIN_PATH_NAMES
         ),
     )
     if source.row is None and source.base is None:
         raise _make_unknown_provider_error(word)
-    return _build_conversion(source, table, notes, with_key=with_key)
+    return context.make_conversion(Named(None, build_uri(source, context)))
 
 
 def from_ai_sdk(text: str, *, separator: str = ":", providers: ProviderTable | None = None) -> Conversion:
@@ -132,7 +128,7 @@ def from_ai_sdk(text: str, *, separator: str = ":", providers: ProviderTable | N
     `creator/model` is an ID of the Vercel AI Gateway. `provider:model` is an ID of a provider registry, whose
     `separator` may differ, and leads to the provider. Raises UsageError for other text.
     """
-    table = ProviderTable.builtin() if providers is None else providers
+    context = ImportContext.create(providers)
     word, mark, model = text.partition(separator)
     slash = word.find("/")
     if not mark or slash >= 0:
@@ -140,20 +136,12 @@ def from_ai_sdk(text: str, *, separator: str = ":", providers: ProviderTable | N
             raise UsageError(
                 "a model ID of the AI SDK has the form creator/model or provider:model", code="convert.bad-id"
             )
-        return _build_conversion(
-            SourceModel(model=text, row=table.find_own(AI_GATEWAY)), table, NoteCollector(), with_key=False
-        )
-    row = find_provider(word, AI_SDK_PROVIDERS, table)
-    if row is None:
-        raise _make_unknown_provider_error(word)
-    return _build_conversion(SourceModel(model=model, row=row), table, NoteCollector(), with_key=False)
-
-
-def _build_conversion(
-    source: SourceModel, table: ProviderTable, notes: NoteCollector, *, with_key: bool
-) -> Conversion:
-    uri = build_uri(source, table, notes, with_key=with_key)
-    return Conversion(found=(Named(None, uri),), notes=notes.all())
+        source = SourceModel(model=text, row=context.table.find_own(AI_GATEWAY))
+    else:
+        source = SourceModel(model=model, row=find_provider(word, AI_SDK_PROVIDERS, context.table))
+        if source.row is None:
+            raise _make_unknown_provider_error(word)
+    return context.make_conversion(Named(None, build_uri(source, context)))
 
 
 def _split_langchain_name(text: str, provider: Any, table: ProviderTable) -> tuple[str, str]:
@@ -261,16 +249,13 @@ def from_litellm(
     is not valid in a URI is left out with a note. `api_key: os.environ/NAME` becomes `?auth=env:NAME`; a
     literal key is copied only with `with_key`. Raises UsageError for data in another form.
     """
-    table = ProviderTable.builtin() if providers is None else providers
-    notes, uris = NoteCollector(), []
-    for name, params, entry_notes in _iter_litellm_entries(source, notes):
+    context, uris = ImportContext.create(providers, with_key=with_key), []
+    for name, params, notes in _iter_litellm_entries(source, context.notes):
         try:
-            uri = _build_litellm_uri(params, table, entry_notes, with_key=with_key)
+            uris.append(Named(name, _build_litellm_uri(params, context._replace(notes=notes))))
         except OnymError as error:
-            entry_notes.add("", f"skipped: {error.message}")
-            continue
-        uris.append(Named(name, uri))
-    return Conversion(found=tuple(uris), notes=notes.all())
+            notes.add("", f"skipped: {error.message}")
+    return context.make_conversion(*uris)
 
 
 def _iter_litellm_entries(
@@ -301,10 +286,9 @@ def _iter_litellm_entries(
         yield name if isinstance(name, str) else None, params, below
 
 
-def _build_litellm_uri(
-    settings: Mapping[str, Any], table: ProviderTable, notes: NoteCollector, *, with_key: bool
-) -> LLMURI:
-    source = _parse_litellm_model(settings, table)
+def _build_litellm_uri(settings: Mapping[str, Any], context: ImportContext) -> LLMURI:
+    notes = context.notes
+    source = _parse_litellm_model(settings, context.table)
     rest: dict[str, Any] = {}
     for name, value in settings.items():
         if name in _LITELLM_ROUTING:
@@ -314,24 +298,21 @@ def _build_litellm_uri(
     body = settings.get("extra_body")
     if isinstance(body, Mapping):
         rest.update({str(name): value for name, value in body.items()})
-    params = {**source.params, **import_params(rest, notes)}
-    path_values = tuple(
-        (name, to, settings[name])
-        for name, to in _LITELLM_PATH_NAMES.items()
-        if settings.get(name) is not None
+    source = replace(
+        source,
+        params={**source.params, **import_params(rest, notes)},
+        spent=_list_path_values(settings, _LITELLM_PATH_NAMES),
+        key=_read_litellm_key(settings),
+        label=_read_litellm_label(settings, notes),
     )
-    return build_uri(
-        replace(
-            source,
-            params=params,
-            spent=path_values,
-            key=_read_litellm_key(settings),
-            label=_read_litellm_label(settings, notes),
-        ),
-        table,
-        notes,
-        with_key=with_key,
-    )
+    return build_uri(source, context)
+
+
+def _list_path_values(
+    settings: Mapping[str, Any], names: Mapping[str, str]
+) -> tuple[tuple[str, str, object], ...]:
+    """Return the settings that become part of a path or query: name, the URI's parameter, value."""
+    return tuple((name, to, settings[name]) for name, to in names.items() if settings.get(name) is not None)
 
 
 def _parse_litellm_model(settings: Mapping[str, Any], table: ProviderTable) -> SourceModel:
@@ -360,11 +341,8 @@ def _split_litellm_name(settings: Mapping[str, Any], table: ProviderTable) -> tu
     if isinstance(provider, str):
         return provider, model.removeprefix(f"{provider}/")
     word, slash, rest = model.partition("/")
-    if (
-        slash
-        and rest
-        and (word in _LITELLM_GENERIC or find_provider(word, LITELLM_PROVIDERS, table) is not None)
-    ):
+    known = word in _LITELLM_GENERIC or find_provider(word, LITELLM_PROVIDERS, table) is not None
+    if slash and rest and known:
         return word, rest
     return next((name for pattern, name in _LITELLM_INFERRED if pattern.match(model)), None), model
 
@@ -516,19 +494,15 @@ def from_env(
     A URI names a model: if no variable does, `model` is used, and without it the provider is left out with a
     note. A key becomes `?auth=env:NAME`; with `with_key` it is copied into the URI.
     """
-    table = ProviderTable.builtin() if providers is None else providers
-    notes, uris = NoteCollector(), []
-    for source in _iter_env_sources(table):
+    context, uris = ImportContext.create(providers, with_key=with_key), []
+    for source in _iter_env_sources(context.table):
         try:
-            model_source = _read_env_source(source, environ, model, table, notes, with_key=with_key)
-            if model_source is None:
-                continue
-            uri = build_uri(model_source, table, notes, with_key=with_key)
+            model_source = _read_env_source(source, environ, model, context)
+            if model_source is not None:
+                uris.append(Named(source.row, build_uri(model_source, context)))
         except OnymError as error:
-            notes.add(source.row, f"skipped: {error.message}")
-            continue
-        uris.append(Named(source.row, uri))
-    return Conversion(found=tuple(uris), notes=notes.all())
+            context.notes.add(source.row, f"skipped: {error.message}")
+    return context.make_conversion(*uris)
 
 
 def find_env_source(row: Provider) -> EnvSource:
@@ -557,34 +531,27 @@ def _iter_env_sources(table: ProviderTable) -> Iterator[EnvSource]:
 
 
 def _read_env_source(
-    source: EnvSource,
-    environ: Mapping[str, str],
-    model: str | None,
-    table: ProviderTable,
-    notes: NoteCollector,
-    *,
-    with_key: bool,
+    source: EnvSource, environ: Mapping[str, str], model: str | None, context: ImportContext
 ) -> SourceModel | None:
     key, base, model_variable = (
         _find_variable(environ, names) for names in (source.keys, source.bases, source.models)
     )
     if key is None and base is None and model_variable is None:
         return None
-    chosen = model if model_variable is None else environ[model_variable].strip()
-    if chosen is None:
-        notes.add(
-            key or base or source.row, f"the model is missing: set {source.models[0]}, or pass the model"
-        )
+    if model_variable is not None:
+        model = environ[model_variable].strip()
+    elif model is None:
+        text = f"the model is missing: set {source.models[0]}, or pass the model"
+        context.notes.add(key or base or source.row, text)
         return None
-    label = _read_env_label(source, environ, notes)
     return SourceModel(
-        model=chosen,
-        row=table.find_own(source.row),
-        base=_find_env_base_url(source, environ, base, notes),
+        model=model,
+        row=context.table.find_own(source.row),
+        label=_read_env_label(source, environ, context.notes),
+        base=_find_env_base_url(source, environ, base, context.notes),
         base_name=base or "the host",
         rooted=source.rooted,
-        key=None if key is None else _read_env_key(key, environ, with_key=with_key),
-        label=label,
+        key=None if key is None else _read_env_key(key, environ, context),
         spent=tuple((name, to, environ[name].strip()) for name, to in source.spent if environ.get(name)),
     )
 
@@ -593,8 +560,8 @@ def _find_variable(environ: Mapping[str, str], names: tuple[str, ...]) -> str | 
     return next((name for name in names if environ.get(name, "").strip()), None)
 
 
-def _read_env_key(name: str, environ: Mapping[str, str], *, with_key: bool) -> KeySource:
-    if with_key:
+def _read_env_key(name: str, environ: Mapping[str, str], context: ImportContext) -> KeySource:
+    if context.with_key:
         return KeySource(name, secret=Secret(environ[name].strip()))
     return KeySource(name, variable=name)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from onym.errors import URIError, UsageError
 from onym.llm.convert._conversion import (
     Conversion,
+    ImportContext,
     KeySource,
     Named,
     NoteCollector,
@@ -103,28 +104,24 @@ def from_llm_strings(
     in the userinfo is copied only with `with_key`. Raises URISyntaxError for text that is not a URI, and
     UsageError for another scheme.
     """
-    table = ProviderTable.builtin() if providers is None else providers
-    notes = NoteCollector()
+    context = ImportContext.create(providers, with_key=with_key)
+    table, notes = context.table, context.notes
     uri = URI.parse(text, rule="URI")
     if uri.scheme is None or uri.scheme.lower() != "llm" or not uri.host:
         raise UsageError("the text does not begin with llm://HOST", code="convert.bad-id")
     host, port = _find_host(uri.host, uri.port, environ or {}, table, notes)
     row = find_uri_provider(LLMURI.build(host, model="any", port=port), table)
-    label, colon, key = (uri.userinfo or "").partition(":")
+    label, _, key = (uri.userinfo or "").partition(":")
     if uri.fragment is not None:
         notes.add("fragment", "dropped: llm-strings ignores it, but in Onym it names a profile")
+    secret = Secret(decode_component(key, component="userinfo")) if key else None
     source = SourceModel(
         model=_decode_model(uri.path, notes),
         label=decode_component(label, component="userinfo") or None,
-        key=KeySource("key", secret=Secret(decode_component(key, component="userinfo")))
-        if colon and key
-        else None,
+        key=None if secret is None else KeySource("key", secret=secret),
         params=_convert_params(uri.query or "", row, notes),
     )
-    return Conversion(
-        found=(Named(None, build_uri_at(source, host, port, table, notes, with_key=with_key)),),
-        notes=notes.all(),
-    )
+    return context.make_conversion(Named(None, build_uri_at(source, host, port, context)))
 
 
 def _find_host(
@@ -139,9 +136,8 @@ def _find_host(
         notes.add("host", "taken from the variable with which llm-strings overrides it")
         base = parse_base_url(override)
         if base is None:
-            raise UsageError(
-                "the variable that overrides the host is not a valid host", code="convert.bad-url"
-            )
+            message = "the variable that overrides the host is not a valid host"
+            raise UsageError(message, code="convert.bad-url")
         return base.host, base.port if ":" in override.rpartition("://")[2] else None
     moved = _MOVED_HOSTS.get(_MOVED_ALIASES.get(word, word))
     if moved is not None:
