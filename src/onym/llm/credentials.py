@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class _HiddenEnvironment:
-    """Values by name; printed, it shows none.
+    """Variables by name. The `repr` contains none of them.
 
-    It is no `Mapping` by class: tools that print the locals of a frame print such member by member.
+    It is not a subclass of `Mapping`, because tools that print the locals of a frame print the members of one.
     """
 
     __slots__ = ("_of",)
@@ -56,7 +56,7 @@ class _HiddenEnvironment:
         return len(self._of)
 
     def keys(self) -> Iterator[str]:
-        """The names, so that a `dict` can be made of it."""
+        """Return the names. `dict` needs this method."""
         return iter(self._of)
 
     def __repr__(self) -> str:
@@ -64,18 +64,14 @@ class _HiddenEnvironment:
 
 
 def hide_environment(environ: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The variables to read, `os.environ` by default, as a value that shows none of them."""
-    given: object = os.environ if environ is None else environ
-    # it does what this project asks of a mapping: to be read by name
-    shown_nowhere = (
-        given
-        if isinstance(given, _HiddenEnvironment)
-        else _HiddenEnvironment(cast("Mapping[str, str]", given))
-    )
-    return cast("Mapping[str, str]", shown_nowhere)
+    """Return the variables, `os.environ` by default, as a value whose `repr` contains none of them."""
+    variables: object = os.environ if environ is None else environ
+    if not isinstance(variables, _HiddenEnvironment):
+        variables = _HiddenEnvironment(cast("Mapping[str, str]", variables))
+    return cast("Mapping[str, str]", variables)
 
 
-#: distributions add kinds of reference here: a callable from the text after `kind:` to the key
+#: the entry point group for more kinds of reference: functions from the text after `kind:` to the key
 GROUP: Final = "onym.credentials"
 
 _LONGEST_FILE: Final = 64 * 1024
@@ -95,10 +91,10 @@ _HEADER_TEXT: Final = re.compile(r"[!-~]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """A key, and where it came from: "userinfo", "argument" (of the program), "env:NAME", "file:PATH"…
+    """A key, and its source: "userinfo", "argument" (of the program), "env:NAME", "file:PATH"…
 
-    `access_id` and `session` come with a secret that signs requests and is never sent itself. `expires`
-    (seconds since the epoch) says how long it is good, `renew` gets the next one. `headers` go with it.
+    `access_id` and `session` belong to a secret that signs requests and is never sent itself. `expires` is in
+    seconds since 1970, and `renew` returns the next credential. `headers` are sent with the key.
     """
 
     secret: Secret
@@ -111,9 +107,9 @@ class Credential:
 
     @property
     def digest(self) -> str:
-        """A name for this key that tells nothing about it and means nothing in another process."""
-        octets = f"{self.access_id}\0{self.secret.reveal()}".encode()
-        return hashlib.blake2b(octets, key=_PROCESS_KEY, digest_size=16).hexdigest()
+        """An opaque ID of this key, which differs in every process."""
+        content = f"{self.access_id}\0{self.secret.reveal()}".encode()
+        return hashlib.blake2b(content, key=_PROCESS_KEY, digest_size=16).hexdigest()
 
 
 def resolve_credential(
@@ -138,9 +134,9 @@ def resolve_credential(
         raise error.with_traceback(None) from None
     if found is not None and _HEADER_TEXT.fullmatch(found.secret.reveal()) is None:
         raise CredentialError(
-            f"the key from {redact(found.source)} holds a character that no header can carry",
+            f"the key from {redact(found.source)} contains a character that is not allowed in a header",
             code="credential.bad-key",
-            hint="keys are printable ASCII without blanks; look for a stray quote or line end",
+            hint="Keys are printable ASCII without spaces. Check for a quotation mark or a line end.",
         )
     return found
 
@@ -151,7 +147,7 @@ def _find_credential(
     source = "userinfo" if key is None else "argument"
     key = uri.key if key is None else key
     if key is not None:
-        # whatever the host: the secret half of a pair is never sent, not to a host of AWS's either
+        # for every host: the secret half of a pair is never sent, not even to AWS
         signs = _ACCESS_ID.fullmatch(uri.label or "") is not None
         return Credential(secret=key, source=source, access_id=uri.label if signs else None)
     if uri.auth is not None:
@@ -162,10 +158,10 @@ def _find_credential(
 def _load_referenced(uri: LLMURI, policy: Policy, environ: Mapping[str, str]) -> Credential:
     if not policy.environment_credentials:
         raise PolicyError(
-            "the policy does not let this URI point at a credential",
+            "the policy does not allow this URI to refer to a credential",
             reason="auth",
             endpoint=uri.without_params("auth").render(),
-            hint="auth= is honoured in trusted URIs alone",
+            hint="auth= is allowed only in trusted URIs.",
         )
     reference = uri.auth or ""
     kind, _, rest = reference.partition(":")
@@ -174,7 +170,7 @@ def _load_referenced(uri: LLMURI, policy: Policy, environ: Mapping[str, str]) ->
     read = _REFERENCE_READERS.get(kind)
     text = _load_from_plugin(kind, rest) if read is None else read(rest, environ)
     if not text:
-        raise CredentialError(f"auth={redact(reference)} gives an empty key", code="credential.empty")
+        raise CredentialError(f"auth={redact(reference)} refers to an empty key", code="credential.empty")
     return Credential(secret=Secret(text), source=reference)
 
 
@@ -225,16 +221,16 @@ def _read_keyring(name: str, environ: Mapping[str, str]) -> str:
     service, _, user = name.partition("/")
     try:
         text = keyring.get_password(service, user)
-    except Exception as error:  # noqa: BLE001 - each backend has errors of its own
+    except Exception as error:  # noqa: BLE001 - every backend has other errors
         raise CredentialError(
             f"the keyring does not answer ({type(error).__name__})",
             code="credential.keyring",
-            hint="use auth=env:NAME or auth=file:PATH where no keyring runs",
+            hint="Use auth=env:NAME or auth=file:PATH if no keyring runs.",
         ) from None
     if text is None:
         raise CredentialError(
             f"the keyring has no key for {redact(name)}",
-            hint=f"keyring set {redact(service)} {redact(user)} puts one there",
+            hint=f"Run: keyring set {redact(service)} {redact(user)}",
         )
     return text
 
@@ -254,24 +250,24 @@ def _find_in_chain(name: str, environ: Mapping[str, str], reference: str) -> Cre
 
 
 def _raise_empty(reference: str) -> NoReturn:
-    raise CredentialError(f"auth={redact(reference)} names no credential", code="credential.empty")
+    raise CredentialError(f"auth={redact(reference)} refers to no credential", code="credential.empty")
 
 
 def _load_from_plugin(kind: str, rest: str) -> str:
-    """A kind that a distribution brings, looked up only when it is asked for."""
+    """Return the key from a credential store that another distribution adds."""
     points = {point.name: point for point in _list_plugins()}
     if kind not in points and kind == "vault":
         raise CredentialError(
-            "auth=vault: wants a distribution that reads vaults, and none is installed",
+            "auth=vault: needs a distribution that reads vaults, and none is installed",
             code="credential.needs-extra",
-            hint=f"one brings the entry point {kind} in the group {GROUP}; until then use auth=env:NAME",
+            hint=f"Install one with the entry point {kind} in the group {GROUP}, or use auth=env:NAME.",
         )
     if kind not in points:
         known = ", ".join(sorted({*_REFERENCE_READERS, *_CHAINS, *points}))
         raise CredentialError(
             f"auth= names a kind of credential store that is not installed: {kind}",
             code="credential.unknown-kind",
-            hint=f"known here: {known}; a distribution adds one by the entry-point group {GROUP}",
+            hint=f"known are {known}; distributions add others with the entry point group {GROUP}",
         )
     try:
         value = points[kind].load()(rest)
@@ -305,8 +301,8 @@ def _find_conventional(
         return None
     if not policy.environment_credentials:
         raise CredentialError(
-            f"{provider.title} needs a key, and the policy takes none from this machine for this URI",
-            hint="pass key= in the program",
+            f"{provider.title} needs a key, and the policy does not allow keys of this computer for this URI",
+            hint="Pass key= in the program.",
         )
     if bound and provider.chain is not None:
         raise CredentialError(f"no credential for {uri.host}", hint=_CHAIN_HINTS[provider.chain])
@@ -318,9 +314,9 @@ def _find_conventional(
         )
     named = "".join(f"export {name}=https://{uri.host}, or " for name in provider.endpoint_variables)
     raise CredentialError(
-        f"no key for {uri.host}: variables of {provider.title} are sent to its own hosts alone",
+        f"no key for {uri.host}: Onym sends variables of {provider.title} only to the provider's hosts",
         code="credential.not-bound",
-        hint=f"{named}say which key is meant for this host: ?auth=env:NAME or --key-stdin",
+        hint=f"{named}name the key for this host with ?auth=env:NAME or --key-stdin",
     )
 
 
@@ -330,12 +326,12 @@ def _is_bound(uri: LLMURI, provider: Provider, environ: Mapping[str, str]) -> bo
         return True
     words = (provider.name, *provider.aliases)
     if uri.port is None and provider.hosts and uri.host in words:
-        return True  # the alias means the first host, at its own port
+        return True  # the alias means the first host at its default port
     return any(_is_named_endpoint(environ.get(name), uri, provider) for name in provider.endpoint_variables)
 
 
 def _is_named_endpoint(endpoint: str | None, uri: LLMURI, provider: Provider) -> bool:
-    """Whether the person's own variable names this very host, as `AZURE_OPENAI_ENDPOINT` does."""
+    """Whether a variable such as `AZURE_OPENAI_ENDPOINT` contains this host."""
     if not endpoint:
         return False
     try:

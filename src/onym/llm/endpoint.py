@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from onym.net.policy import Policy
     from onym.uri.llm import LLMURI
 
-#: the parameter that names one of a row's wire formats
+#: the parameter that names one of a provider's API formats
 API_PARAMETER = "api"
-#: what `api=` calls a row's own wire format
+#: the name for `api=` of a provider's own API format
 _API_NAMES = {
     "openai_chat": "chat",
     "openai_responses": "responses",
@@ -49,7 +49,7 @@ _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
 
 
 class RoutingValue(NamedTuple):
-    """One thing that became part of where requests go: its name, its value, where from and where to."""
+    """A value that is part of the path, the query or the API format of requests, and where it comes from."""
 
     parameter: str
     value: str
@@ -59,11 +59,7 @@ class RoutingValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestPaths:
-    """Where below the host requests go.
-
-    `used` is what the URI and the environment had a say in: `names` of them are parameters of the URI that
-    reach no body.
-    """
+    """The paths of requests. `used` has the values that the URI and the environment contribute."""
 
     base: str
     overrides: Mapping[str, str]
@@ -75,11 +71,11 @@ class RequestPaths:
 
     @property
     def parameter_names(self) -> frozenset[str]:
-        """The URI's parameters that are spent here."""
+        """The parameters of the URI that are part of the path or query, and not of the body."""
         return frozenset(value.parameter for value in self.used if value.origin == "uri")
 
     def build_target(self, routes: Routes, operation: str) -> str | None:
-        """Path and query of an operation, None where the API has no such operation."""
+        """Return path and query of an operation, None if the API does not have the operation."""
         path = self.overrides.get(operation)
         if path is None:
             below = routes.find(operation)
@@ -94,7 +90,7 @@ class RequestPaths:
 
 
 def choose_api(uri: LLMURI, row: Provider) -> tuple[Provider, RoutingValue | None]:
-    """The row as it speaks the API that the URI asks for, and what asked. Raises UnsupportedError."""
+    """Return the provider entry for the API that the URI selects, and how. Raises UnsupportedError."""
     name = uri.params.get(API_PARAMETER) if row.apis else None
     if name is not None:
         api = row.apis.get(name) if isinstance(name, str) else None
@@ -206,12 +202,11 @@ _LONGEST_LABEL = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """The facts about an endpoint that all calls share.
+    """An endpoint: its provider entry, profile, API format, paths and credential.
 
-    `origin` is None for the embedded model before it runs. `text` is what errors and notes call the
-    endpoint: no label, no key, no parameters. `label_header` is where the app label goes, None where it goes
-    nowhere. `unkeyed` says why there is no key where one is wanted: such an endpoint can be explained and
-    not called.
+    `origin` is None for the embedded model before it runs. `text` is the name of the endpoint in errors and
+    notes, without label, key and parameters. `label_header` is the header for the app label, None if there is
+    none. `unkeyed` is the error for a missing key: such an endpoint can be explained, but not called.
     """
 
     provider: Provider
@@ -230,17 +225,17 @@ class Endpoint:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether it is the model on this machine, which runs only once it was asked for."""
+        """Whether this is the embedded model, which Onym starts for the first call."""
         return self.provider.name == EMBEDDED
 
     @property
     def rejection_key(self) -> str:
-        """What is learned of the model in this wire format goes by this name: another may take more."""
+        """The key for rejected parameters: model and API format, because other formats may accept more."""
         return f"{self.dialect.name} {self.text}"
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """What must not come back in a message."""
+        """The secrets that must not appear in messages."""
         credential = self.credential
         if credential is None:
             return ()
@@ -248,12 +243,12 @@ class Endpoint:
 
     @property
     def is_signed(self) -> bool:
-        """Whether requests are signed one by one, instead of carrying the key."""
+        """Whether requests contain a signature instead of the key."""
         return self.credential is not None and self.credential.access_id is not None
 
     def build_headers(self) -> tuple[tuple[str, str | Secret], ...]:
-        """The headers of every request to this endpoint, but for a signature."""
-        found: list[tuple[str, str | Secret]] = [
+        """Return the headers of every request to this endpoint, without a signature."""
+        headers: list[tuple[str, str | Secret]] = [
             ("Accept", "application/json"),
             ("User-Agent", f"onym/{__version__}"),
             *self.dialect.headers,
@@ -261,19 +256,19 @@ class Endpoint:
         if self.credential is not None and not self.is_signed:
             key = self.credential.secret.reveal()
             header, prefix = self.provider.get_key_header(key, self.credential.source)
-            found += [(header, Secret(prefix + key)), *self.credential.headers]
+            headers += [(header, Secret(prefix + key)), *self.credential.headers]
         if self.label is not None and self.label_header is not None:
-            found.append((self.label_header, self.label))
-        return tuple(found)
+            headers.append((self.label_header, self.label))
+        return tuple(headers)
 
     def sign_request(
         self, method: str, url: str, headers: tuple[tuple[str, str | Secret], ...], body: bytes
     ) -> tuple[tuple[str, str | Secret], ...]:
-        """The headers with a signature of this request, made now."""
+        """Return the headers with a signature of this request."""
         from onym.llm import _cloud_credentials  # few providers sign requests
 
         assert self.credential is not None  # noqa: S101 - `is_signed` requires it
-        assert self.origin is not None  # noqa: S101 - nothing is sent before there is one
+        assert self.origin is not None  # noqa: S101 - only the embedded model lacks it
         # only the pattern of a provider with signed requests contains a region
         named = self.place.region if self.provider.signing is not None else None
         region = named or _cloud_credentials.parse_region(self.origin.host)
@@ -282,7 +277,7 @@ class Endpoint:
         )
 
     def get_origin(self, operation: str) -> Origin | None:
-        """Where this operation is served."""
+        """Return the origin that serves this operation."""
         label = self.provider.first_labels.get(operation)
         if self.origin is None or label is None:
             return self.origin
@@ -291,12 +286,12 @@ class Endpoint:
         return replace(self.origin, host=label + dot + rest) if known else self.origin
 
     def with_running_server(self, origin: Origin, key: Secret) -> Endpoint:
-        """This endpoint, once the embedded model runs there and takes that key."""
+        """Return this endpoint with the origin and key of the running embedded model."""
         credential = Credential(secret=key, source=EMBEDDED)
         return replace(self, origin=origin, credential=credential, credential_name=credential.digest)
 
     def with_credential(self, credential: Credential) -> Endpoint:
-        """This endpoint with the credential that came after its own."""
+        """Return this endpoint with a newer credential."""
         return replace(self, credential=credential, credential_name=credential.digest)
 
 
@@ -360,18 +355,17 @@ def _resolve_key(
 
 
 def _build_origin(host: str, port: int | None, provider: Provider) -> Origin:
-    # HTTP to loopback alone (draft 5.1, 10.2); whether that may be reached is the transport's to say
+    # HTTP only to loopback (draft 5.1, 10.2); the transport applies the policy
     return Origin("http" if is_loopback(host) else "https", host, port or provider.default_port)
 
 
 def _require_embedded_allowed(policy: Policy, text: str) -> None:
-    # starting a model takes this machine's memory and processor: a URI from outside must not decide on that
+    # starting a model uses this computer's memory and processor, so an untrusted URI must not do it
     if not policy.environment_credentials or (
         policy.allow_hosts is not None and EMBEDDED not in policy.allow_hosts
     ):
-        raise PolicyError(
-            "the policy does not let a URI start the model on this machine", reason="embedded", endpoint=text
-        )
+        message = "the policy does not allow a URI to start the embedded model on this computer"
+        raise PolicyError(message, reason="embedded", endpoint=text)
 
 
 def _find_label_header(label: str | None, provider: Provider) -> str | None:

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 #: the typed codes by which an API says that a parameter, or this value of it, is not for this model
 _PARAMETER_CODE, _VALUE_CODE = "unsupported_parameter", "unsupported_value"
-#: what the caller's own rules for the model are, and no parameter of the server's
+#: the caller's own instructions, which are not parameters of the server
 _NEVER_DROPPED = frozenset({"system", "stream"})
 T = TypeVar("T")
 
-#: of a list of models; a server that never ends it is not followed for ever
+#: limits of a list of models, because a server may never end it
 _MOST_PAGES = 100
 _MOST_MODELS = 50_000
 #: bytes of the query for the next page, which Onym sends
@@ -48,20 +48,20 @@ _LONGEST_NEXT = 8192
 
 
 class Clock(Protocol):
-    """What a flow asks of its surroundings."""
+    """The clock and the random numbers of a flow."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow."""
+        """Seconds of a clock that never goes back."""
 
     def time(self) -> float:
-        """The date in seconds since the epoch."""
+        """Seconds since 1970."""
 
     def random(self) -> float:
-        """Chance in [0, 1)."""
+        """A random number from 0 to below 1."""
 
 
 class _SystemClock:
-    """The machine's own clock."""
+    """The clock of this computer."""
 
     monotonic = staticmethod(time.monotonic)
     time = staticmethod(time.time)
@@ -84,20 +84,20 @@ def call_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[Any]:
 
 
 def stream_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[OpenedStream]:
-    """The beginning of a stream. Reading it is the caller's, who closes `reply.stream` too."""
+    """Open a stream. The caller reads and closes `reply.stream`."""
     return _run_call(plan, clock, _open_decoder)
 
 
 def models_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[tuple[ModelInfo, ...]]:
-    """What the server says of its models, page by page, all of them within the plan's time."""
-    found: list[ModelInfo] = []
+    """Return the server's list of models, all pages within the plan's timeout."""
+    models: list[ModelInfo] = []
     end = clock.monotonic() + plan.timeout
     for _ in range(_MOST_PAGES):
         page = yield from _run_call(plan, clock, _decode_answer)
-        found += page.models
+        models += page.models
         if page.next is None:
-            return tuple(found)
-        if len(page.next) > _LONGEST_NEXT or len(found) > _MOST_MODELS:
+            return tuple(models)
+        if len(page.next) > _LONGEST_NEXT or len(models) > _MOST_MODELS:
             break
         plan = plan.with_next_page(page.next, max(0.001, end - clock.monotonic()))
     raise MalformedResponseError(
@@ -106,13 +106,12 @@ def models_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[tuple[ModelInfo
 
 
 def model_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[ModelInfo]:
-    """What the server says of one model: `plan` asks after it, or for the list that it is in."""
+    """Return what the server reports about one model, from its own route or from the list of models."""
     if plan.operation == "model":
         try:
-            found: ModelInfo = yield from call_flow(plan, clock)
-            return found
+            return (yield from call_flow(plan, clock))  # type: ignore[no-any-return]
         except NotFoundError:
-            # servers that speak this format among others may have the list and no route for one
+            # servers with several API formats may have only the list
             listing = plan.with_model_list()
             if listing is None:
                 raise
@@ -176,7 +175,7 @@ def _run_call(plan: Plan, clock: Clock, read: Callable[[Plan, Reply], T]) -> Flo
 def _compute_pause(
     failure: NetError | ProviderError, attempt: int, retries: int, left: float, clock: Clock
 ) -> float | None:
-    """Seconds to wait before the next attempt; None where there is none to make."""
+    """Return the seconds to wait before the next attempt, None if there is no next attempt."""
     if attempt >= retries or not failure.retryable:
         return None
     asked = failure.retry_after if isinstance(failure, ProviderError) else None

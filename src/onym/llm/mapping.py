@@ -71,8 +71,8 @@ def find_rejection(learned: Mapping[str, str], wire: str, value: Any) -> str | N
 
 def make_value_key(wire: str, value: Any) -> str:
     """Return the key of a rejection that is about one value."""
-    octets = repr(value).encode("utf-8", "backslashreplace")
-    return f"{wire} {blake2b(octets, digest_size=16).hexdigest()}"
+    content = repr(value).encode("utf-8", "backslashreplace")
+    return f"{wire} {blake2b(content, digest_size=16).hexdigest()}"
 
 
 Action: TypeAlias = Literal["sent", "renamed", "client", "dropped", "withheld"]

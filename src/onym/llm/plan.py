@@ -84,15 +84,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expires(self) -> float | None:
-        """When the credential ends, in seconds since the epoch; None for one that does not."""
+        """When the credential expires, in seconds since 1970; None if it does not."""
         credential = self.endpoint.credential
         return None if credential is None else credential.expires
 
     @property
     def route(self) -> str:
-        """The operation's name among the routes: a stream may have one of its own."""
-        apart = self.stream and self.dialect.routes.find("stream") is not None
-        return "stream" if apart else self.operation
+        """The operation's name among the routes: some API formats have a separate route for streams."""
+        separate = self.stream and self.dialect.routes.find("stream") is not None
+        return "stream" if separate else self.operation
 
     def with_timeout(self, timeout: float) -> Plan:
         """Return this plan with so many seconds for the call."""
@@ -132,7 +132,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def decode_error(self, reply: Reply, now: float) -> ProviderError:
-        """The error that this reply means."""
+        """Return the error of this reply."""
         known = self.exchange
         dated = Exchange(endpoint=known.endpoint, secrets=known.secrets, model=known.model, now=now)
         error = self.dialect.decode_error(reply.status, reply.headers, reply.body, dated)
@@ -140,11 +140,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return error
 
     def add_hint(self, error: NetError | ProviderError) -> None:
-        """Let the error's hint say what is known here of the model, the key and the host."""
+        """Add to the error a hint about the model, the key or the host."""
         set_error_hint(error, self.endpoint, self.operation)
 
     def as_dict(self) -> dict[str, Any]:
-        """The plan as plain data for JSON, secrets masked."""
+        """Return the plan as plain data for JSON, with secrets masked."""
         endpoint, secrets = self.endpoint, self.endpoint.secrets
         return {
             "operation": self.operation,
@@ -168,11 +168,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_body(body: Mapping[str, Any]) -> bytes:
-    """The body as JSON, secrets of pass-through parameters included."""
+    """Return the body as JSON, with the secrets of pass-through parameters. Raises UsageError."""
     try:
         return _ENCODER.encode(body)
     except UnicodeEncodeError:
-        pass  # its text would hold the prompt
+        pass  # its text would contain the prompt
     raise UsageError("a text contains a lone surrogate, which UTF-8 cannot encode", code="usage.bad-message")
 
 
@@ -201,20 +201,20 @@ def mask_secrets(value: Any, secrets: Sequence[Secret]) -> Any:
 
 
 def set_error_hint(error: NetError | ProviderError, endpoint: Endpoint, operation: OperationName) -> None:
-    """Put into the error's hint how to go on, where the endpoint knows better than the error did."""
+    """Replace the error's hint if the endpoint allows a better one."""
     hint = None
     if isinstance(error, ResolveError):
         hint = _suggest_alias(endpoint)
     elif isinstance(error, NotFoundError):
         if OPERATIONS[operation].names_model and endpoint.provider.capabilities["models"] != "no":
-            hint = f"onym models list {endpoint.text} shows what there is"
+            hint = f"Run: onym models list {endpoint.text}"
     elif isinstance(error, AuthenticationError):
         hint = _describe_key_origin(endpoint)
     error.hint = hint or error.hint
 
 
 def _suggest_alias(endpoint: Endpoint) -> str | None:
-    """Aliases that a host of one word may have been meant for."""
+    """Suggest aliases for a host of one word."""
     if endpoint.origin is None or "." in endpoint.origin.host:
         return None
     return format_suggestion(endpoint.origin.host, ProviderTable.builtin().aliases())

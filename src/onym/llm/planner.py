@@ -39,7 +39,7 @@ from onym.llm.types import DocumentPart, ImagePart, Message, Request, TextPart
 from onym.uri.parameters import WELL_KNOWN, format_name
 
 if TYPE_CHECKING:
-    from onym.llm.embedded import EmbeddedEndpoint as Running
+    from onym.llm.embedded import EmbeddedEndpoint
     from onym.llm.providers import ProviderTable
     from onym.net.policy import Policy
     from onym.uri.llm import LLMURI
@@ -104,7 +104,7 @@ def build_system_note(system: str, origin: str, action: Action, name: str | None
     """Return the note for the system prompt."""
     wire = reason = None
     if action == "dropped":
-        reason = "the messages bring a system message of their own"
+        reason = "the messages contain a system message"
     else:
         wire = name or "messages[0]"
         if origin == "uri":
@@ -119,9 +119,9 @@ def build_stream_note(origin: str, stream: bool, name: str | None) -> MappingNot
 
 
 def mark_overruled(mapped: MappedParameters, body: Mapping[str, Any]) -> tuple[MappingNote, ...]:
-    """The notes of `mapped`, where the call's own arguments took the place of pass-through ones."""
+    """Return the notes of `mapped`; arguments of the call may have replaced pass-through parameters."""
     return tuple(
-        replace(note, action="dropped", wire_name=None, reason="the call says it itself")
+        replace(note, action="dropped", wire_name=None, reason="an argument of the call sets it")
         if note.action == "sent" and note.parameter in mapped.extra and body.get(note.parameter) != note.value
         else note
         for note in mapped.notes
@@ -140,10 +140,10 @@ _JSON_HEADERS = (("Content-Type", "application/json"),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerSettings:
-    """What a client was made with, beside the URI.
+    """The settings of a client besides the URI.
 
-    `profiles` are the configuration's, by name; `environ` is where conventional key variables are
-    looked for; `system_filter` gets a URI's `system` and returns what may be sent.
+    `profiles` are the configuration's, by name. `environ` has the conventional key variables. `system_filter`
+    gets a URI's `system` and returns the text to send. `key` takes precedence over every other credential.
     """
 
     policy: Policy
@@ -153,12 +153,11 @@ class PlannerSettings:
     on_unsupported: OnUnsupported = "error"
     system_filter: Callable[[str], str] | None = None
     lessons: RejectedParameters = field(default=REJECTED_PARAMETERS, repr=False)
-    #: takes precedence over every other credential
     key: Secret | None = field(default=None, repr=False)
 
 
 class _EndpointState(NamedTuple):
-    """What every call to one endpoint shares."""
+    """An endpoint with the values that all calls to it share."""
 
     endpoint: Endpoint
     post: tuple[tuple[str, str | Secret], ...]
@@ -167,7 +166,7 @@ class _EndpointState(NamedTuple):
 
 
 def build_plan(uri: LLMURI, given: Messages, settings: PlannerSettings, **overrides: Any) -> Plan:
-    """What a chat call would send. Nothing is sent."""
+    """Return the plan of a chat call."""
     return Planner(uri, settings).chat(given, overrides)
 
 
@@ -200,7 +199,7 @@ class Planner:
         self._refresh_shared()
 
     def _refresh_shared(self) -> None:
-        """Work out what calls without overrides share, by what is known now."""
+        """Map the parameters of calls without overrides again, with the rejections that are known now."""
         version = self._settings.lessons.version
         self._mapped = self._map_layers(())
         self._spec = WireSpec(names=self._mapped.names)
@@ -210,11 +209,11 @@ class Planner:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Who is on the other side."""
+        """The endpoint of all plans."""
         return self._side.endpoint
 
     def is_credential_stale(self, now: float) -> bool:
-        """Whether the credential is about to expire, `now` being seconds since the epoch."""
+        """Whether the credential is about to expire; `now` is seconds since 1970."""
         credential = self._side.endpoint.credential
         return (
             credential is not None
@@ -223,24 +222,24 @@ class Planner:
         )
 
     def with_renewed_credential(self, plan: Plan) -> Plan:
-        """The same plan with the credential that comes next. May ask the network, and take a moment."""
+        """Return the plan with a renewed credential. May send requests."""
         endpoint = self._side.endpoint
         if endpoint.credential is not None and endpoint.credential.renew is not None:
             self._side = _build_endpoint_state(endpoint.with_credential(endpoint.credential.renew()))
             self._frames = {}
         return self._rebind_plan(plan)
 
-    def with_running_server(self, plan: Plan, where: Running) -> Plan:
-        """The same plan, now that the embedded model runs there."""
+    def with_running_server(self, plan: Plan, server: EmbeddedEndpoint) -> Plan:
+        """Return the plan with the origin and key of the running embedded model."""
         side = self._side
         credential = side.endpoint.credential
-        if side.endpoint.origin != where.origin or credential is None or credential.secret != where.key:
-            self._side = _build_endpoint_state(side.endpoint.with_running_server(where.origin, where.key))
+        if side.endpoint.origin != server.origin or credential is None or credential.secret != server.key:
+            self._side = _build_endpoint_state(side.endpoint.with_running_server(server.origin, server.key))
             self._frames = {}
         return self._rebind_plan(plan)
 
     def _rebind_plan(self, plan: Plan) -> Plan:
-        """The same plan, now that the endpoint is another."""
+        """Return the plan for the changed endpoint."""
         side = self._side
         headers = side.get if plan.body is None else side.post
         origin = side.endpoint.get_origin(plan.route)
@@ -249,7 +248,7 @@ class Planner:
         )
 
     def chat(self, given: Messages, overrides: Mapping[str, Any], *, stream: bool | None = None) -> Plan:
-        """One inference. `stream` is what the caller's method says, None leaves it to URI and overrides."""
+        """Plan one inference. With `stream` None, the URI and the overrides decide."""
         messages = to_messages(given)
         mapped, call, spec, frames = self._prepare_call(overrides)
         schema = call.schema or self._schema
@@ -291,7 +290,7 @@ class Planner:
     def _prepare_call(
         self, overrides: Mapping[str, Any]
     ) -> tuple[MappedParameters, Overrides, WireSpec, dict[bool, Plan]]:
-        """What a call with these overrides is made from."""
+        """Return the mapped parameters, overrides, wire names and frames of a call."""
         if self._version != self._settings.lessons.version:
             self._refresh_shared()
         if not overrides:
@@ -319,14 +318,14 @@ class Planner:
         return structs.replace(self._build_frame(name, mapped), body=body, notes=notes, expected=expected)
 
     def models(self, overrides: Mapping[str, Any]) -> Plan:
-        """The server's list of models."""
+        """Plan a request for the server's list of models."""
         self._require_capability("models")
         mapped = self._map_layers(parse_overrides(overrides, ()).layers)
         notes = tuple([note for note in mapped.notes if note.action == "client"])
         return structs.replace(self._build_frame("models", mapped), notes=notes)
 
     def model(self, overrides: Mapping[str, Any]) -> Plan:
-        """What the server says of the URI's model: asked by itself where the API can, else in the list."""
+        """Plan a request for the URI's model, or for the list of models if the API has no other way."""
         endpoint = self._side.endpoint
         if endpoint.place.build_target(endpoint.dialect.routes, "model") is None:
             return self.models(overrides)
@@ -394,7 +393,7 @@ class Planner:
                 "the policy does not let a URI set the system prompt",
                 reason="system",
                 endpoint=self._side.endpoint.text,
-                hint="pass system_filter= to let a function of yours decide what of it is sent",
+                hint="Pass system_filter=, a function that returns the text to send.",
             )
         return system
 
@@ -421,7 +420,7 @@ class Planner:
     def _insert_system(
         self, messages: tuple[Message, ...], mapped: MappedParameters
     ) -> tuple[tuple[Message, ...], tuple[MappingNote, ...]]:
-        """The messages with the system prompt where it belongs, and a note on it."""
+        """Return the messages with the system prompt, and a note about it."""
         own = False
         for message in messages:
             own = own or message.role == "system"
@@ -437,7 +436,7 @@ class Planner:
         else:
             system, origin = mapped.system
         if own and origin == "override":
-            raise UsageError("system= and a message of role system: say it once")
+            raise UsageError("pass either system= or a message with the role system, not both")
         if own:
             return messages, (build_system_note(system, origin, "dropped"),)
         note = build_system_note(system, origin, "renamed", self.endpoint.dialect.parameters.get("system"))

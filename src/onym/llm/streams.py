@@ -25,19 +25,17 @@ from onym.llm.types import (
 from onym.net.messages import Reply
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from onym.llm.dialects import Decoder
     from onym.net.messages import AsyncStreamBody, StreamBody
 
 NO_USAGE = Usage()
-#: seconds from the last event to the end of the body, which some servers forget: about what another
-#: connection would take
+#: seconds to wait after the last event for the end of the body, which some servers never send: about the
+#: time that a new connection takes
 _PATIENCE = 0.05
 
 
 class Collector:
-    """Puts the events of a stream together again."""
+    """Builds a completion from the events of a stream."""
 
     __slots__ = ("_calls", "_finish", "_reasoning", "_text")
 
@@ -49,11 +47,11 @@ class Collector:
 
     @property
     def finished(self) -> bool:
-        """Whether the stream came to its end."""
+        """Whether the last event of the stream arrived."""
         return self._finish is not None
 
     def add(self, event: Event) -> None:
-        """One more event."""
+        """Add the next event."""
         if isinstance(event, TextDelta):
             self._text.append(event.text)
         elif isinstance(event, ReasoningDelta):
@@ -67,7 +65,7 @@ class Collector:
             self._finish = event
 
     def completion(self, model: str = "", usage: Usage = NO_USAGE) -> Completion:
-        """What has come so far, with the usage so far; the whole answer once the stream is over."""
+        """Return the answer so far, with the usage so far; after the last event, the whole answer."""
         finish = self._finish or Finish(reason="other", usage=usage)
         return Completion(
             text="".join(self._text),
@@ -85,7 +83,7 @@ class Collector:
 
 
 class _StreamState:
-    """How far a stream has come: bytes go in, events come out, a failure waits behind them."""
+    """The state of a stream: bytes go in, events come out, and a failure waits behind them."""
 
     _decoder: Decoder
 
@@ -100,15 +98,15 @@ class _StreamState:
 
     @property
     def patience(self) -> float:
-        """Seconds to wait for the end of the body: none, unless all else of the answer was handed out."""
+        """Seconds to wait for the end of the body: 0 unless the caller has all events of the answer."""
         return _PATIENCE if self._collector.finished else 0
 
     def set_decoder(self, decoder: Decoder) -> None:
-        """The answer has begun, and this reads it."""
+        """Set the decoder of the answer, which has begun."""
         self._decoder = decoder
 
     def next_event(self) -> Event | None:
-        """The next event, None where more bytes are needed or the stream is over."""
+        """Return the next event, None if more bytes are needed or the stream is over."""
         if not self._events:
             return None
         event = self._events.popleft()
@@ -116,7 +114,7 @@ class _StreamState:
         return event
 
     def feed(self, data: bytes) -> None:
-        """Bytes of the body; none are its end."""
+        """Decode bytes of the body; b"" is its end."""
         if data:
             self._events.extend(self._decoder.feed(data))
             self._failure = self._decoder.error
@@ -129,42 +127,41 @@ class _StreamState:
         self.over = not data or self._decoder.done or self._failure is not None
 
     def mark_broken(self, error: NetError) -> None:
-        """The body broke off."""
+        """Record that the body ended early."""
         self.over = True
         error.endpoint = self._endpoint
         self._failure = error
 
     def stop(self) -> None:
-        """The reader stops."""
+        """Drop the remaining events: the caller stops reading."""
         self.over = True
         self._events.clear()
         self._failure = None
 
     def raise_failure(self) -> None:
-        """At the end: raise what ended the stream, if it was no good end."""
+        """Raise the error that ended the stream, if there is one."""
         if self._failure is not None:
             self._failure.partial = self.partial()
             raise self._failure
 
     def partial(self) -> Completion:
-        """What has come so far."""
+        """Return the part of the answer that has arrived."""
         return self._collector.completion(self._model, self._usage)
 
     def get_completion(self) -> Completion:
-        """The completion, once all of it was read."""
+        """Return the completion. Raises UsageError if the stream was closed before its end."""
         if not self._collector.finished:
-            raise UsageError(
-                "the stream was closed before its end: partial() has what came", code="usage.closed-stream"
-            )
+            message = "the stream was closed before its end: partial() returns the part that arrived"
+            raise UsageError(message, code="usage.closed-stream")
         return self.partial()
 
 
 class Stream:
-    """An answer that is still arriving: iterate over it for events, or over `text` for the text alone.
+    """An answer that is still arriving: iterate over it for events, or over `text` for only the text.
 
-    Use it in a `with` statement: leaving that, or `close()`, closes the connection if the answer was not
-    read to its end, and the server stops. A failure on the way is raised after the events that came before
-    it; its `partial` holds them put together.
+    Use it in a `with` statement. Leaving the block, or `close()`, closes the connection if the answer was not
+    read to its end, and the server stops. An error is raised after the events that arrived before it; its
+    `partial` attribute contains them as a `Completion`.
     """
 
     def __init__(self, opened: OpenedStream, model: str, endpoint: str) -> None:
@@ -190,21 +187,21 @@ class Stream:
 
     @property
     def text(self) -> Iterator[str]:
-        """The pieces of text alone."""
+        """The pieces of text, without other events."""
         return (event.text for event in self if isinstance(event, TextDelta))
 
     def completion(self) -> Completion:
-        """The whole answer; what is left of the stream is read for it."""
+        """Read the rest of the stream and return the whole answer."""
         for _ in self:
             pass
         return self._progress.get_completion()
 
     def partial(self) -> Completion:
-        """What has been handed out so far, put together; `finish_reason` is `other` before the end."""
+        """Return the events so far as a completion; `finish_reason` is `other` before the end."""
         return self._progress.partial()
 
     def close(self) -> None:
-        """End it here; what was not handed out yet is forgotten. May be called again."""
+        """Stop reading and drop the remaining events. May be called again."""
         self._progress.stop()
         self._close_body()
 
@@ -214,16 +211,14 @@ class Stream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 class AsyncStream:
     """`Stream` for coroutines: the same events, read with `async for`.
 
-    The call begins with `async with`, with `await`, or with the first event that is asked for.
+    The call begins with `async with`, with `await`, or when the first event is read.
     """
 
     def __init__(self, opening: Callable[[], Awaitable[OpenedStream]], model: str, endpoint: str) -> None:
@@ -240,7 +235,7 @@ class AsyncStream:
             try:
                 opened = await opening()
             except BaseException:
-                # there is nothing to read, now or later
+                # nothing can be read, now or later
                 self._progress.stop()
                 raise
             self._progress.set_decoder(opened.decoder)
@@ -268,21 +263,21 @@ class AsyncStream:
 
     @property
     def text(self) -> AsyncIterator[str]:
-        """The pieces of text alone."""
+        """The pieces of text, without other events."""
         return (event.text async for event in self if isinstance(event, TextDelta))
 
     async def completion(self) -> Completion:
-        """The whole answer; what is left of the stream is read for it."""
+        """Read the rest of the stream and return the whole answer."""
         async for _ in self:
             pass
         return self._progress.get_completion()
 
     def partial(self) -> Completion:
-        """What has been handed out so far, put together; `finish_reason` is `other` before the end."""
+        """Return the events so far as a completion; `finish_reason` is `other` before the end."""
         return self._progress.partial()
 
     async def close(self) -> None:
-        """End it here; what was not handed out yet is forgotten. May be called again."""
+        """Stop reading and drop the remaining events. May be called again."""
         self._progress.stop()
         self._opening = None
         await self._close_body()
@@ -294,9 +289,7 @@ class AsyncStream:
     async def __aenter__(self) -> Self:
         return await self._open_body()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -304,17 +297,17 @@ class StreamListener(Protocol):
     """A listener to the events of a stream."""
 
     def on_events(self, events: list[Event]) -> None:
-        """Bytes arrived, which completed these events, if any."""
+        """Bytes arrived, which completed these events. There may be none."""
 
     def on_close(self, error: BaseException | None) -> Callable[[], object] | None:
-        """The stream was closed, whole or not, or broke with `error`. Told once.
+        """The stream was closed, at its end or before, or failed with `error`. Called once.
 
-        What is returned is done next, in a thread where a coroutine reads: it may wait for a disk.
+        A function that is returned is called next; for a coroutine, in a thread, as it may wait for a disk.
         """
 
 
 def attach_listener(opened: OpenedStream, listener: StreamListener) -> OpenedStream:
-    """The same stream, with a listener."""
+    """Return the same stream with a listener."""
     reply = opened.reply
     decoder = _ListeningDecoder(opened.decoder, listener)
     body: Any = _ListeningBody(reply.stream, decoder, listener)
@@ -322,7 +315,7 @@ def attach_listener(opened: OpenedStream, listener: StreamListener) -> OpenedStr
 
 
 class _ListeningDecoder:
-    """A decoder that tells what it gave."""
+    """A decoder that reports its events."""
 
     __slots__ = ("_inside", "_listener", "failure")
 
@@ -360,7 +353,7 @@ class _ListeningDecoder:
 
 
 class _ListeningBody:
-    """A body, for either kind of reader, that tells when it is closed."""
+    """A body, for sync and async readers, that reports when it is closed."""
 
     __slots__ = ("_body", "_decoder", "_listener")
 
@@ -393,7 +386,7 @@ class _ListeningBody:
         await self._body.aclose(patience)
         work = self._notify_close()
         if work is not None:
-            import asyncio  # not for those who read without coroutines
+            import asyncio  # 20 ms that a synchronous client does not need
 
             await asyncio.to_thread(work)
 
@@ -402,5 +395,5 @@ class _ListeningBody:
         return None if listener is None else listener.on_close(self._decoder.failure)
 
     def __del__(self) -> None:
-        # dropped half read: nothing is left to wait for
+        # dropped before its end: a disk is not waited for
         self._notify_close()

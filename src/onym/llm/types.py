@@ -46,7 +46,7 @@ Content: TypeAlias = str | tuple[ContentPart, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A call that the model asks for; `arguments` is JSON text exactly as the model wrote it."""
+    """A tool call of the model; `arguments` is JSON text exactly as the model wrote it."""
 
     id: str
     name: str
@@ -55,9 +55,9 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """What a provider wants back unchanged with the assistant's turn, such as signed reasoning.
+    """Content that a provider needs back unchanged with the assistant's turn, such as signed reasoning.
 
-    `parts` are the turn's content as that dialect writes it; another dialect leaves them out.
+    `parts` are the turn's content in the API format `dialect`; other API formats leave them out.
     """
 
     dialect: str
@@ -76,7 +76,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One turn. `tool_call_id` answers a `ToolCall` and belongs to role `tool` alone."""
+    """One turn. `tool_call_id` answers a `ToolCall`; only the role `tool` has it."""
 
     role: Role
     content: Content = ""
@@ -88,10 +88,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One inference, before any dialect has seen it.
+    """One inference, independent of an API format.
 
-    `params` holds well-known parameters under their `llm:` names (draft section 6), `extra` the
-    pass-through ones, nested as dot-notation says. `schema` goes with `format="json_schema"`.
+    `params` has well-known parameters by their `llm:` names (draft section 6), `extra` has pass-through
+    parameters, nested by dot notation. `schema` is for `format="json_schema"`.
     """
 
     model: str
@@ -106,7 +106,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens as the server counted them; None where it does not say."""
+    """Tokens as the server counted them; None if it did not report a count."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -115,7 +115,7 @@ class Usage:
 
     @property
     def total_tokens(self) -> int | None:
-        """Input and output together, where both are known."""
+        """Input and output tokens, None unless both are known."""
         if self.input_tokens is None or self.output_tokens is None:
             return None
         return self.input_tokens + self.output_tokens
@@ -123,7 +123,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """A whole answer. `raw` is the server's own body, `request_id` its name for the exchange."""
+    """A whole answer. `raw` is the body of the response, `request_id` the server's ID of the request."""
 
     text: str
     model: str
@@ -152,7 +152,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallDelta:
-    """A piece of one tool call; `index` tells parallel calls apart, id and name come once."""
+    """A piece of one tool call; `index` identifies parallel calls, and ID and name come once."""
 
     index: int
     id: str | None = None
@@ -162,7 +162,7 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The last event of every stream that ended well."""
+    """The last event of every stream that ends without an error."""
 
     reason: FinishReason
     usage: Usage = Usage()
@@ -184,16 +184,16 @@ class Embeddings:
     request_id: str | None = None
 
 
-#: the whole answer of an operation that the cache and telemetry know
+#: the answer of an operation that the cache and telemetry support
 Answer: TypeAlias = Completion | Embeddings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """What a server says of one model; None where it says nothing. `raw` is its own record.
+    """What a server reports about one model; None for facts that it does not report. `raw` is its record.
 
-    `context_window` and `max_output_tokens` are tokens, `created` is seconds since 1970, `parameters` are the
-    wire names that the model takes.
+    `context_window` and `max_output_tokens` are tokens, `created` is seconds since 1970, and `parameters` are
+    the wire names that the model accepts.
     """
 
     id: str
@@ -207,7 +207,7 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class ModelPage:
-    """A part of a server's list of models; `next` is the query that asks for the part after it."""
+    """A page of a server's list of models; `next` is the query for the next page."""
 
     models: tuple[ModelInfo, ...]
     next: str | None = None

@@ -50,8 +50,8 @@ BUILTIN_ROWS: Final = msgspec.json.decode(
 
 
 def list_entry_points() -> tuple[EntryPoint, ...]:
-    """The entry points of this environment, by name, so that the order is always the same."""
-    # 28 ms of imports, for the first unknown name alone
+    """Return the entry points of this environment, sorted by name."""
+    # 28 ms that only the first unknown name needs
     from importlib.metadata import entry_points
 
     return tuple(sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name))
@@ -93,17 +93,17 @@ def _make_plugin_error(point: EntryPoint, why: str) -> ConfigError:
 
 
 def normalize(uri: str | LLMURI, *, providers: ProviderTable | None = None) -> LLMURI:
-    """The URI in its one canonical spelling, aliases replaced by the real host.
+    """Return the URI in canonical form, with aliases replaced by the host.
 
-    Idempotent. `providers` defaults to the built-in table. Raises URIError for text that is no
-    llm URI. (RFC 3986 6.2.2, 6.2.3; docs/explanation/decisions.md)
+    Idempotent. `providers` defaults to the built-in table. Raises URIError if the text is not an llm:// URI.
+    (RFC 3986 6.2.2, 6.2.3; docs/explanation/decisions.md)
     """
     table = ProviderTable.builtin() if providers is None else providers
     return LLMURI.parse(uri).normalize(aliases=table.aliases())
 
 
 _OLLAMA_PORT = 11434
-#: the rows that `find` falls back on, whatever a table was made of
+#: the rows that `find` returns for unknown hosts, in every table
 _GENERIC_ROWS = {
     row.name: row for row in BUILTIN_ROWS if row.name in ("ollama", "openai-compatible") or not row.host
 }
@@ -112,7 +112,7 @@ _GENERIC_ROWS = {
 class ProviderTable:
     """An immutable table of rows. `register()` returns a new one; no table is global.
 
-    `plugins` tells where entry points come from; tests and embedders pass their own.
+    `plugins` returns the entry points, by default those of this environment.
     """
 
     __slots__ = ("_aliases", "_hosts", "_load", "_patterned", "_plugged", "_rows")
@@ -134,21 +134,21 @@ class ProviderTable:
 
     @staticmethod
     def builtin() -> ProviderTable:
-        """The built-in rows, and behind them the installed entry points. One shared value."""
+        """Return the built-in rows and the installed entry points. One shared value."""
         return _load_builtin_table()
 
     def find(self, host: str, port: int | None = None) -> Provider:
-        """The row for a host. Never None: an unknown host gets a generic row.
+        """Return the row for a host, a generic row for an unknown host.
 
-        `port` is the port written in the URI. A named host at another port than its row's own is
-        another service, and gets the generic row: no key and no rule of that provider goes there.
+        `port` is the port in the URI. A known host with another port than its row's is another service, and
+        gets a generic row: it does not get the provider's key, and the provider's rules do not apply.
         """
         host = host.lower()
         row = self._find_known(host, port)
         if row is not None:
             return row
         if is_loopback(host):
-            # whatever this machine is called, its servers are known by their ports
+            # servers of this computer are known by their ports, for every loopback name
             row = None if port is None else self._find_known("localhost", port)
             if row is not None:
                 return row
@@ -159,7 +159,7 @@ class ProviderTable:
         """Return the row of an alias such as `openai`, None if the word is not an alias."""
         word = word.lower()
         row = self._aliases.get(word)
-        # a name with a dot, or the host of a row, is never an alias: no look at the plugins
+        # a name with a dot, or the host of a row, is never an alias, so plug-ins are not loaded
         if row is not None or "." in word or word in self._hosts:
             return row
         return self._with_plugins()._aliases.get(word)
@@ -169,7 +169,7 @@ class ProviderTable:
         return _AliasMap(self)
 
     def get(self, name: str) -> Provider:
-        """The row of that name. Raises UsageError with near misses where there is none."""
+        """Return the row with this name. Raises UsageError, with suggestions, if there is none."""
         row = self._rows.get(name) or self._with_plugins()._rows.get(name)
         if row is None:
             hint = format_suggestion(name, self.names())
@@ -177,18 +177,18 @@ class ProviderTable:
         return row
 
     def find_own(self, name: str) -> Provider | None:
-        """The row of that name, entry points left aside; None where there is none."""
+        """Return the row with this name, None if there is none. Does not load entry points."""
         return self._rows.get(name)
 
     def names(self) -> tuple[str, ...]:
-        """The names of all rows, those of entry points included."""
+        """Return the names of all rows, including those of entry points."""
         return tuple(row.name for row in self)
 
     def register(self, row: Provider, *, replace: bool = False) -> ProviderTable:
-        """A new table with this row too.
+        """Return a new table with this row.
 
-        Raises UsageError where its name, an alias or a host belongs to another row; `replace` allows
-        it to take the place of the row of the same name.
+        Raises UsageError if its name, an alias or a host belongs to another row. With `replace`, it may
+        replace the row with the same name.
         """
         rows = [other for other in self._rows.values() if not (replace and other.name == row.name)]
         return ProviderTable([*rows, row], plugins=self._load)
@@ -221,9 +221,9 @@ class ProviderTable:
             self._aliases[word] = row
         self._rows[row.name] = row
         for host in row.hosts:
-            # two servers of this machine may share a port: the last one added answers for it
-            before = self._hosts.get(host, ())
-            self._hosts[host] = (row, *before) if is_loopback(host) else (*before, row)
+            # two local servers may have the same port: the last row applies
+            others = self._hosts.get(host, ())
+            self._hosts[host] = (row, *others) if is_loopback(host) else (*others, row)
         if row.host_suffixes:
             self._patterned.append(row)
 
@@ -247,7 +247,7 @@ class ProviderTable:
 
 
 class _AliasMap(Mapping[str, str]):
-    """Alias to host. Asking for one word does not load entry points unless the word is unknown."""
+    """Aliases and their hosts. Only a look-up of an unknown word loads entry points."""
 
     def __init__(self, table: ProviderTable) -> None:
         self._table = table
@@ -272,7 +272,7 @@ def _load_builtin_table() -> ProviderTable:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the host names this machine: localhost and what is below it, 127.0.0.0/8, ::1."""
+    """Whether the host is this computer: `localhost`, `*.localhost`, 127.0.0.0/8 or ::1."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -286,14 +286,13 @@ def is_loopback(host: str) -> bool:
 
 
 def format_suggestion(word: str, known: Iterable[str]) -> str | None:
-    """ "did you mean …?" for the closest of the known words, None where none is close."""
-    from difflib import get_close_matches  # an error alone needs it
+    """Return "did you mean …?" with the closest known words, None if no word is close."""
+    from difflib import get_close_matches  # only an error needs it
 
     close = get_close_matches(word, list(known), n=2)
     return f"did you mean {' or '.join(close)}?" if close else None
 
 
-def _make_taken_error(row: Provider, what: str, owner: Provider) -> UsageError:
-    return UsageError(
-        f"provider row {row.name}: {what} already belongs to {owner.name}", code="provider.taken"
-    )
+def _make_taken_error(row: Provider, name: str, owner: Provider) -> UsageError:
+    message = f"provider row {row.name}: {name} already belongs to {owner.name}"
+    return UsageError(message, code="provider.taken")

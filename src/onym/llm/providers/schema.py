@@ -13,12 +13,12 @@ from typing import Any, Literal, TypeAlias
 from onym.errors import UsageError
 from onym.llm.operations import OPERATIONS, ROUTE_NAMES
 
-#: yes and no are facts with a source; what is unknown is sent, and the server decides
+#: "yes" and "no" are facts with a source; for "unknown", Onym sends the request and the server decides
 Capability: TypeAlias = Literal["yes", "no", "unknown"]
-#: both ends included; None = open
+#: both ends are included; None is an open end
 Range: TypeAlias = tuple[int | float | None, int | float | None]
 
-_CAPABILITY_ORDER = (
+_DOCUMENTED_ORDER = [
     "chat",
     "stream",
     "tools",
@@ -29,20 +29,20 @@ _CAPABILITY_ORDER = (
     "models",
     "json",
     "json_schema",
-)
-#: those in the order of the documentation, then those of the other operations
+]
+#: in the order of the documentation, then those of other operations
 CAPABILITIES = tuple(
-    dict.fromkeys((*_CAPABILITY_ORDER, *(operation.capability for operation in OPERATIONS.values())))
+    dict.fromkeys((*_DOCUMENTED_ORDER, *(operation.capability for operation in OPERATIONS.values())))
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """Another wire format at the same hosts.
+    """Another API format at the same hosts.
 
-    A URI chooses it by `api=NAME`, by bringing `when`, or by a model that one of the globs `models` fits.
+    A URI selects it by `api=NAME`, by the parameter `when`, or by a model that matches a glob of `models`.
 
-    `base_path` defaults to the row's; `params` and `routes` take the place of the row's; `query` adds to it.
+    `base_path` defaults to the row's; `params` and `routes` replace the row's; `query` adds to it.
     """
 
     dialect: str
@@ -56,11 +56,11 @@ class Api:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathValue:
-    """Where a `{placeholder}` of a path gets its value. The first that has one is it.
+    """The sources of the value of a `{placeholder}` in a path, in order of precedence.
 
-    The URI's parameter of that name; what `*` stood for in the row's host pattern, if `host`; the app
-    label, if `label`; one of the `variables` of the environment, where the policy lets them count;
-    `default`.
+    The URI's parameter with the name `parameter`; with `host`, the text that `*` matches in the row's host
+    pattern; with `label`, the app label; one of the `variables` of the environment, if the policy allows
+    them; `default`.
     """
 
     parameter: str
@@ -74,25 +74,24 @@ class PathValue:
 class Provider:
     """A row of the provider table. It contains only facts; behaviour belongs to an API format.
 
-    `hosts` are exact names, the first the canonical one. `host_suffixes` are patterns:
-    `.openai.azure.com` is any name below that one, `*` stands for a label or a part of one
-    (`bedrock-runtime.*.amazonaws.com`). `default_port` is the port that a URI without one means.
-    A key variable is only ever bound to `hosts` at that port, and to a host that one of
-    `endpoint_variables` spells out; `needs_key` says that no call is worth a try without a key.
+    `hosts` are exact names, the first one is canonical. `host_suffixes` are patterns: `.openai.azure.com`
+    matches all names below it, and `*` matches a label or a part of one (`bedrock-runtime.*.amazonaws.com`).
+    `default_port` is the port of a URI without one. Onym sends a key variable only to `hosts` at that port,
+    and to a host that a variable of `endpoint_variables` contains. With `needs_key`, calls without a key are
+    errors.
 
-    `params` maps well-known names to wire names where they differ from the dialect's own; None says
-    that the provider has no such parameter. `ranges` and `stop_max` are the provider's own limits.
-    `label_headers` are (prefix of the label, header); an empty prefix takes any label.
-    Paths may hold `{placeholders}`, which `path_values` fill. `routes` are paths from the root, by operation
-    (chat, stream, embed, models, model), where one is not below `base_path` as the dialect has it;
-    `first_labels` replace the first label of the host for an operation that another host serves. `query` are
-    the URI's parameters that go into the request's query, `apis` other wire formats by name. `key_forms` are
-    (start of a key, or `env:NAME` where it came from; header; prefix) for keys that travel otherwise.
-    `chain` names where a credential is looked for after the key variables, `signing` how requests are
-    signed with it.
-    `docs` is the provider's reference, `source` says where the facts come from, `checked` when (ISO).
+    `params` maps well-known names to wire names that differ from the API format's; None means that the
+    provider has no such parameter. `ranges` and `stop_max` are the provider's limits. `label_headers` are
+    (prefix of the label, header); an empty prefix matches every label. Paths may contain `{placeholders}`,
+    which `path_values` fill. `routes` are paths from the root, by operation (chat, stream, embed, models,
+    model), if one differs from `base_path` with the API format's path. `first_labels` replace the first label
+    of the host for an operation of another host. `query` are the URI's parameters that become part of the
+    request's query, and `apis` are other API formats by name. `key_forms` are (start of a key, or `env:NAME`
+    for its variable; header; prefix) for keys with another header. `chain` names the source of credentials
+    after the key variables, and `signing` the scheme of request signatures. `docs` is the provider's
+    reference, `source` the origin of these facts, and `checked` the date when they were checked (ISO).
 
-    Raises UsageError for a row that cannot be right.
+    Raises UsageError for an invalid row.
     """
 
     name: str
@@ -134,16 +133,16 @@ class Provider:
 
     @property
     def host(self) -> str | None:
-        """The canonical host, None for a row that is known by a pattern alone."""
+        """The canonical host, None for a row that has only patterns."""
         return self.hosts[0] if self.hosts else None
 
     @property
     def formats(self) -> frozenset[str]:
-        """The values of `format`, beside `text`, that the provider is not known to refuse."""
+        """The values of `format` besides `text`, without those that the provider is known to reject."""
         return frozenset(name for name in ("json", "json_schema") if self.capabilities[name] != "no")
 
     def with_api(self, api: Api) -> Provider:
-        """This row, when that wire format is asked for."""
+        """Return this row for another API format."""
         return replace(
             self,
             dialect=api.dialect,
@@ -154,32 +153,32 @@ class Provider:
         )
 
     def get_key_header(self, key: str, source: str) -> tuple[str, str]:
-        """The header that carries this key, and what stands before the key in it."""
+        """Return the header for this key, and the text before the key."""
         for start, header, prefix in self.key_forms:
             if key.startswith(start) or source == start:
                 return header, prefix
         return self.key_header, self.key_prefix
 
     def find_label_header(self, label: str) -> str | None:
-        """The header that carries this app label (draft 4.2.1), None where the provider has none."""
+        """Return the header for this app label (draft 4.2.1), None if the provider has none."""
         for prefix, header in self.label_headers:
             if label.startswith(prefix):
                 return header
         return None
 
     def serves_exactly(self, host: str, port: int | None = None) -> bool:
-        """Whether `host` is one of `hosts`, at the row's own port: where its key variables may go."""
+        """Whether `host` is one of `hosts`, at the row's port: its key variables may be sent there."""
         return (port is None or port == self.default_port) and host.lower() in self.hosts
 
     def serves(self, host: str, port: int | None = None) -> bool:
-        """Whether this row is about `host`. A port other than the row's own is another service."""
+        """Whether this row applies to `host`. Another port than the row's is another service."""
         if port is not None and port != self.default_port:
             return False
         host = host.lower()
         return host in self.hosts or any(matches_pattern(host, pattern) for pattern in self.host_suffixes)
 
     def as_dict(self) -> dict[str, Any]:
-        """The row as plain data, every field by its name, mappings as dicts, tuples as lists."""
+        """Return the row as plain data: mappings as dicts, tuples as lists."""
         return {member.name: _to_plain(getattr(self, member.name)) for member in fields(self)}
 
 
@@ -202,7 +201,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PREFIX = re.compile(r"(?:[!-~]+ ?)?")
 _DIALECT = re.compile(r"[a-z][a-z0-9_]*")
-#: headers that frame the message: a key or a label there would break the request
+#: headers that frame the message, which a key or a label must not change
 _FRAMING = {"host", "content-length", "content-type", "transfer-encoding", "connection", "te", "upgrade"}
 
 
@@ -212,7 +211,7 @@ def is_host(text: str) -> bool:
 
 
 def matches_pattern(host: str, pattern: str) -> bool:
-    """Whether a lower-case host is one that the pattern means, label border by label border."""
+    """Whether the pattern matches a lower-case host."""
     return len(host) <= 253 and _compile_pattern(pattern).fullmatch(host) is not None
 
 
@@ -248,8 +247,7 @@ def _check_fields(row: Provider, capabilities: frozenset[str]) -> Iterable[tuple
     yield "title", bool(row.title)
     yield "hosts", all(is_host(host) for host in row.hosts)
     yield "host_suffixes", all(_is_valid_pattern(pattern) for pattern in row.host_suffixes)
-    yield "aliases", _all_match(_NAME, row.aliases)
-    yield "aliases", bool(row.hosts) or not row.aliases
+    yield "aliases", _all_match(_NAME, row.aliases) and (bool(row.hosts) or not row.aliases)
     yield "default_port", 1 <= row.default_port <= 65535
     yield "base_path", _all_match(_PATH, [row.base_path])
     yield "dialect", _all_match(_DIALECT, [row.dialect])
