@@ -38,10 +38,10 @@ _ROLE_ALIASES = {"developer": "system", "function": "tool"}
 
 
 def to_messages(given: Messages) -> tuple[Message, ...]:
-    """Messages from a text (one user turn), one message, or several.
+    """Convert a text (one user turn), a message or several messages.
 
-    A message may be a `Message`, a `Completion` (the assistant's turn, tool calls included), a text
-    (a user turn) or a dict with `role` and `content`. Raises UsageError for what is none of these.
+    A message may be a `Message`, a `Completion` (the assistant's turn with its tool calls), a text (a user
+    turn) or a dict with `role` and `content`. Raises UsageError for other values.
     """
     if isinstance(given, str):
         return (Message(role="user", content=given),)
@@ -56,7 +56,7 @@ def to_messages(given: Messages) -> tuple[Message, ...]:
 
 
 def to_tools(given: Iterable[ToolLike]) -> tuple[Tool, ...]:
-    """Tools from `Tool` values, or from dicts in the common shape with or without `type`."""
+    """Convert `Tool` values, or dicts in OpenAI's form with or without `type`."""
     if not _is_sequence(given):
         _raise_bad_message("tools are a sequence of tools")
     tools = tuple([_to_tool(tool) for tool in given])
@@ -66,19 +66,19 @@ def to_tools(given: Iterable[ToolLike]) -> tuple[Tool, ...]:
 
 
 def to_texts(given: str | Iterable[str]) -> tuple[str, ...]:
-    """The texts to embed: one, or several."""
+    """Convert one text or several texts to embed."""
     if isinstance(given, str):
         return (given,)
     if not _is_sequence(given):
         _raise_bad_message("texts are a text or several of them")
     texts = tuple(given)
     if not texts or not all(isinstance(text, str) for text in texts):
-        _raise_bad_message("texts are one text at least, and nothing but texts")
+        _raise_bad_message("texts must be at least one text")
     return texts
 
 
 def _is_sequence(given: object) -> bool:
-    """Whether these are things one after another, and not one thing that happens to be iterable."""
+    """Whether the value is a sequence of values, and not one value that is iterable."""
     return isinstance(given, Iterable) and not isinstance(given, str | bytes | bytearray | Mapping)
 
 
@@ -159,36 +159,36 @@ def _to_part(given: Any) -> ContentPart:
 def _to_image(given: Any) -> ImagePart:
     record = {"url": given} if isinstance(given, str) else given
     if not isinstance(record, Mapping) or not isinstance(record.get("url"), str):
-        _raise_bad_message("an image_url holds a url")
+        _raise_bad_message("an image_url must have a url")
     detail = _get_text(record, "detail")
     url: str = record["url"]
     if not url.startswith("data:"):
         return ImagePart(url=url, detail=detail)
-    media, octets = _decode_data_url(url, "an image")
-    return ImagePart(data=octets, media_type=media, detail=detail)
+    media, data = _decode_data_url(url, "an image")
+    return ImagePart(data=data, media_type=media, detail=detail)
 
 
 def _to_document(given: Any) -> DocumentPart:
-    """A document as OpenAI writes it: `file_data`, a data: URL, and `filename`."""
+    """Convert a document in OpenAI's form: `file_data`, a data: URL, and `filename`."""
     url = given.get("file_data") if isinstance(given, Mapping) else None
     if not isinstance(url, str) or not url.startswith("data:"):
-        _raise_bad_message("a file holds file_data, a data: URL")
-    media, octets = _decode_data_url(url, "a file")
-    return DocumentPart(data=octets, media_type=media, name=_get_text(given, "filename"))
+        _raise_bad_message("a file must have file_data, a data: URL")
+    media, data = _decode_data_url(url, "a file")
+    return DocumentPart(data=data, media_type=media, name=_get_text(given, "filename"))
 
 
-def _decode_data_url(url: str, what: str) -> tuple[str, bytes]:
-    head, comma, data = url[5:].partition(",")
+def _decode_data_url(url: str, title: str) -> tuple[str, bytes]:
+    head, comma, text = url[5:].partition(",")
     media, _, coding = head.rpartition(";")
     if not comma or coding != "base64" or not media:
-        _raise_bad_message(f"{what}'s data: URL is data:MEDIA-TYPE;base64,DATA")
+        _raise_bad_message(f"the data: URL of {title} must be data:MEDIA-TYPE;base64,DATA")
     try:
-        octets = b64decode(data, validate=True)
+        data = b64decode(text, validate=True)
     except ValueError:
-        octets = b""
-    if not octets:
-        _raise_bad_message(f"{what}'s data: URL holds no base64 data")
-    return media, octets
+        data = b""
+    if not data:
+        _raise_bad_message(f"the data: URL of {title} does not contain base64 data")
+    return media, data
 
 
 def _to_tool_call(given: Any) -> ToolCall:
@@ -199,7 +199,7 @@ def _to_tool_call(given: Any) -> ToolCall:
         identity, name, arguments = given.get("id"), function.get("name"), function.get("arguments")
         if isinstance(identity, str) and isinstance(name, str) and isinstance(arguments, str):
             return ToolCall(id=identity, name=name, arguments=arguments)
-    _raise_bad_message("a tool call holds an id and a function with a name and arguments, all texts")
+    _raise_bad_message("a tool call must have an id and a function with a name and arguments, all texts")
 
 
 def _to_tool(given: Any) -> Tool:
@@ -236,7 +236,7 @@ _TOOL_CHOICES = frozenset({"auto", "none", "required"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """What one call says beside its messages; `layers` is the strongest layer, or nothing."""
+    """The arguments of a call besides its messages; `layers` has at most one layer, the strongest."""
 
     layers: tuple[ParameterLayer, ...] = ()
     tools: tuple[Tool, ...] = ()
@@ -256,7 +256,7 @@ def parse_overrides(given: Mapping[str, Any], extra_names: Iterable[str] = CHAT_
             raise UsageError(
                 "an argument has a name that this call does not know",
                 code="usage.unknown-argument",
-                hint=f"did you mean {close[0]}?" if close else f"it knows {', '.join(sorted(set(allowed)))}",
+                hint=f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(set(allowed)))}",
             )
     values = {name: given[name] for name in WELL_KNOWN if given.get(name) is not None}
     schema = given.get("schema")
@@ -264,7 +264,7 @@ def parse_overrides(given: Mapping[str, Any], extra_names: Iterable[str] = CHAT_
         if not isinstance(schema, Mapping):
             raise UsageError("schema is a JSON Schema, as a dict")
         if values.setdefault("format", "json_schema") != "json_schema":
-            raise UsageError("a schema goes with format=json_schema alone")
+            raise UsageError("a schema is allowed only with format=json_schema")
     extra = dict(_validate_extra(given.get("extra")))
     if given.get("dimensions") is not None:
         extra["dimensions"] = _validate_dimensions(given["dimensions"])
@@ -281,7 +281,7 @@ def parse_overrides(given: Mapping[str, Any], extra_names: Iterable[str] = CHAT_
 def build_profile_layer(
     name: str, values: Mapping[str, Any]
 ) -> tuple[ParameterLayer, Mapping[str, Any] | None]:
-    """A profile of the configuration as a layer, and the schema that it may bring.
+    """Return a profile of the configuration as a layer, and its schema.
 
     Raises ConfigError for a name that would redirect or replace a request.
     """
@@ -291,7 +291,7 @@ def build_profile_layer(
     extra = {key: value for key, value in values.items() if key not in (*WELL_KNOWN, "schema")}
     if any(is_redirecting(key) for key in extra):
         raise ConfigError(
-            "a profile holds a name that would redirect or replace the request", code="config.bad-profile"
+            "a profile contains a name that would redirect or replace the request", code="config.bad-profile"
         )
     known = {key: values[key] for key in WELL_KNOWN if key in values}
     return ParameterLayer(origin=f"profile:{name}", values=known, extra=extra), schema
@@ -304,7 +304,7 @@ def _validate_extra(given: Any) -> Mapping[str, Any]:
         raise UsageError("extra is a dict of parameters for the provider")
     if any(is_redirecting(name) for name in given):
         raise UsageError(
-            "extra holds a name that would redirect or replace the request", code="usage.redirecting"
+            "extra contains a name that would redirect or replace the request", code="usage.redirecting"
         )
     return given
 
@@ -316,7 +316,7 @@ def _validate_dimensions(given: Any) -> int:
 
 
 def _normalize_tool_choice(given: Any, tools: tuple[Tool, ...]) -> str | None:
-    """One of auto, none, required, or the name of a tool of this call."""
+    """Return auto, none, required, or the name of a tool of this call."""
     if given is None:
         return None
     if isinstance(given, Mapping):
@@ -327,5 +327,5 @@ def _normalize_tool_choice(given: Any, tools: tuple[Tool, ...]) -> str | None:
     ):
         raise UsageError("tool_choice is auto, none, required or the name of a tool of this call")
     if not tools:
-        raise UsageError("tool_choice goes with tools")
+        raise UsageError("tool_choice needs tools")
     return given

@@ -19,29 +19,28 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
-    """Serve until the parent closes standard input or dies. Does not return after it starts to serve.
+    """Serve until the parent closes standard input or dies. Does not return after the server has started.
 
-    Returns an exit code where it never came to that: 1 after an error that the parent was told of,
-    2 where nobody said what to serve.
+    Returns 1 after an error that it reported to the parent, and 2 if standard input was empty.
     """
     line = _read_first_line()
     if not line:
         return 2
     settings = json.loads(line)
     answers = _redirect_stdout()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to decide on
-    # loading holds the interpreter, so only the kernel can end it. Linux sends the signal when the
-    # thread that started us ends, not its process; that thread waits for our answer, and no longer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides on Ctrl-C
+    # loading blocks the interpreter, so only the kernel can end it. Linux sends the signal when the thread
+    # that started this process ends, not its process; that thread waits only for the answer
     _set_parent_death_signal(int(getattr(signal, "SIGKILL", 0)))
     try:
         server = _start_server(settings)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
+    except Exception as error:  # noqa: BLE001 - the parent reports every error
         _send_answer(answers, error=f"{type(error).__name__}: {error}")
         return 1
     _set_parent_death_signal(0)
     _send_answer(answers, address=server.listening_address)
     _wait_for_parent(settings["parent"], settings["look"])
-    # closing the server in good order would wait for every answer that is still being written
+    # closing the server properly would wait for every answer that is still being written
     os._exit(0)
 
 
@@ -56,15 +55,15 @@ def _read_first_line() -> bytes:
 
 
 def _redirect_stdout() -> TextIO:
-    """Standard output for us alone: what the runtime prints goes to standard error."""
+    """Return standard output for the answer, and send the runtime's output to standard error."""
     private = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return private
 
 
-def _send_answer(answers: TextIO, **what: str) -> None:
+def _send_answer(answers: TextIO, **members: str) -> None:
     with answers:
-        answers.write(json.dumps(what) + "\n")
+        answers.write(json.dumps(members) + "\n")
 
 
 def _start_server(settings: dict[str, Any]) -> Any:
@@ -77,12 +76,12 @@ def _start_server(settings: dict[str, Any]) -> Any:
     params.n_parallel = settings["parallel"]
     params.n_ctx = settings["context"] * settings["parallel"]  # the runtime divides it between the slots
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
-    params.verbosity = 1  # errors alone, and they go to the parent's buffer
+    params.verbosity = 1  # only errors, which the parent buffers
     params.warmup = False
     params.fit_params = False
     params.ui = False
     params.cache_ram_mib = 128  # the runtime would keep up to 8 GiB of old prompts
-    params.cors_origins = ""  # "*" echoes the origin of whatever page asks
+    params.cors_origins = ""  # "*" would allow every web page
     params.cors_credentials = False
     return xllamacpp.Server(params)
 
@@ -90,7 +89,7 @@ def _start_server(settings: dict[str, Any]) -> Any:
 def _wait_for_parent(parent: int, look: float) -> None:
     """Return when standard input ends or the parent dies, even if another process has its pipe open.
 
-    `look` is the seconds between two looks at who the parent is.
+    `look` is the number of seconds between two checks of the parent.
     """
     if os.name == "posix":
         while not select.select([0], [], [], look)[0]:

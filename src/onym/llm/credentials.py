@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class _HiddenEnvironment:
     """Variables by name. The `repr` contains none of them.
 
-    It is not a subclass of `Mapping`, because tools that print the locals of a frame print the members of one.
+    It is not a subclass of `Mapping`: tools that print the locals of a frame print the members of a mapping.
     """
 
     __slots__ = ("_of",)

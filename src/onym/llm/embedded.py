@@ -41,17 +41,17 @@ __all__ = [
 ]
 
 _STDERR_KEPT = 16_384
-#: seconds between two looks of the child at who its parent is
+#: seconds between two checks of the child whether its parent is alive
 _LOOK = 2.0
-#: how Windows says "illegal instruction"
+#: the exit code on Windows for an illegal instruction
 _WINDOWS_SIGILL = 0xC000001D
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedEndpoint:
-    """Where the model is served, and the key that it wants as a bearer token.
+    """The origin of the embedded model, and the key that it accepts as a bearer token.
 
-    It is good while the child lives; ask `ensure` before each call, which costs next to nothing.
+    It is valid while the child runs. Call `ensure_server` before each call; that is cheap.
     """
 
     origin: Origin
@@ -65,7 +65,7 @@ class EmbeddedEndpoint:
 
 
 class LaunchOptions(NamedTuple):
-    """What a child is to serve, and how."""
+    """The model and options of a child process."""
 
     model: str
     gguf: str
@@ -75,7 +75,7 @@ class LaunchOptions(NamedTuple):
 
 
 class ServerProcess:
-    """One child process, serving from the end of `__init__` on."""
+    """One child process, which serves when `__init__` returns."""
 
     def __init__(self, launch: LaunchOptions, timeout: float) -> None:
         key = Secret(secrets.token_urlsafe(32))
@@ -94,7 +94,7 @@ class ServerProcess:
         return self._process.poll() is None
 
     def _start_serving(self, launch: LaunchOptions, key: Secret, timeout: float) -> str:
-        """Say what to serve and hear where it is served."""
+        """Send the settings to the child and return its address."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None  # noqa: S101, PT018 - both are pipes
         order = {**launch._asdict(), "key": key.reveal(), "parent": os.getpid(), "look": _LOOK}
@@ -103,7 +103,7 @@ class ServerProcess:
         alarm.daemon = True
         alarm.start()
         try:
-            with suppress(BrokenPipeError):  # it died at once, which the answer shows
+            with suppress(BrokenPipeError):  # the child died, which the missing answer shows
                 stdin.write(json.dumps(order).encode() + b"\n")
             line = stdout.readline()
         finally:
@@ -124,17 +124,17 @@ class ServerProcess:
         if timeout is not None:
             reason, hint = (
                 f"it was not ready after {timeout:g} seconds",
-                "a large file needs a longer start_timeout",
+                "A large file needs a longer start_timeout.",
             )
         elif code in (-signal.SIGILL, _WINDOWS_SIGILL):
             reason = "this processor lacks instructions that it was built for (SIGILL)"
-            hint = "build it here: pip install --force-reinstall --no-binary xllamacpp xllamacpp"
+            hint = "Build it here: pip install --force-reinstall --no-binary xllamacpp xllamacpp"
         elif error is not None:
             reason = error
         else:
             reason = f"it ended with {_format_exit_code(code)}"
-        said = self._stderr.last_lines(3)
-        return EmbeddedError("; ".join([f"the model server did not start: {reason}", *said]), hint=hint)
+        lines = [f"the model server did not start: {reason}", *self._stderr.last_lines(3)]
+        return EmbeddedError("; ".join(lines), hint=hint)
 
     def close(self) -> None:
         """End the server: close its pipe, and kill it if it does not end."""
@@ -149,11 +149,11 @@ class ServerProcess:
 
     def disown(self) -> None:
         """Close the pipes in a fork, which does not own the server."""
-        # our copy of the pipe would keep the server alive when its owner is gone
+        # a copy of the pipe would keep the server running after its owner has ended
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
-        self._process.returncode = 0  # not ours to wait for, and no warning about it
+        self._process.returncode = 0  # so that nothing waits for it or warns about it
 
 
 class _StderrTail:
@@ -171,7 +171,7 @@ class _StderrTail:
             self._kept = (self._kept + piece)[-_STDERR_KEPT:]
 
     def last_lines(self, count: int) -> list[str]:
-        """The last lines, of a writer that has ended."""
+        """Return the last lines after the writer has ended."""
         self._reader.join(1)
         return self._kept.decode("utf-8", "replace").strip().splitlines()[-count:]
 
@@ -181,18 +181,18 @@ class _StderrTail:
 
 
 def _spawn_server() -> subprocess.Popen[bytes]:
-    # its own session: Ctrl-C in the terminal is for us to act on; -P: nothing from the current folder
+    # own session: this process handles Ctrl-C in the terminal; -P: no modules of the current folder
     command = [sys.executable, "-P", "-m", "onym.llm._embedded_server"]
     pipe = subprocess.PIPE
     try:
         # unbuffered, so that no lock of a buffer is held by another thread across a fork
-        return subprocess.Popen(  # noqa: S603 - our own module
+        return subprocess.Popen(  # noqa: S603 - a module of Onym
             command, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
         )
     except OSError as error:
         raise EmbeddedError(
             f"the model server could not be started: {error.strerror or type(error).__name__}",
-            hint="it runs under the Python of this program (sys.executable)",
+            hint="It runs with the Python of this program (sys.executable).",
         ) from error
 
 
@@ -206,7 +206,7 @@ def _format_exit_code(code: int) -> str:
 
 
 _EXTRA = "pip install 'onym[embedded]'"
-#: GGUF files that this process serves under names of their own, and what tells each from others
+#: the GGUF files and their identities, by registered name
 _FILES: dict[str, tuple[Path, bytes]] = {}
 
 
@@ -221,21 +221,21 @@ def ensure_server(
     """Return the endpoint of an embedded model, and start its server if it is not running.
 
     `model` is a name of the catalogue or of `register_model`; with `gguf`, any name for that GGUF file.
-    `context` is the most tokens of one conversation, `parallel` how many are served at once;
-    `start_timeout` is in seconds, and loading a large file takes many.
+    `context` is the largest number of tokens of a conversation, and `parallel` the number of conversations at
+    once. `start_timeout` is in seconds; loading a large file takes long.
 
-    Raises MissingExtraError or MissingWeightsError, with the command to type; UnsupportedError for a
-    model that the catalogue lacks; WeightsError for a file that is no GGUF file; EmbeddedError for a
-    server that does not start.
+    Raises MissingExtraError or MissingWeightsError, with the command to run; UnsupportedError for a model
+    that is not in the catalogue; WeightsError for a file that is not a GGUF file; EmbeddedError if the server
+    does not start.
     """
     if context < 1 or parallel < 1:
-        raise UsageError("context and parallel are at least 1")
+        raise UsageError("context and parallel must be at least 1")
     if find_spec("xllamacpp") is None:
         raise MissingExtraError(
-            "the runtime for models on this machine is not installed",
+            "the runtime for embedded models is not installed",
             code="embedded.missing-extra",
             command=_EXTRA,
-            hint=f"run: {_EXTRA}",
+            hint=f"Run: {_EXTRA}",
         )
     own = _FILES.get(model) if gguf is None else _identify_file(Path(gguf))
     file = weights.get_weights_path(model) if own is None else own[0]
@@ -247,7 +247,7 @@ def ensure_server(
 def register_model(model: str, gguf: str | Path) -> None:
     """Use this GGUF file for `llm://embedded/<model>` in this process.
 
-    Raises WeightsError for a file that cannot be read or is no GGUF file.
+    Raises WeightsError for a file that cannot be read or is not a GGUF file.
     """
     _FILES[model] = _identify_file(Path(gguf))
 
@@ -255,13 +255,13 @@ def register_model(model: str, gguf: str | Path) -> None:
 def get_file_identity(model: str) -> bytes:
     """Return the identity of the GGUF file registered under this name: its path, size and time.
 
-    Empty for a model of the catalogue, whose name stands for the same octets everywhere.
+    Empty for a model of the catalogue, whose name means the same bytes everywhere.
     """
     return _FILES[model][1] if model in _FILES else b""
 
 
 def close_servers() -> None:
-    """End every child process now. The end of this process does it too; `ensure_server` starts them anew."""
+    """End all child processes now, as the end of this process does. `ensure_server` starts new ones."""
     _SERVERS.close()
 
 
@@ -269,22 +269,22 @@ def _identify_file(file: Path) -> tuple[Path, bytes]:
     try:
         with file.open("rb") as handle:
             magic = handle.read(4)
-            found = os.fstat(handle.fileno())
+            state = os.fstat(handle.fileno())
     except OSError as error:
         raise WeightsError(
             f"the GGUF file {file.name} cannot be read: {error.strerror}", code="embedded.no-gguf"
         ) from error
     if magic != b"GGUF":
         raise WeightsError(f"{file.name} is not a GGUF file", code="embedded.no-gguf")
-    whole = file.resolve()
-    return whole, b"%b\0%d\0%d" % (os.fsencode(whole), found.st_size, found.st_mtime_ns)
+    path = file.resolve()
+    return path, b"%b\0%d\0%d" % (os.fsencode(path), state.st_size, state.st_mtime_ns)
 
 
 def _choose_thread_count() -> int:
-    """One core is left to others, and two at most are not shared at all.
+    """Return 1 on up to two cores, else at most 4, leaving one core to other programs.
 
-    Threads of the runtime spin while they wait for each other: on two cores with one busy
-    neighbour, two of them generate 41 tokens per second where one generates 86.
+    Threads of the runtime spin while they wait for each other: on two cores with another busy process, two
+    threads generate 41 tokens per second and one generates 86.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
@@ -292,7 +292,7 @@ def _choose_thread_count() -> int:
 
 
 class _ServerPool:
-    """The children of this process, one per launch."""
+    """The child processes of this process, one for each model and set of options."""
 
     def __init__(self) -> None:
         self._reset_state()
@@ -325,7 +325,7 @@ class _ServerPool:
             child.close()
 
     def disown_servers(self) -> None:
-        """After a fork, in the new process: the children are the other one's."""
+        """Forget the children after a fork, in the new process: they belong to the parent."""
         for child in self._children.values():
             child.disown()
         self._reset_state()

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 Value: TypeAlias = str | bool | int | float | tuple[str, ...]
 Attributes: TypeAlias = dict[str, Value]
 
-#: what the conventions call a provider, where that is not the row's name
+#: the conventions' names of providers that differ from Onym's
 _PROVIDER_NAMES: Final[Mapping[str, str]] = {
     "azure-inference": "azure.ai.inference",
     "azure-openai": "azure.ai.openai",
@@ -69,9 +69,9 @@ _CONVERTERS: Final[Mapping[str, Callable[[Any], Value]]] = {
     "number": float,
     "integer": int,
     "texts": _convert_texts,
-    "top_k": float,  # a whole number that the conventions have as a float
+    "top_k": float,  # a whole number, but a float in the conventions
 }
-#: the parameters that the conventions know, pass-through ones included: their attribute and its type
+#: attribute and type of the parameters in the conventions, including pass-through parameters
 _PARAMETER_NAMES: Final[Mapping[str, tuple[str, Callable[[Any], Value]]]] = {
     **{
         row.name: (row.telemetry, _CONVERTERS.get(row.name, _CONVERTERS[row.kind]))
@@ -83,40 +83,40 @@ _PARAMETER_NAMES: Final[Mapping[str, tuple[str, Callable[[Any], Value]]]] = {
     "dimensions": ("gen_ai.embeddings.dimension.count", int),
 }
 _OUTPUT_TYPES: Final[Mapping[Any, str]] = {"text": "text", "json": "json", "json_schema": "json"}
-#: where servers put the name of an answer
+#: the members with the ID of an answer
 _RESPONSE_IDS: Final = ("id", "responseId")
 _LONGEST_NAME: Final = 256
 
 
 def build_call_attributes(plan: Plan) -> Attributes:
-    """What every span and metric of a call says: what is done, by whom, where."""
+    """Return the attributes of all spans and metrics of a call: operation, provider, model and server."""
     endpoint, origin = plan.endpoint, plan.origin
     provider = endpoint.provider.name
-    found: Attributes = {
+    attributes: Attributes = {
         "gen_ai.operation.name": OPERATIONS[plan.operation].telemetry,
         "gen_ai.provider.name": _PROVIDER_NAMES.get(provider, provider),
         "gen_ai.request.model": endpoint.model,
     }
     if origin is not None:
-        found["server.address"] = origin.host
-        found["server.port"] = origin.port
-    return found
+        attributes["server.address"] = origin.host
+        attributes["server.port"] = origin.port
+    return attributes
 
 
 def build_plan_attributes(plan: Plan) -> Attributes:
-    """The parameters that are sent."""
-    found: Attributes = {}
+    """Return the attributes of the parameters that are sent."""
+    attributes: Attributes = {}
     if plan.stream:
-        found["gen_ai.request.stream"] = True
+        attributes["gen_ai.request.stream"] = True
     for note in plan.notes:
         if note.parameter == "format" and note.action != "dropped" and note.value in _OUTPUT_TYPES:
-            found["gen_ai.output.type"] = _OUTPUT_TYPES[note.value]
+            attributes["gen_ai.output.type"] = _OUTPUT_TYPES[note.value]
         if note.action in ("sent", "renamed") and note.parameter in _PARAMETER_NAMES:
             name, kind = _PARAMETER_NAMES[note.parameter]
             value = _convert_value(kind, note.value)
             if value is not None:
-                found[name] = value
-    return found
+                attributes[name] = value
+    return attributes
 
 
 def _convert_value(kind: Callable[[Any], Value], value: Any) -> Value | None:
@@ -127,19 +127,18 @@ def _convert_value(kind: Callable[[Any], Value], value: Any) -> Value | None:
 
 
 def build_answer_attributes(answer: Answer, secrets: Iterable[Secret] = ()) -> Attributes:
-    """What came back, but for its content. Names of the server's that quote one of `secrets` are left out."""
+    """Return the attributes of an answer without its content and without names that contain `secrets`."""
     known = tuple(secrets)
-    told: dict[str, object] = {"gen_ai.response.model": answer.model, "onym.request_id": answer.request_id}
+    names: dict[str, object] = {"gen_ai.response.model": answer.model, "onym.request_id": answer.request_id}
+    attributes: Attributes = {}
     if isinstance(answer, Completion):
-        told["gen_ai.response.id"] = next(filter(None, map(answer.raw.get, _RESPONSE_IDS)), None)
-    found: Attributes = {}
-    for name, text in told.items():
-        fit = clean_name(text, known)
-        if fit is not None:
-            found[name] = fit
-    if isinstance(answer, Completion):
-        found["gen_ai.response.finish_reasons"] = (answer.finish_reason,)
-    return found | build_usage_attributes(answer.usage)
+        names["gen_ai.response.id"] = next(filter(None, map(answer.raw.get, _RESPONSE_IDS)), None)
+        attributes["gen_ai.response.finish_reasons"] = (answer.finish_reason,)
+    for name, text in names.items():
+        cleaned = clean_name(text, known)
+        if cleaned is not None:
+            attributes[name] = cleaned
+    return attributes | build_usage_attributes(answer.usage)
 
 
 def clean_name(text: object, secrets: Iterable[Secret]) -> str | None:
@@ -150,7 +149,7 @@ def clean_name(text: object, secrets: Iterable[Secret]) -> str | None:
 
 
 def build_usage_attributes(usage: Usage) -> Attributes:
-    """Tokens, where the server counted them: cached ones are part of the input, reasoning of the output."""
+    """Return the tokens that the server counted; input includes cached tokens, output includes reasoning."""
     counted = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -161,7 +160,7 @@ def build_usage_attributes(usage: Usage) -> Attributes:
 
 
 def get_error_type(error: BaseException) -> str:
-    """A name for what went wrong, of few possible ones: our own code, else the class."""
+    """Return a name for the error with low cardinality: Onym's error code, else the class."""
     if isinstance(error, OnymError):
         return error.code
     kind = type(error)
@@ -172,22 +171,21 @@ _FINISH_REASONS = {"tool_calls": "tool_call"}
 
 
 def build_input_content(plan: Plan, messages: Sequence[Message]) -> dict[str, str]:
-    """Messages and system prompt. Images and documents appear only by their number of bytes."""
+    """Return messages and system prompt. Images and documents appear only by their number of bytes."""
     secrets = plan.endpoint.secrets
-    found = {
-        "gen_ai.input.messages": _dump_masked([_format_message(message) for message in messages], secrets)
-    }
+    content = {"gen_ai.input.messages": _dump_masked(list(map(_format_message, messages)), secrets)}
     system = [
-        note.value for note in plan.notes if note.parameter == "system" and note.action in ("sent", "renamed")
+        {"type": "text", "content": note.value}
+        for note in plan.notes
+        if note.parameter == "system" and note.action in ("sent", "renamed")
     ]
     if system:
-        parts = [{"type": "text", "content": text} for text in system]
-        found["gen_ai.system_instructions"] = _dump_masked(parts, secrets)
-    return found
+        content["gen_ai.system_instructions"] = _dump_masked(system, secrets)
+    return content
 
 
 def build_output_content(plan: Plan, answer: Completion) -> dict[str, str]:
-    """The answer as one message."""
+    """Return the answer as one message."""
     parts: list[dict[str, Any]] = []
     if answer.reasoning:
         parts.append({"type": "reasoning", "content": answer.reasoning})
@@ -200,10 +198,8 @@ def build_output_content(plan: Plan, answer: Completion) -> dict[str, str]:
 
 
 def _format_message(message: Message) -> dict[str, Any]:
-    found: dict[str, Any] = {"role": message.role, "parts": list(_iter_parts(message))}
-    if message.name is not None:
-        found["name"] = message.name
-    return found
+    named = {} if message.name is None else {"name": message.name}
+    return {"role": message.role, "parts": list(_iter_parts(message)), **named}
 
 
 def _iter_parts(message: Message) -> Iterator[dict[str, Any]]:
@@ -235,14 +231,14 @@ def _format_tool_call(call: ToolCall) -> dict[str, Any]:
 
 
 def _dump_masked(value: Any, secrets: Sequence[Secret]) -> str:
-    import json  # writes lone surrogates too, which a prompt may hold
+    import json  # unlike msgspec, it can encode lone surrogates of a prompt
 
     return json.dumps(mask_secrets(value, secrets), separators=(",", ":"))
 
 
 T = TypeVar("T")
 
-#: each makes metrics of its own, which stay in memory
+#: the largest number of models with metrics, which stay in memory
 _MOST_MODELS: Final = 500
 
 
@@ -272,7 +268,7 @@ class Instruments:
         self._models: set[str] = set()
 
     def limit_model_label(self, model: str | None) -> str:
-        """The model's name as a label of metrics, "" where a server has named too many already."""
+        """Return the model's name as a label of metrics, "" if there are too many names already."""
         if model is None:
             return ""
         if len(self._models) < _MOST_MODELS:
@@ -281,22 +277,10 @@ class Instruments:
 
 
 class CallSpan:
-    """A call that has begun. One of `answered` and `failed` ends it; what comes after that is not heard."""
-
-    __slots__ = (
-        "_collector",
-        "_done",
-        "_first",
-        "_instruments",
-        "_named",
-        "_plan",
-        "_span",
-        "_start",
-        "cached",
-    )
+    """The span of a call. `record_answer` or `record_error` ends it; later events are ignored."""
 
     def __init__(self, plan: Plan, span: Span, instruments: Instruments, named: Attributes) -> None:
-        #: set where the answer comes from the response cache
+        #: whether the answer comes from the response cache
         self.cached = False
         self._plan = plan
         self._span = span
@@ -308,7 +292,7 @@ class CallSpan:
         self._collector = Collector()
 
     def watch_flow(self, flow: Flow[T]) -> Flow[T]:
-        """The same flow; each retry becomes an event of the span."""
+        """Return the same flow, with an event of the span for each retry."""
         failure: Attributes = {}
         try:
             step = flow.send(None)
@@ -330,7 +314,7 @@ class CallSpan:
             flow.close()
 
     def record_answer(self, answer: Answer) -> None:
-        """It went well. Tokens of an answer from the cache were counted before, and are not again."""
+        """End the span with an answer. Tokens of an answer from the cache are not counted again."""
         if self._done:
             return
         secrets = self._plan.endpoint.secrets
@@ -345,7 +329,7 @@ class CallSpan:
         self._end_span({"gen_ai.response.model": model} if model else {})
 
     def record_error(self, error: BaseException) -> None:
-        """It went wrong. The message stays out: a server's may quote the prompt."""
+        """End the span with an error, without its message, which may quote the prompt."""
         from opentelemetry.trace import StatusCode
 
         if self._done:
@@ -362,14 +346,14 @@ class CallSpan:
         self._end_span({"error.type": kind})
 
     def on_events(self, events: list[Event]) -> None:
-        """A piece of a stream came."""
+        """Record events of a stream."""
         if self._first is None:
             self._first = self._instruments.clock() - self._start
         for event in events:
             self._collector.add(event)
 
     def on_close(self, error: BaseException | None) -> None:
-        """A stream was closed. A reader may stop early without an error."""
+        """Record the end of a stream. A reader may stop early without an error."""
         if self._first is not None and not self._done:
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", self._first)
             self._instruments.first_chunk.record(self._first, self._named)
@@ -382,14 +366,14 @@ class CallSpan:
             self._end_span({})
 
     def _record_usage(self, usage: Usage, model: str) -> None:
-        said = {**self._named, "gen_ai.response.model": model} if model else self._named
+        attributes = {**self._named, "gen_ai.response.model": model} if model else self._named
         counted: Sequence[tuple[str, int | None]] = (
             ("input", usage.input_tokens),
             ("output", usage.output_tokens),
         )
         for kind, count in counted:
             if count is not None:
-                self._instruments.tokens.record(count, {**said, "gen_ai.token.type": kind})
+                self._instruments.tokens.record(count, {**attributes, "gen_ai.token.type": kind})
         if self._instruments.cost is not None:
             self._record_cost(usage, self._instruments.cost)
 
@@ -397,13 +381,13 @@ class CallSpan:
         from onym.errors import ConfigError
         from onym.llm.prices import cost
 
-        endpoint, found = self._plan.endpoint, None
+        endpoint, price = self._plan.endpoint, None
         with suppress(ConfigError):  # a price list that became invalid must not lose the answer
-            found = cost(usage, endpoint.provider.name, endpoint.model, environ=self._instruments.environ)
-        if found is not None:
-            amount = float(found.amount)
-            self._span.set_attributes({"onym.cost": amount, "onym.cost.currency": found.currency})
-            counter.add(amount, {**self._named, "onym.cost.currency": found.currency})
+            price = cost(usage, endpoint.provider.name, endpoint.model, environ=self._instruments.environ)
+        if price is not None:
+            amount = float(price.amount)
+            self._span.set_attributes({"onym.cost": amount, "onym.cost.currency": price.currency})
+            counter.add(amount, {**self._named, "onym.cost.currency": price.currency})
 
     def _end_span(self, more: Attributes) -> None:
         self._done = True
@@ -416,16 +400,16 @@ def _build_status_attributes(reply: Reply) -> Attributes:
     return {"http.response.status_code": reply.status}
 
 
-#: set to 1, every client reports to the global providers
+#: if it is 1, every client reports to the global providers
 VARIABLE: Final = "ONYM_TELEMETRY"
-#: OpenTelemetry's own switch for prompts and answers
+#: OpenTelemetry's variable for the capture of prompts and answers
 CAPTURE_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 _ON_VALUES: Final = frozenset({"1", "true"})
-#: the values of that switch that mean spans, which is where content goes here
+#: its values for content in spans
 _CAPTURE_VALUES: Final = _ON_VALUES | {"span_only", "span_and_event"}
 _SCOPE: Final = "onym"
-#: bounds of the histograms, as the conventions give them
+#: bounds of the histograms in the conventions
 _SECONDS_BUCKETS: Final = tuple(0.01 * 2**step for step in range(14))
 _TOKEN_BUCKETS: Final = tuple(4**step for step in range(14))
 
@@ -433,10 +417,10 @@ _TOKEN_BUCKETS: Final = tuple(4**step for step in range(14))
 class Telemetry:
     """Reports calls to OpenTelemetry. Clients may share one.
 
-    The providers default to the global ones. `capture_content=True` puts messages and answers into the
-    spans, keys masked; None leaves that to `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`.
-    `cost=True` adds what a call costs, where `onym.llm.prices` knows. Raises MissingExtraError without
-    opentelemetry-api, ConfigError for a list of prices that cannot be read.
+    The providers default to the global ones. `capture_content=True` adds messages and answers to the spans,
+    with keys masked; with None, `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` decides. `cost=True`
+    adds the cost of a call if `onym.llm.prices` knows the price. Raises MissingExtraError without
+    opentelemetry-api, and ConfigError for a price list that cannot be read.
     """
 
     def __init__(
@@ -467,7 +451,7 @@ class Telemetry:
         if cost:
             from onym.llm import prices
 
-            prices.cost(Usage(), "", "", environ=environ)  # a list that cannot be read is said now
+            prices.cost(Usage(), "", "", environ=environ)  # raises the error of an invalid list now
         self._instruments = Instruments(
             clock=clock,
             capture=capture_content,
@@ -477,11 +461,11 @@ class Telemetry:
         )
 
     def begin_call(self, plan: Plan, messages: Messages | None = None) -> CallSpan:
-        """A span for this call, which has begun. `messages` are for its content, where that is wanted."""
+        """Start a span for this call; `messages` are captured if that is enabled."""
         from opentelemetry.trace import SpanKind
 
         named = build_call_attributes(plan)
-        # what samplers decide by has to be there from the start
+        # samplers decide by the attributes at the start
         span = self._tracer.start_span(
             f"{named['gen_ai.operation.name']} {named['gen_ai.request.model']}",
             kind=SpanKind.CLIENT,
@@ -522,7 +506,7 @@ def _make_cost_counter(meter: Meter) -> Any:
 
 
 def from_environment(environ: Mapping[str, str]) -> Telemetry | None:
-    """The telemetry that `ONYM_TELEMETRY=1` asks for, None where it does not."""
+    """Return the telemetry that `ONYM_TELEMETRY=1` enables, None without it."""
     if environ.get(VARIABLE, "").strip().lower() not in _ON_VALUES:
         return None
     try:

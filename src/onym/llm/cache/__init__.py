@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 REQUEST_KEY_LENGTH: Final = 32
-#: headers that say how to talk, not what is asked
+#: headers that do not change the answer
 _IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "user-agent", "accept-encoding"})
 
 
@@ -66,7 +66,7 @@ def make_request_key(plan: Plan, key: bytes) -> bytes:
     """
     digest = blake2b(key=key, digest_size=REQUEST_KEY_LENGTH, person=b"onym-cache-name")
     for part in _iter_key_parts(plan, key):
-        # with its length, so that no two lists of parts read alike
+        # with its length, so that different lists of parts have different bytes
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
     return digest.digest()
@@ -81,7 +81,7 @@ def _iter_key_parts(plan: Plan, key: bytes) -> Iterator[bytes]:
     if endpoint.is_embedded:
         from onym.llm import embedded
 
-        # port and key are new each time that it starts
+        # port and key are new after every start
         yield b"embedded:" + endpoint.model.encode()
         yield embedded.get_file_identity(endpoint.model)
     else:
@@ -98,9 +98,9 @@ def _iter_key_parts(plan: Plan, key: bytes) -> Iterator[bytes]:
 def _hash_credential(secrets: Iterable[Secret], key: bytes) -> bytes:
     digest = blake2b(key=key, digest_size=REQUEST_KEY_LENGTH, person=b"onym-cache-cred")
     for secret in secrets:
-        octets = secret.reveal().encode()
-        digest.update(len(octets).to_bytes(8, "big"))
-        digest.update(octets)
+        content = secret.reveal().encode()
+        digest.update(len(content).to_bytes(8, "big"))
+        digest.update(content)
     return digest.digest()
 
 
@@ -112,22 +112,19 @@ def _select_headers(headers: Iterable[tuple[str, str | Secret]]) -> list[tuple[b
     )
 
 
-_FROM_HERE = ConnectionInfo(address="")
-
-
 def replay_answer(answer: Completion) -> OpenedStream:
-    """A kept answer as a stream: its reasoning, its text, its tool calls, its end."""
-    reply = Reply(200, Headers(), b"", cast("Any", _EmptyBody()), _FROM_HERE)
+    """Return a stored answer as a stream: its reasoning, text, tool calls and end."""
+    reply = Reply(200, Headers(), b"", cast("Any", _EmptyBody()), ConnectionInfo(address=""))
     return OpenedStream(reply, WholeBodyDecoder(lambda *_: answer, 200, reply.headers, NO_EXCHANGE))
 
 
 def attach_recorder(opened: OpenedStream, model: str, keep: Callable[[Completion], object]) -> OpenedStream:
-    """The same stream; `keep` gets the whole answer once it ended well and was closed."""
+    """Return the same stream; `keep` gets the answer after the stream ended without error and was closed."""
     return attach_listener(opened, _StreamRecorder(model, keep))
 
 
 class _StreamRecorder:
-    """Puts together what it hears."""
+    """A listener that builds the answer of a stream."""
 
     __slots__ = ("_collector", "_keep", "_model")
 
@@ -193,25 +190,23 @@ class CacheSettings:
         for other values.
         """
         environ = os.environ if environ is None else environ
-        given: dict[str, int] = {}
+        amounts: dict[str, int] = {}
         if SIZE_VARIABLE in environ:
-            given["size"] = _parse_amount(
-                environ[SIZE_VARIABLE], SIZE_VARIABLE, _SIZES, "500000, 256MiB or 1GB"
-            )
+            amounts["size"] = _parse_amount(environ, SIZE_VARIABLE, _SIZES, "500000, 256MiB or 1GB")
         if AGE_VARIABLE in environ:
-            given["age"] = _parse_amount(environ[AGE_VARIABLE], AGE_VARIABLE, _AGES, "3600, 90m, 12h or 7d")
-        return cls(folder=_get_folder(environ), **given)
+            amounts["age"] = _parse_amount(environ, AGE_VARIABLE, _AGES, "3600, 90m, 12h or 7d")
+        return cls(folder=_get_folder(environ), **amounts)
 
 
-def _parse_amount(text: str, name: str, units: Mapping[str, int], examples: str) -> int:
-    found = _AMOUNT.fullmatch(text.strip())
-    if found is None or found[2].lower() not in units:
+def _parse_amount(environ: Mapping[str, str], name: str, units: Mapping[str, int], examples: str) -> int:
+    match = _AMOUNT.fullmatch(environ[name].strip())
+    if match is None or match[2].lower() not in units:
         raise ConfigError(
             f"the value of {name} is not a number with a known unit",
             code="config.bad-amount",
             hint=f"Write {examples}.",
         )
-    return int(found[1]) * units[found[2].lower()]
+    return int(match[1]) * units[match[2].lower()]
 
 
 def _get_folder(environ: Mapping[str, str]) -> Path:
@@ -236,7 +231,7 @@ class ResponseCache:
             settings.folder, size=settings.size, age=settings.age, clock=clock, trouble=self._warn_once
         )
         self._pending_calls = get_pending_calls(settings.folder)
-        self._told = False
+        self._warned = False
 
     def __repr__(self) -> str:
         return f"ResponseCache({str(self.settings.folder)!r})"
@@ -250,9 +245,9 @@ class ResponseCache:
 
     def open_replay(self, plan: Plan) -> OpenedStream | None:
         """Return the cached answer as a stream, None if there is none."""
-        question = self._make_lookup(plan)
-        octets = None if question is None else self._store.get(question.key)
-        answer = None if octets is None else decode_answer(octets, Completion)
+        lookup = self._make_lookup(plan)
+        content = None if lookup is None else self._store.get(lookup.key)
+        answer = None if content is None else decode_answer(content, Completion)
         return None if answer is None else replay_answer(answer)
 
     def record_stream(self, plan: Plan, opened: OpenedStream) -> OpenedStream:
@@ -261,10 +256,10 @@ class ResponseCache:
 
     def store_answer(self, plan: Plan, answer: Answer) -> None:
         """Store the answer to this plan."""
-        question = self._make_lookup(plan)
-        octets = None if question is None else encode_answer(answer, question.secrets)
-        if question is not None and octets is not None:
-            self._store.put(question.key, octets)
+        lookup = self._make_lookup(plan)
+        content = None if lookup is None else encode_answer(answer, lookup.secrets)
+        if lookup is not None and content is not None:
+            self._store.put(lookup.key, content)
 
     def contents(self) -> Contents:
         """Return the size of the cache. Creates no file if there is none."""
@@ -288,8 +283,8 @@ class ResponseCache:
         )
 
     def _warn_once(self, why: str) -> None:
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             text = f"the response cache in {self.settings.folder} does not work ({why}): calls are sent"
             warnings.warn(text, OnymWarning, stacklevel=2)
 
@@ -298,6 +293,6 @@ _CACHES: dict[CacheSettings, ResponseCache] = {}
 
 
 def default_cache(environ: Mapping[str, str] | None = None) -> ResponseCache:
-    """The cache that the environment describes, one for the process. Raises ConfigError."""
+    """Return the cache of the environment's settings, one for the process. Raises ConfigError."""
     settings = CacheSettings.from_environment(environ)
     return _CACHES.setdefault(settings, ResponseCache(settings))

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class PendingCall:
-    """One call in progress in this process. `landed` ends with the bytes of its answer, or None."""
+    """One call in progress in this process. The result of `landed` is the bytes of its answer, or None."""
 
-    __slots__ = ("_flights", "_held", "_lock", "_over", "key", "landed")
+    __slots__ = ("_calls", "_held", "_lock", "_over", "key", "landed")
 
-    def __init__(self, flights: PendingCalls, key: bytes) -> None:
-        self._flights = flights
+    def __init__(self, calls: PendingCalls, key: bytes) -> None:
+        self._calls = calls
         self._lock = Lock()
         self._held = False
         self._over = False
@@ -45,24 +45,24 @@ class PendingCall:
         self.landed.set_running_or_notify_cancel()
 
     def try_lock(self) -> bool:
-        """Whether no other process makes this call. True if the locks do not work."""
+        """Return whether no other process makes this call. True if the locks do not work."""
         with self._lock:
-            # a coroutine may be cancelled, and the flight landed, while a thread is on its way here
-            self._held = not self._over and self._flights.acquire_lock(self.key)
+            # a coroutine may be cancelled, and the call finished, before a thread arrives here
+            self._held = not self._over and self._calls.acquire_lock(self.key)
             return self._held
 
-    def finish(self, octets: bytes | None) -> None:
-        """It is over: hand the answer to those who wait, None where there is none to hand on."""
+    def finish(self, content: bytes | None) -> None:
+        """End the call and pass the answer to the callers that wait, None if it brought none."""
         with self._lock:
             self._over = True
             if self._held:
-                self._flights.release_lock(self.key)
-        self._flights.remove_call(self)
-        self.landed.set_result(octets)
+                self._calls.release_lock(self.key)
+        self._calls.remove_call(self)
+        self.landed.set_result(content)
 
 
 class PendingCalls:
-    """The calls under way for one folder."""
+    """The calls in progress for one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._locks = ByteLocks(folder)
@@ -71,61 +71,61 @@ class PendingCalls:
         self._under_way: dict[bytes, PendingCall] = {}
 
     def join(self, key: bytes) -> tuple[PendingCall, bool]:
-        """The flight of this key, and whether it is new: then the caller flies, and lands it."""
+        """Return the call for this key, and whether it is new: then the caller makes and finishes it."""
         with self._lock:
-            if self._pid != os.getpid():  # what a fork brought along never lands here
+            if self._pid != os.getpid():  # calls inherited by a fork never finish here
                 self._pid, self._under_way = os.getpid(), {}
             known = self._under_way.get(key)
             if known is not None:
                 return known, False
-            flight = self._under_way[key] = PendingCall(self, key)
-            return flight, True
+            pending = self._under_way[key] = PendingCall(self, key)
+            return pending, True
 
-    def remove_call(self, flight: PendingCall) -> None:
-        """This one is over."""
+    def remove_call(self, pending: PendingCall) -> None:
+        """Remove a finished call."""
         with self._lock:
-            if self._under_way.get(flight.key) is flight:
-                del self._under_way[flight.key]
+            if self._under_way.get(pending.key) is pending:
+                del self._under_way[pending.key]
 
     def acquire_lock(self, key: bytes) -> bool:
-        """Whether this process may make the call."""
+        """Return whether this process may make the call."""
         try:
             return self._locks.acquire(_compute_offset(key))
         except OSError:
-            return True  # no locks here: at worst two processes make the same call
+            return True  # without locks, two processes may make the same call
 
     def release_lock(self, key: bytes) -> None:
-        """Let other processes make it."""
+        """Allow other processes to make the call."""
         with suppress(OSError):
             self._locks.release(_compute_offset(key))
 
 
 def _compute_offset(key: bytes) -> int:
-    # 62 bits, so that it stays inside a file offset: two keys at one are not to be expected
+    # 62 bits fit into a file offset; two keys with the same offset are very unlikely
     return int.from_bytes(key[:8], "big") >> 2
 
 
-#: by folder: two caches of one folder share their flights, since locks tell processes apart and not caches
+#: by folder: two caches of one folder share their calls, because locks exclude only other processes
 _BY_FOLDER: dict[Path, PendingCalls] = {}
 _BY_FOLDER_LOCK = Lock()
 
 
 def get_pending_calls(folder: Path) -> PendingCalls:
-    """The flights for this folder, one for the process."""
+    """Return the calls for this folder, one object for the process."""
     with _BY_FOLDER_LOCK:
         return _BY_FOLDER.setdefault(folder.absolute(), PendingCalls(folder))
 
 
 A = TypeVar("A", bound="Answer")
 
-#: seconds between two looks at what another process does
+#: seconds between two checks for another process's answer
 _FIRST_LOOK = 0.01
 _LAST_LOOK = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheLookup:
-    """What is asked for: its name in the store, how long to wait for another's call, what not to keep."""
+    """The key of a request, the seconds to wait for another caller, and secrets that are not stored."""
 
     key: bytes
     patience: float
@@ -171,7 +171,7 @@ def lookup_flow(
 def _find_stored(
     lookup: CacheLookup, kind: type[A], store: AnswerStore, pending: PendingCall, clock: Callable[[], float]
 ) -> Flow[tuple[bytes, A] | None]:
-    """What the store has, once no other process is about to put something there."""
+    """Read the store, and wait while another process makes the call."""
     start, pause = clock(), _FIRST_LOOK
     stored = yield from _read_stored(lookup, kind, store)
     while stored is None:

@@ -18,18 +18,9 @@ Capability: TypeAlias = Literal["yes", "no", "unknown"]
 #: both ends are included; None is an open end
 Range: TypeAlias = tuple[int | float | None, int | float | None]
 
-_DOCUMENTED_ORDER = [
-    "chat",
-    "stream",
-    "tools",
-    "images",
-    "documents",
-    "embeddings",
-    "batch",
-    "models",
-    "json",
-    "json_schema",
-]
+_DOCUMENTED_ORDER = (
+    "chat", "stream", "tools", "images", "documents", "embeddings", "batch", "models", "json", "json_schema",
+)  # fmt: skip
 #: in the order of the documentation, then those of other operations
 CAPABILITIES = tuple(
     dict.fromkeys((*_DOCUMENTED_ORDER, *(operation.capability for operation in OPERATIONS.values())))
