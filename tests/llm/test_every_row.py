@@ -165,7 +165,7 @@ def test_a_key_for_another_host_says_how_to_mean_it() -> None:
         "AZURE_OPENAI_API_KEY": "k-of-mine",
         "AZURE_OPENAI_ENDPOINT": "https://other.openai.azure.com/",
     }
-    with pytest.raises(CredentialError, match="sent to its own hosts alone") as caught:
+    with pytest.raises(CredentialError) as caught:
         client(uri, environ=environ).chat("Hi")
     assert caught.value.code == "credential.not-bound"
     assert "?auth=env:NAME" in str(caught.value)
@@ -298,6 +298,7 @@ def test_json_where_only_schemas_exist_is_refused_with_what_it_takes(name: str) 
     assert "json_schema" in str(caught.value)
     assert (caught.value.code, caught.value.parameter) == ("llm.no-format", "format")
     assert ROWS[name].title in str(caught.value)
+    assert caught.value.message.endswith(" json_schema")
     for how in ("warn", "drop"):
         plan = explained(uri, {"format": "json"}, on_unsupported=how)
         assert plan.body == explained(uri).body

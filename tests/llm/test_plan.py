@@ -205,8 +205,9 @@ def test_a_system_prompt_of_the_call_goes_before_the_uris() -> None:
 
 
 def test_a_system_prompt_said_twice_in_one_call_is_refused() -> None:
-    with pytest.raises(UsageError, match="say it once"):
+    with pytest.raises(UsageError) as caught:
         chat("", [{"role": "system", "content": "a"}, "Hello"], system="b")
+    assert caught.value.code == "usage.bad-argument"
 
 
 @pytest.mark.requirement("llm-10.4-a")
@@ -277,7 +278,7 @@ def test_an_override_leaves_no_trace_in_the_next_call() -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("temperatur", "it knows"), ("max_token", "did you mean max_tokens"), ("model", "it knows")],
+    [("temperatur", "known are "), ("max_token", "did you mean max_tokens"), ("model", "known are ")],
 )
 def test_an_argument_that_nobody_knows_is_refused(name: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:

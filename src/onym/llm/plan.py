@@ -115,7 +115,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """The request itself, with the key in it. Raises CredentialError if a required key is missing."""
         endpoint = self.endpoint
         if self.origin is None:
-            raise UsageError("the model on this machine does not run yet", code="usage.not-running")
+            raise UsageError("the embedded model does not run yet", code="usage.not-running")
         if endpoint.unkeyed is not None:
             raise copy(endpoint.unkeyed)
         body = b"" if self.body is None else encode_body(self.body)
