@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlencode
 
 from onym.accounts.records import Issuer
@@ -19,7 +19,7 @@ from onym.common.strict_json import encode_base64url, parse_json_object
 from onym.errors import AccessError, MalformedResponseError, SignatureError, URIError
 from onym.net.config import NetConfig
 from onym.net.limits import NetLimits, TLSConfig
-from onym.net.messages import HTTPRequest, Origin, Reply, Send
+from onym.net.messages import HTTPRequest, Origin, Reply, Send, split_url
 from onym.net.policy import Policy
 from onym.net.transport import AsyncTransport
 from onym.uri.generic import URI
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _TIMEOUT: Final = 10.0
 _LIMITS: Final = NetLimits(body=512 * 1024, error_body=16 * 1024, connect=5.0)
-_PORTS: Final = {"https": 443, "http": 80}
 _Headers: TypeAlias = tuple[tuple[str, str | Secret], ...]
 
 
@@ -232,12 +231,9 @@ class OIDCProvider:
             uri = URI.parse(url).normalize()
         except URIError:
             raise self._make_error("an endpoint of the discovery document is not a URL") from None
-        scheme: Literal["https", "http"] = "https" if uri.scheme == "https" else "http"
-        host = (uri.host or "").removeprefix("[").removesuffix("]")
-        if uri.scheme not in _PORTS or not host or uri.userinfo or uri.fragment is not None:
+        if uri.scheme not in ("https", "http") or not uri.host or uri.userinfo or uri.fragment is not None:
             raise self._make_error("an endpoint of the discovery document is not an http or https URL")
-        query = "" if uri.query is None else f"?{uri.query}"
-        return Origin(scheme, host, int(uri.port or _PORTS[scheme])), (uri.path or "/") + query
+        return split_url(uri)
 
     def _parse_object(self, reply: Reply, name: str) -> dict[str, Any]:
         if reply.status != 200:
