@@ -78,10 +78,10 @@ def decode_part(part: Part, code: str = "aiip.invalid-input") -> Any:
     from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
 
     try:
-        found = MessageToDict(part.data if part.WhichOneof("content") == "data" else part)
+        value = MessageToDict(part.data if part.WhichOneof("content") == "data" else part)
     except ValueError:
         raise AIIPError("the data contains NaN or infinity, which JSON does not have", code=code) from None
-    return _restore_integers(found)
+    return _restore_integers(value)
 
 
 def _restore_integers(value: Any) -> Any:
@@ -127,11 +127,11 @@ async def a2a_app(
         from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
         from a2a.server.tasks import InMemoryTaskStore
     target = AIURI.parse(uri)
-    found = await client.describe(target)
-    shown = card or _build_card(found, url.rstrip("/") + rpc_path)
+    description = await client.describe(target)
+    shown = card or _build_card(description, url.rstrip("/") + rpc_path)
     # replies are complete messages, so no task is ever stored
     handler = DefaultRequestHandler(
-        _make_executor(client, target, found),
+        _make_executor(client, target, description),
         InMemoryTaskStore(),
         shown,
         request_context_builder=_make_context_builder(),
@@ -144,13 +144,14 @@ async def a2a_app(
     return app
 
 
-def _build_card(found: Description, url: str) -> AgentCard:
+def _build_card(description: Description, url: str) -> AgentCard:
     from a2a.types import AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill
 
-    name = sanitize_text(found.title or found.uri, 120)
-    about = f"{name}: the resource {found.uri}, with signed results (effects: {found.effects})"
+    name = sanitize_text(description.title or description.uri, 120)
+    about = f"{name}: the resource {description.uri}, with signed results (effects: {description.effects})"
+    shown = {URI_KEY: description.uri}
     extension = AgentExtension(
-        uri=EXTENSION, description="Each reply has the receipt of its result", params={URI_KEY: found.uri}
+        uri=EXTENSION, description="Each reply has the receipt of its result", params=shown
     )
     return AgentCard(
         name=name,
@@ -186,7 +187,7 @@ def _make_context_builder() -> RequestContextBuilder:
     return Lasting()
 
 
-def _make_executor(client: Invoker, uri: AIURI, found: Description) -> AgentExecutor:
+def _make_executor(client: Invoker, uri: AIURI, description: Description) -> AgentExecutor:
     from a2a.server.agent_execution import AgentExecutor
     from a2a.utils.errors import InternalError, InvalidParamsError, UnsupportedOperationError
 
@@ -198,7 +199,7 @@ def _make_executor(client: Invoker, uri: AIURI, found: Description) -> AgentExec
             try:
                 result = await client.invoke(
                     uri,
-                    _build_arguments(message, found),
+                    _build_arguments(message, description),
                     idempotency_key=_derive_idempotency_key(message.message_id),
                 )
             except OnymError as error:
@@ -214,22 +215,22 @@ def _make_executor(client: Invoker, uri: AIURI, found: Description) -> AgentExec
     return Invoking()
 
 
-def _build_arguments(message: Message, found: Description) -> dict[str, Any]:
+def _build_arguments(message: Message, description: Description) -> dict[str, Any]:
     """Build the input from a message, by the resource's schema."""
     from a2a.helpers import get_text_parts
 
-    known = frozenset(normalize_input_schema(found.input).get("properties", ()))
+    known = frozenset(normalize_input_schema(description.input).get("properties", ()))
     data = [decode_part(part) for part in message.parts if part.WhichOneof("content") == "data"]
     text = "\n".join(get_text_parts(message.parts))
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if text:
-        given[next((name for name in _TEXTS if name in known), _TEXTS[0])] = text
+        arguments[next((name for name in _TEXTS if name in known), _TEXTS[0])] = text
     if data and "data" in known:
-        given["data"] = data[0] if len(data) == 1 else data
+        arguments["data"] = data[0] if len(data) == 1 else data
     else:
         for part in data:
-            given |= part if isinstance(part, dict) else {}
-    return given | ({"context": message.context_id} if "context" in known else {})
+            arguments |= part if isinstance(part, dict) else {}
+    return arguments | ({"context": message.context_id} if "context" in known else {})
 
 
 def _build_reply(result: Result, message: Message, uri: AIURI) -> Message:
@@ -340,21 +341,21 @@ class _UpdateDecoder:
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
-    def decode(self, found: StreamResponse) -> Update:
+    def decode(self, response: StreamResponse) -> Update:
         """Process one update."""
-        kind = found.WhichOneof("payload")
+        kind = response.WhichOneof("payload")
         if kind == "message":
-            text, data = _decode_parts(found.message.parts)
-            return _build_update(found.message.context_id, found.message.task_id, text, data)
+            text, data = _decode_parts(response.message.parts)
+            return _build_update(response.message.context_id, response.message.task_id, text, data)
         if kind == "artifact_update":
-            event = found.artifact_update
+            event = response.artifact_update
             self._seen.add(event.artifact.artifact_id)
             text, data = _decode_parts(event.artifact.parts)
             return _build_update(event.context_id, event.task_id, text, data, joined=event.append)
         if kind == "status_update":
-            update = found.status_update
+            update = response.status_update
             return self._decode_status(update.context_id, update.task_id, update.status, ())
-        task = found.task
+        task = response.task
         new = [artifact for artifact in task.artifacts if artifact.artifact_id not in self._seen]
         self._seen.update(artifact.artifact_id for artifact in new)
         return self._decode_status(task.context_id, task.id, task.status, new)

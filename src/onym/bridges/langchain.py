@@ -140,35 +140,37 @@ def _build_call(
     return [_convert_message(message) for message in messages], to_overrides({**kwargs, "stop": stop})
 
 
-def _convert_message(given: BaseMessage) -> types.Message:
-    if isinstance(given, SystemMessage):
-        return types.Message(role="system", content=str(given.text))
-    if isinstance(given, HumanMessage):
-        return types.Message(role="user", content=_convert_content(given), name=given.name)
-    if isinstance(given, ToolMessage):
-        return types.Message(role="tool", content=_convert_content(given), tool_call_id=given.tool_call_id)
-    if isinstance(given, AIMessage):
+def _convert_message(message: BaseMessage) -> types.Message:
+    if isinstance(message, SystemMessage):
+        return types.Message(role="system", content=str(message.text))
+    if isinstance(message, HumanMessage):
+        return types.Message(role="user", content=_convert_content(message), name=message.name)
+    if isinstance(message, ToolMessage):
+        return types.Message(
+            role="tool", content=_convert_content(message), tool_call_id=message.tool_call_id
+        )
+    if isinstance(message, AIMessage):
         calls = [
             types.ToolCall(id=call["id"] or "", name=call["name"], arguments=json.dumps(call["args"]))
-            for call in given.tool_calls
+            for call in message.tool_calls
         ]
         broken = [
             types.ToolCall(id=call["id"] or "", name=call["name"] or "", arguments=call["args"] or "")
-            for call in given.invalid_tool_calls
+            for call in message.invalid_tool_calls
         ]
-        state = decode_carried(given.additional_kwargs.get("onym"))
-        text = str(given.text)
+        state = decode_carried(message.additional_kwargs.get("onym"))
+        text = str(message.text)
         return types.Message(role="assistant", content=text, tool_calls=(*calls, *broken), carried=state)
-    if isinstance(given, ChatMessage):
-        role: Any = _ROLES.get(given.role, given.role)
-        return types.Message(role=role, content=str(given.text))
+    if isinstance(message, ChatMessage):
+        role: Any = _ROLES.get(message.role, message.role)
+        return types.Message(role=role, content=str(message.text))
     raise UsageError("messages of this type are not supported", code="usage.bad-message")
 
 
-def _convert_content(given: BaseMessage) -> types.Content:
-    if isinstance(given.content, str):
-        return given.content
-    return tuple(_convert_block(block) for block in given.content_blocks)
+def _convert_content(message: BaseMessage) -> types.Content:
+    if isinstance(message.content, str):
+        return message.content
+    return tuple(_convert_block(block) for block in message.content_blocks)
 
 
 def _convert_block(block: Mapping[str, Any]) -> types.ContentPart:

@@ -21,22 +21,7 @@ from onym.llm import types
 from onym.llm.client import wrap_secret
 
 with require_extra("llama_index", "llamaindex"):
-    from llama_index.core.base.llms.types import (
-        ChatMessage,
-        ChatResponse,
-        ChatResponseAsyncGen,
-        ChatResponseGen,
-        CompletionResponse,
-        CompletionResponseAsyncGen,
-        CompletionResponseGen,
-        DocumentBlock,
-        ImageBlock,
-        LLMMetadata,
-        MessageRole,
-        TextBlock,
-        ThinkingBlock,
-        ToolCallBlock,
-    )
+    from llama_index.core.base.llms import types as llama
     from llama_index.core.bridge.pydantic import PrivateAttr
     from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
     from llama_index.core.llms.function_calling import FunctionCallingLLM
@@ -80,10 +65,10 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
         return "OnymLLM"
 
     @property
-    def metadata(self) -> LLMMetadata:
+    def metadata(self) -> llama.LLMMetadata:
         """Return the properties of the model that LlamaIndex uses."""
         has = self._link.endpoint.provider.capabilities
-        return LLMMetadata(
+        return llama.LLMMetadata(
             context_window=self.context_window,
             is_chat_model=True,
             is_function_calling_model=has["tools"] != "no",
@@ -91,61 +76,67 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
         )
 
     @llm_chat_callback()
-    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    def chat(self, messages: Sequence[llama.ChatMessage], **kwargs: Any) -> llama.ChatResponse:
         """Send messages and return the answer."""
         return self._send(_convert_messages(messages), kwargs)
 
     @llm_chat_callback()
-    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    async def achat(self, messages: Sequence[llama.ChatMessage], **kwargs: Any) -> llama.ChatResponse:
         """Send messages and return the answer."""
         return await self._send_async(_convert_messages(messages), kwargs)
 
     @llm_chat_callback()
-    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+    def stream_chat(self, messages: Sequence[llama.ChatMessage], **kwargs: Any) -> llama.ChatResponseGen:
         """Send messages and yield the answer as it arrives."""
         return self._stream(_convert_messages(messages), kwargs)
 
     @llm_chat_callback()
-    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+    async def astream_chat(
+        self, messages: Sequence[llama.ChatMessage], **kwargs: Any
+    ) -> llama.ChatResponseAsyncGen:
         """Send messages and yield the answer as it arrives."""
         return self._stream_async(_convert_messages(messages), kwargs)
 
     @llm_completion_callback()
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> llama.CompletionResponse:
         """Send a prompt and return the answer."""
         return _build_completion_response(self._send(prompt, kwargs))
 
     @llm_completion_callback()
-    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    async def acomplete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> llama.CompletionResponse:
         """Send a prompt and return the answer."""
         return _build_completion_response(await self._send_async(prompt, kwargs))
 
     @llm_completion_callback()
-    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> llama.CompletionResponseGen:
         """Send a prompt and yield the answer as it arrives."""
         return (_build_completion_response(answer) for answer in self._stream(prompt, kwargs))
 
     @llm_completion_callback()
     async def astream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> CompletionResponseAsyncGen:
+    ) -> llama.CompletionResponseAsyncGen:
         """Send a prompt and yield the answer as it arrives."""
         return (_build_completion_response(answer) async for answer in self._stream_async(prompt, kwargs))
 
-    def _send(self, prompt: Any, kwargs: dict[str, Any]) -> ChatResponse:
+    def _send(self, prompt: Any, kwargs: dict[str, Any]) -> llama.ChatResponse:
         return _build_chat_response(self._link.get_sync_client().chat(prompt, **to_overrides(kwargs)))
 
-    async def _send_async(self, prompt: Any, kwargs: dict[str, Any]) -> ChatResponse:
+    async def _send_async(self, prompt: Any, kwargs: dict[str, Any]) -> llama.ChatResponse:
         client = self._link.get_async_client()
         return _build_chat_response(await client.chat(prompt, **to_overrides(kwargs)))
 
-    def _stream(self, prompt: Any, kwargs: dict[str, Any]) -> ChatResponseGen:
+    def _stream(self, prompt: Any, kwargs: dict[str, Any]) -> llama.ChatResponseGen:
         accumulator = _StreamAccumulator()
         with self._link.get_sync_client().stream(prompt, **to_overrides(kwargs)) as events:
             for event in events:
                 yield accumulator.add_event(event)
 
-    async def _stream_async(self, prompt: Any, kwargs: dict[str, Any]) -> ChatResponseAsyncGen:
+    async def _stream_async(self, prompt: Any, kwargs: dict[str, Any]) -> llama.ChatResponseAsyncGen:
         accumulator = _StreamAccumulator()
         async with self._link.get_async_client().stream(prompt, **to_overrides(kwargs)) as events:
             async for event in events:
@@ -154,8 +145,8 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
     def _prepare_chat_with_tools(
         self,
         tools: Sequence[Any],
-        user_msg: str | ChatMessage | None = None,
-        chat_history: list[ChatMessage] | None = None,
+        user_msg: str | llama.ChatMessage | None = None,
+        chat_history: list[llama.ChatMessage] | None = None,
         verbose: bool = False,
         allow_parallel_tool_calls: bool = False,
         tool_required: bool = False,
@@ -163,7 +154,7 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
     ) -> dict[str, Any]:
         messages = list(chat_history or [])
         if isinstance(user_msg, str):
-            user_msg = ChatMessage(role=MessageRole.USER, content=user_msg)
+            user_msg = llama.ChatMessage(role=llama.MessageRole.USER, content=user_msg)
         if user_msg is not None:
             messages.append(user_msg)
         described = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
@@ -171,10 +162,10 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
         return {"messages": messages, "tools": described, "tool_choice": choice, **kwargs}
 
     def get_tool_calls_from_response(
-        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
+        self, response: llama.ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
     ) -> list[ToolSelection]:
         """Return the tool calls of an answer. Raises ValueError without any, unless that is allowed."""
-        calls = [block for block in response.message.blocks if isinstance(block, ToolCallBlock)]
+        calls = [block for block in response.message.blocks if isinstance(block, llama.ToolCallBlock)]
         if not calls and error_on_no_tool_call:
             raise ValueError("the model did not call a tool")
         return [
@@ -195,7 +186,7 @@ class _StreamAccumulator:
         self._reasoning = ""
         self._calls: dict[int, types.ToolCall] = {}
 
-    def add_event(self, event: types.Event) -> ChatResponse:
+    def add_event(self, event: types.Event) -> llama.ChatResponse:
         """Return the answer up to and including this event."""
         delta, finish = "", None
         if isinstance(event, types.TextDelta):
@@ -204,28 +195,27 @@ class _StreamAccumulator:
         elif isinstance(event, types.ReasoningDelta):
             self._reasoning += event.text
         elif isinstance(event, types.ToolCallDelta):
-            self._add_tool_call(event)
+            known = self._calls.get(event.index, types.ToolCall(id="", name="", arguments=""))
+            self._calls[event.index] = types.ToolCall(
+                id=event.id or known.id,
+                name=event.name or known.name,
+                arguments=known.arguments + event.arguments,
+            )
         else:
             finish = event
         carried = None if finish is None else finish.carried
         message = _build_assistant_message(self._text, self._reasoning, tuple(self._calls.values()), carried)
-        return ChatResponse(message=message, delta=delta, additional_kwargs=_collect_token_counts(finish))
-
-    def _add_tool_call(self, event: types.ToolCallDelta) -> None:
-        known = self._calls.get(event.index, types.ToolCall(id="", name="", arguments=""))
-        self._calls[event.index] = types.ToolCall(
-            id=event.id or known.id,
-            name=event.name or known.name,
-            arguments=known.arguments + event.arguments,
+        return llama.ChatResponse(
+            message=message, delta=delta, additional_kwargs=_collect_token_counts(finish)
         )
 
 
-def _build_chat_response(completion: types.Completion) -> ChatResponse:
+def _build_chat_response(completion: types.Completion) -> llama.ChatResponse:
     message = _build_assistant_message(
         completion.text, completion.reasoning or "", completion.tool_calls, completion.carried
     )
     counts = _collect_token_counts(completion)
-    return ChatResponse(message=message, raw=dict(completion.raw), additional_kwargs=counts)
+    return llama.ChatResponse(message=message, raw=dict(completion.raw), additional_kwargs=counts)
 
 
 def _collect_token_counts(end: types.Completion | types.Finish | None) -> dict[str, Any]:
@@ -243,76 +233,79 @@ def _collect_token_counts(end: types.Completion | types.Finish | None) -> dict[s
 
 def _build_assistant_message(
     text: str, reasoning: str, calls: Sequence[types.ToolCall], carried: types.Carried | None
-) -> ChatMessage:
+) -> llama.ChatMessage:
     blocks: list[Any] = []
     if reasoning:
-        blocks.append(ThinkingBlock(content=reasoning))
+        blocks.append(llama.ThinkingBlock(content=reasoning))
     if text or not calls:
-        blocks.append(TextBlock(text=text))
+        blocks.append(llama.TextBlock(text=text))
     blocks.extend(
-        ToolCallBlock(tool_call_id=call.id, tool_name=call.name, tool_kwargs=call.arguments) for call in calls
+        llama.ToolCallBlock(tool_call_id=call.id, tool_name=call.name, tool_kwargs=call.arguments)
+        for call in calls
     )
     state = {} if carried is None else {"onym": encode_carried(carried)}
-    return ChatMessage(role=MessageRole.ASSISTANT, blocks=blocks, additional_kwargs=state)
+    return llama.ChatMessage(role=llama.MessageRole.ASSISTANT, blocks=blocks, additional_kwargs=state)
 
 
-def _build_completion_response(given: ChatResponse) -> CompletionResponse:
-    return CompletionResponse(
-        text=given.message.content or "",
-        delta=given.delta,
-        raw=given.raw,
-        additional_kwargs=given.additional_kwargs,
+def _build_completion_response(response: llama.ChatResponse) -> llama.CompletionResponse:
+    return llama.CompletionResponse(
+        text=response.message.content or "",
+        delta=response.delta,
+        raw=response.raw,
+        additional_kwargs=response.additional_kwargs,
     )
 
 
-def _parse_tool_arguments(given: dict[str, Any] | str) -> dict[str, Any]:
-    if isinstance(given, dict):
-        return given
-    arguments = parse_arguments(given)
+def _parse_tool_arguments(written: dict[str, Any] | str) -> dict[str, Any]:
+    if isinstance(written, dict):
+        return written
+    arguments = parse_arguments(written)
     if arguments is None:
         raise ValueError("the model called a tool with arguments that are not a JSON object")
     return arguments
 
 
-def _convert_messages(given: Sequence[ChatMessage]) -> list[types.Message]:
-    return [_convert_message(message) for message in given]
+def _convert_messages(messages: Sequence[llama.ChatMessage]) -> list[types.Message]:
+    return [_convert_message(message) for message in messages]
 
 
-def _convert_message(given: ChatMessage) -> types.Message:
-    role: Any = _ROLES.get(given.role.value)
+def _convert_message(message: llama.ChatMessage) -> types.Message:
+    role: Any = _ROLES.get(message.role.value)
     if role is None:
         raise UsageError("messages with this role are not supported", code="usage.bad-message")
     calls = []
-    for block in given.blocks:
-        if isinstance(block, ToolCallBlock):
+    for block in message.blocks:
+        if isinstance(block, llama.ToolCallBlock):
             arguments = block.tool_kwargs
             text = arguments if isinstance(arguments, str) else json.dumps(arguments)
             calls.append(types.ToolCall(id=block.tool_call_id or "", name=block.tool_name, arguments=text))
     return types.Message(
         role=role,
-        content=_convert_content(given),
+        content=_convert_content(message),
         tool_calls=tuple(calls),
-        tool_call_id=given.additional_kwargs.get("tool_call_id") if role == "tool" else None,
-        carried=decode_carried(given.additional_kwargs.get("onym")),
+        tool_call_id=message.additional_kwargs.get("tool_call_id") if role == "tool" else None,
+        carried=decode_carried(message.additional_kwargs.get("onym")),
     )
 
 
-def _convert_content(given: ChatMessage) -> types.Content:
-    blocks = [block for block in given.blocks if not isinstance(block, ToolCallBlock | ThinkingBlock)]
+def _convert_content(message: llama.ChatMessage) -> types.Content:
+    blocks = [
+        block for block in message.blocks if not isinstance(block, llama.ToolCallBlock | llama.ThinkingBlock)
+    ]
     parts = tuple(_convert_block(block) for block in blocks)
     texts = [part.text for part in parts if isinstance(part, types.TextPart)]
     return "\n".join(texts) if len(texts) == len(parts) else parts
 
 
 def _convert_block(block: Any) -> types.ContentPart:
-    if isinstance(block, TextBlock):
+    if isinstance(block, llama.TextBlock):
         return types.TextPart(block.text)
-    if isinstance(block, ImageBlock):
+    if isinstance(block, llama.ImageBlock):
         if block.url is not None and block.image is None:
             return types.ImagePart(url=str(block.url), detail=block.detail)
         data, kind = block.resolve_image().read(), block.image_mimetype or "image/png"
         return types.ImagePart(data=data, media_type=kind, detail=block.detail)
-    if isinstance(block, DocumentBlock):
+    if isinstance(block, llama.DocumentBlock):
         kind = block.document_mimetype or "application/pdf"
         if block.url is not None and block.data is None:
             return types.DocumentPart(url=block.url, media_type=kind, name=block.title)

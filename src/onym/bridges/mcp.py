@@ -69,7 +69,7 @@ def name_resources(uris: Mapping[str, str] | Iterable[str]) -> dict[str, AIURI]:
     Raises AIURIError, and UsageError for a duplicate name or too many resources.
     """
     pairs = uris.items() if isinstance(uris, Mapping) else ((None, uri) for uri in uris)
-    found: dict[str, AIURI] = {}
+    resources: dict[str, AIURI] = {}
     for name, text in pairs:
         uri = AIURI.parse(text)
         label = _make_tool_name(uri) if name is None else name
@@ -79,16 +79,16 @@ def name_resources(uris: Mapping[str, str] | Iterable[str]) -> dict[str, AIURI]:
                 code="usage.bad-argument",
                 hint="use 1 to 128 of the characters A-Z a-z 0-9 _ - .",
             )
-        if label in found:
+        if label in resources:
             raise UsageError(
                 f"two resources have the name {label}",
                 code="usage.bad-argument",
                 hint="pass a mapping of names to URIs",
             )
-        if len(found) >= _MAX_RESOURCES:
+        if len(resources) >= _MAX_RESOURCES:
             raise UsageError(f"more than {_MAX_RESOURCES} resources were passed", code="usage.bad-argument")
-        found[label] = uri
-    return found
+        resources[label] = uri
+    return resources
 
 
 def is_json(content_type: str | None) -> bool:
@@ -97,24 +97,24 @@ def is_json(content_type: str | None) -> bool:
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-def decode_json_result(found: Result) -> tuple[Any, ...]:
+def decode_json_result(result: Result) -> tuple[Any, ...]:
     """Return the JSON value of a result as a tuple of one; () if the result is not JSON."""
-    if not is_json(found.content_type):
+    if not is_json(result.content_type):
         return ()
     try:
-        return (found.json(),)
+        return (result.json(),)
     except OnymError:
         return ()
 
 
-def decode_text_result(found: Result) -> str | None:
+def decode_text_result(result: Result) -> str | None:
     """Return the text of a result, including JSON; None unless it is certainly UTF-8 text."""
-    kind, _, rest = (found.content_type or "").partition(";")
+    kind, _, rest = (result.content_type or "").partition(";")
     text = kind.strip().lower().startswith("text/")
     if not (is_json(kind) or (text and _parse_charset(rest) in _CHARSETS)):
         return None
     try:
-        return found.body.decode()
+        return result.body.decode()
     except UnicodeDecodeError:
         return None
 
@@ -124,10 +124,10 @@ def normalize_input_schema(schema: Mapping[str, Any] | None) -> dict[str, Any]:
 
     A schema is sent to all clients of the protocol, so one that could break them is replaced.
     """
-    found = inline_root_reference(schema or {})
-    kind = found.get("type", "object")
-    if (kind == "object" or (isinstance(kind, list) and "object" in kind)) and _is_valid_schema(found):
-        return {**found, "type": "object"}
+    inlined = inline_root_reference(schema or {})
+    kind = inlined.get("type", "object")
+    if (kind == "object" or (isinstance(kind, list) and "object" in kind)) and _is_valid_schema(inlined):
+        return {**inlined, "type": "object"}
     return {"type": "object"}
 
 
@@ -158,8 +158,8 @@ def _list_children(value: Any) -> list[Any]:
 
 
 def _parse_charset(parameters: str) -> str:
-    found = re.search(r"charset\s*=\s*\"?([^\s;\"]+)", parameters, re.IGNORECASE)
-    return "" if found is None else found[1].lower()
+    match = re.search(r"charset\s*=\s*\"?([^\s;\"]+)", parameters, re.IGNORECASE)
+    return "" if match is None else match[1].lower()
 
 
 def sanitize_text(text: str, most: int = 500) -> str:
@@ -169,8 +169,8 @@ def sanitize_text(text: str, most: int = 500) -> str:
 
 
 def _make_tool_name(uri: AIURI) -> str:
-    kept = "".join(char if char.isascii() and (char.isalnum() or char in "-_") else "_" for char in uri.path)
-    return kept.strip("_")[:_LONGEST_NAME] or "root"
+    name = "".join(char if char.isascii() and (char.isalnum() or char in "-_") else "_" for char in uri.path)
+    return name.strip("_")[:_LONGEST_NAME] or "root"
 
 
 _CODE: Final = "aiip-code"
@@ -209,19 +209,21 @@ async def mcp_server(
     return Server(name, on_list_tools=on_list_tools, on_call_tool=on_call_tool)
 
 
-def _build_tool(label: str, found: Description) -> Tool:
+def _build_tool(label: str, description: Description) -> Tool:
     from mcp.types import Tool, ToolAnnotations
 
-    output = {} if found.output is None or not _is_shallow(found.output) else {_OUTPUT: dict(found.output)}
-    changes = found.effects is not Effects.READ
+    title, schema = description.title, description.output
+    output = {} if schema is None or not _is_shallow(schema) else {_OUTPUT: dict(schema)}
+    shown = sanitize_text(title or label, 300)
+    changes = description.effects is not Effects.READ
     return Tool(
         name=label,
-        title=None if found.title is None else sanitize_text(found.title, 120),
-        description=f"{sanitize_text(found.title or label, 300)} ({found.uri}; effects: {found.effects})",
-        input_schema=normalize_input_schema(found.input),
+        title=None if title is None else sanitize_text(title, 120),
+        description=f"{shown} ({description.uri}; effects: {description.effects})",
+        input_schema=normalize_input_schema(description.input),
         # whether a write destroys data is not known, so the cautious value is used
         annotations=ToolAnnotations(read_only_hint=not changes, destructive_hint=changes),
-        _meta={URI_KEY: found.uri, **output},
+        _meta={URI_KEY: description.uri, **output},
     )
 
 
@@ -229,18 +231,18 @@ async def _call_resource(client: Invoker, uri: AIURI, arguments: Mapping[str, An
     from mcp.types import CallToolResult, TextContent
 
     try:
-        found = await client.invoke(uri, arguments)
+        result = await client.invoke(uri, arguments)
     except OnymError as error:
         text = TextContent(text=sanitize_text(error.message))
         return CallToolResult(content=[text], is_error=True, _meta={_CODE: error.code, URI_KEY: str(uri)})
     return CallToolResult(
-        content=_build_content(found, uri) if found.body else [],
+        content=_build_content(result, uri) if result.body else [],
         # MCP before 2026-07-28 can send values other than objects only as text
         structured_content=next(
-            (value for value in decode_json_result(found) if isinstance(value, dict) and _is_shallow(value)),
+            (value for value in decode_json_result(result) if isinstance(value, dict) and _is_shallow(value)),
             None,
         ),
-        _meta={RECEIPT_KEY: found.token, URI_KEY: str(uri)},
+        _meta={RECEIPT_KEY: result.token, URI_KEY: str(uri)},
     )
 
 
@@ -248,15 +250,15 @@ def _is_shallow(value: Any) -> bool:
     return all(depth < _DEEPEST for depth, _ in enumerate(iter_levels(value)))
 
 
-def _build_content(found: Result, uri: AIURI) -> list[ContentBlock]:
+def _build_content(result: Result, uri: AIURI) -> list[ContentBlock]:
     """Return text, images and audio as such, and any other content as a resource with its bytes."""
     from mcp.types import AudioContent, BlobResourceContents, EmbeddedResource, ImageContent, TextContent
 
-    text = decode_text_result(found)
+    text = decode_text_result(result)
     if text is not None:
         return [TextContent(text=text)]
-    kind = found.content_type or "application/octet-stream"
-    data = b64encode(found.body).decode("ascii")
+    kind = result.content_type or "application/octet-stream"
+    data = b64encode(result.body).decode("ascii")
     shown = kind.partition(";")[0].strip().lower()
     if shown.startswith("image/"):
         return [ImageContent(data=data, mime_type=shown)]
@@ -293,21 +295,21 @@ async def mcp_tool(
     with require_extra("mcp", "mcp"):
         import mcp  # noqa: F401 - a missing package is reported now
     async with _open_session(server, timeout) as session:
-        found = await _find_tool(session, name)
-    if found is None:
+        remote_tool = await _find_tool(session, name)
+    if remote_tool is None:
         raise UsageError(f"the MCP server has no tool {sanitize_text(name, 60)}", code="usage.bad-argument")
-    _require_effects(found, Effects(effects))
+    _require_effects(remote_tool, Effects(effects))
 
     async def run(arguments: dict[str, Any], call: Call) -> Any:
         async with _open_session(server, timeout) as session:
-            found = await _call_tool(session, name, arguments, timeout)
-        return _decode_result(found)
+            result = await _call_tool(session, name, arguments, timeout)
+        return _decode_result(result)
 
     return tool(
         run,
-        input=found.input_schema,
-        output=found.output_schema,
-        title=title or sanitize_text(found.title or found.description or name, 120),
+        input=remote_tool.input_schema,
+        output=remote_tool.output_schema,
+        title=title or sanitize_text(remote_tool.title or remote_tool.description or name, 120),
     )
 
 
@@ -373,8 +375,8 @@ async def _call_tool(session: Any, name: str, arguments: dict[str, Any], seconds
         ) from error
 
 
-def _require_effects(found: Tool, effects: Effects) -> None:
-    hints = found.annotations
+def _require_effects(remote_tool: Tool, effects: Effects) -> None:
+    hints = remote_tool.annotations
     admits = hints is not None and (hints.read_only_hint is False or hints.destructive_hint is True)
     if admits and effects is Effects.READ:
         raise UsageError(
@@ -384,14 +386,14 @@ def _require_effects(found: Tool, effects: Effects) -> None:
         )
 
 
-def _decode_result(found: CallToolResult) -> Any:
+def _decode_result(result: CallToolResult) -> Any:
     """Return the tool's structured result, or its content in MCP's form."""
-    if found.is_error:
-        text = " ".join(block.text for block in found.content if block.type == "text")
+    if result.is_error:
+        text = " ".join(block.text for block in result.content if block.type == "text")
         raise AIIPError(f"the tool failed: {sanitize_text(text)}", code="aiip.upstream-failed")
-    if found.structured_content is not None:
-        return found.structured_content
-    content = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in found.content]
+    if result.structured_content is not None:
+        return result.structured_content
+    content = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]
     return {"content": content}
 
 

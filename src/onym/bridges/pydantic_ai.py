@@ -35,16 +35,16 @@ _FINISH_REASONS: Final[Mapping[str, messages.FinishReason]] = {
 }
 
 
-def from_model_message(given: messages.ModelMessage, system: str) -> Iterator[types.Message]:
+def from_model_message(message: messages.ModelMessage, system: str) -> Iterator[types.Message]:
     """Convert a message to turns; each result of a tool is its own turn. `system` is the provider.
 
     Raises pydantic-ai's UserError for an unsupported part.
     """
-    if isinstance(given, messages.ModelResponse):
-        yield _convert_response(given, system)
+    if isinstance(message, messages.ModelResponse):
+        yield _convert_response(message, system)
         return
     files: list[Any] = []
-    for part in given.parts:
+    for part in message.parts:
         if isinstance(part, messages.SystemPromptPart):
             yield types.Message(role="system", content=part.content)
         elif isinstance(part, messages.UserPromptPart):
@@ -69,10 +69,10 @@ def _convert_retry(part: Any) -> types.Message:
     return types.Message(role="user", content=response())
 
 
-def _convert_content(given: str | Iterable[Any]) -> types.Content:
-    if isinstance(given, str):
-        return given
-    return tuple(_convert_part(item) for item in given if not isinstance(item, messages.CachePoint))
+def _convert_content(content: str | Iterable[Any]) -> types.Content:
+    if isinstance(content, str):
+        return content
+    return tuple(_convert_part(item) for item in content if not isinstance(item, messages.CachePoint))
 
 
 def _convert_part(item: Any) -> types.ContentPart:
@@ -91,19 +91,19 @@ def _convert_part(item: Any) -> types.ContentPart:
     raise exceptions.UserError(f"a {type(item).__name__} is not supported; use text, images or documents")
 
 
-def _convert_response(given: messages.ModelResponse, system: str) -> types.Message:
-    texts = [part.content for part in given.parts if isinstance(part, messages.TextPart)]
+def _convert_response(response: messages.ModelResponse, system: str) -> types.Message:
+    texts = [part.content for part in response.parts if isinstance(part, messages.TextPart)]
     calls = [
         types.ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=part.args_as_json_str())
-        for part in given.parts
+        for part in response.parts
         if isinstance(part, messages.ToolCallPart)
     ]
-    details = given.provider_details or {}
+    details = response.provider_details or {}
     return types.Message(
         role="assistant",
         content="\n\n".join(texts),
         tool_calls=tuple(calls),
-        carried=decode_carried(details.get("onym")) if given.provider_name == system else None,
+        carried=decode_carried(details.get("onym")) if response.provider_name == system else None,
     )
 
 
@@ -244,10 +244,10 @@ class OnymModel(Model[Any]):
             await stream.close()
 
     def _convert_messages(
-        self, given: list[messages.ModelMessage], parameters: ModelRequestParameters
+        self, history: list[messages.ModelMessage], parameters: ModelRequestParameters
     ) -> list[types.Message]:
-        turns = [turn for message in given for turn in from_model_message(message, self._system)]
-        parts = self._get_instruction_parts(given, parameters) or ()
+        turns = [turn for message in history for turn in from_model_message(message, self._system)]
+        parts = self._get_instruction_parts(history, parameters) or ()
         at = next((i for i, turn in enumerate(turns) if turn.role != "system"), len(turns))
         turns[at:at] = [types.Message(role="system", content=part.content) for part in parts]
         return turns

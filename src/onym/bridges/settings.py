@@ -84,9 +84,9 @@ class FlaskOnym:
 
     def init_app(self, app: Any) -> None:
         """Read the URI for this application. Raises ConfigError without one."""
-        given = app.config.get(self._name)
-        environ = {self._name: given} if isinstance(given, str) else None
-        uri = given if isinstance(given, LLMURI) else env(self._name, environ=environ)
+        value = app.config.get(self._name)
+        environ = {self._name: value} if isinstance(value, str) else None
+        uri = value if isinstance(value, LLMURI) else env(self._name, environ=environ)
         app.config[self._name] = uri
         app.extensions["onym"] = _SharedClient(uri, self._policy)
 

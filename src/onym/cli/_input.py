@@ -75,9 +75,7 @@ def add_options(*options: Callable[[Any], Any]) -> Callable[[_F], _F]:
     return decorate
 
 
-def uri_argument(function: _F) -> _F:
-    """Add the argument URI to a command."""
-    return click.argument("uri", type=URI_TYPE)(function)
+uri_argument = click.argument("uri", type=URI_TYPE)
 
 
 def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> None:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -140,13 +140,13 @@ def _apply_params(uri: LLMURI, pairs: Sequence[str]) -> tuple[LLMURI, dict[str, 
 
 
 @contextmanager
-def show_warnings_as_notes(session: Session) -> Iterator[None]:
+def show_warnings_as_notes(session: Session, action: Literal["always", "once"] = "always") -> Iterator[None]:
     """Print warnings of Onym as notes on standard error."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         session.print_note(str(message), kind="warning")
 
     with warnings.catch_warnings():
-        warnings.simplefilter("always", OnymWarning)
+        warnings.simplefilter(action, OnymWarning)
         warnings.showwarning = show
         yield

@@ -100,20 +100,20 @@ class _Piece(NamedTuple):
 
 def _split_pieces(text: str) -> list[_Piece] | None:
     """Split the redacted, printable text into the runs and marks that it consists of, in order."""
-    kept = redact(text).split(MARK)
+    runs = redact(text).split(MARK)
     pieces: list[_Piece] = []
     at = 0
-    for number, run in enumerate(kept):
-        if number == len(kept) - 1:
-            found = len(text) - len(run) if text.endswith(run) else -1
+    for number, run in enumerate(runs):
+        if number == len(runs) - 1:
+            start = len(text) - len(run) if text.endswith(run) else -1
         else:
-            found = text.find(run, at) if run or number else 0
-        if found < at or (number == 0 and found != 0):
+            start = text.find(run, at) if run or number else 0
+        if start < at or (number == 0 and start != 0):
             return None
         if number:
-            pieces.append(_Piece(at, found - at, MARK))
-        pieces.extend(_split_run(run, found))
-        at = found + len(run)
+            pieces.append(_Piece(at, start - at, MARK))
+        pieces.extend(_split_run(run, start))
+        at = start + len(run)
     return pieces
 
 
@@ -207,19 +207,16 @@ def is_terminal(stream: IO[Any]) -> bool:
         return False
 
 
-class Subject:
+class Subject(NamedTuple):
     """The URI that a command works on, for the caret below an error and for the next command.
 
     `argument` is the command-line argument, `text` the URI, and `typed` whether the URI itself was typed
     (and did not come from a file, a variable or a pipe).
     """
 
-    __slots__ = ("argument", "text", "typed")
-
-    def __init__(self, argument: str, text: str, *, typed: bool) -> None:
-        self.argument = argument
-        self.text = text
-        self.typed = typed
+    argument: str
+    text: str
+    typed: bool
 
 
 class Session:

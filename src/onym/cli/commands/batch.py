@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from onym.cli import exit_codes
 from onym.cli._input import pass_session, uri_argument
 from onym.cli._llm_client import CallOptions, call_options, resolve_call, show_warnings_as_notes
 from onym.cli._output import Session, is_terminal, select_fields
-from onym.errors import OnymError, OnymWarning, UsageError
+from onym.errors import OnymError, UsageError
 
 if TYPE_CHECKING:
     from onym.llm.batch import BatchReport, Progress
@@ -110,7 +109,8 @@ def _run_batch(
     from onym.llm.batch import run
 
     resolved = resolve_call(session, call)
-    with show_warnings_as_notes(session), _show_warnings_once(), _watch_progress(session) as watch:
+    # a warning is printed once, even if it applies to every row
+    with show_warnings_as_notes(session, "once"), _watch_progress(session) as watch:
         return run(
             resolved.uri,
             sys.stdin.buffer if source == "-" else Path(source),
@@ -139,14 +139,6 @@ def _format_resume_command(
     words += ["--gguf", call.gguf] if call.gguf else []
     words += ["--on-unsupported", call.on_unsupported] if call.on_unsupported != "error" else []
     return session.mask(join(words))
-
-
-@contextmanager
-def _show_warnings_once() -> Iterator[None]:
-    """Print a warning once, even if it applies to every row."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("once", OnymWarning)
-        yield
 
 
 @contextmanager

@@ -6,9 +6,9 @@ Nothing is sent, no name is resolved, and no key is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -127,9 +127,11 @@ def _iter_rejected_parameters(text: str, uri: LLMURI, providers: ProviderTable) 
 
     provider, _ = choose_api(uri, _get_provider(uri, providers))
     values = {name: uri.params[name] for name in WELL_KNOWN if name in uri.params}
+    used = {"api", *_list_own_names(provider)}
+    passed = {name: value for name, value in uri.extra.items() if name not in used}
     try:
         mapped = map_parameters(
-            [ParameterLayer(origin="uri", values=values, extra=_get_passed_parameters(uri, provider))],
+            [ParameterLayer(origin="uri", values=values, extra=passed)],
             provider=provider,
             profile=profiles.find_profile(provider.name, uri.model, provider.dialect),
             model=uri.model,
@@ -143,11 +145,6 @@ def _iter_rejected_parameters(text: str, uri: LLMURI, providers: ProviderTable) 
             message = f"{provider.title} does not support {note.parameter} for this model: {note.reason}"
             span = _find_parameter_span(text, note.parameter)
             yield _make_warning(text, "refused", message, span, note.source, "query", note.parameter)
-
-
-def _get_passed_parameters(uri: LLMURI, provider: Provider) -> Mapping[str, Any]:
-    spent = {"api", *_list_own_names(provider)}
-    return {name: value for name, value in uri.extra.items() if name not in spent}
 
 
 def _find_host_span(text: str) -> tuple[int, int]:

@@ -219,9 +219,8 @@ def examples_command(session: Session, file: str, count: int, seed: int, start: 
 
 @scheme_command.command("railroad", short_help="Draw a grammar as a railroad diagram (SVG).")
 @click.argument("file")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the picture to it."
-)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+              help="Write the picture to FILE.")  # fmt: skip
 @start_option
 @pass_session
 def railroad_command(session: Session, file: str, output: Path | None, start: str | None) -> None:

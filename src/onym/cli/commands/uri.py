@@ -183,9 +183,7 @@ def _normalize_text(text: str, generic: bool, reveal: bool) -> str:
 
 @click.command("build")
 @click.option("--host", metavar="HOST", help="The server's host name or address.")
-@click.option(
-    "--provider", metavar="WORD", help="A provider instead of --host: openai, ollama, embedded, ..."
-)
+@click.option("--provider", metavar="WORD", help="The provider, instead of --host: openai, ollama, ...")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="The port, if not the default.")
 @click.option("--model", required=True, metavar="NAME", help="The model; / separates path segments.")
 @click.option("--label", metavar="TEXT", help="The app label: your application, project or organisation.")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from onym.ai.gateway.audit import AuditReport
 
 _PORT: Final = 8443
+_PATH: Final = click.Path(path_type=Path)
 _FORM: Final = "write module:name for a module in this folder or an installed one, such as factory:app"
 
 
@@ -36,9 +37,8 @@ _FORM: Final = "write module:name for a module in this folder or an installed on
               help="The address to listen on.")  # fmt: skip
 @click.option("--port", type=click.IntRange(0, 65535), default=_PORT, show_default=True,
               help="The port; 0 is any free port.")  # fmt: skip
-@click.option("--tls-cert", metavar="FILE", type=click.Path(path_type=Path), help="The certificate chain.")
-@click.option("--tls-key", metavar="FILE", type=click.Path(path_type=Path),
-              help="The private key (PEM), if it is in another file.")  # fmt: skip
+@click.option("--tls-cert", metavar="FILE", type=_PATH, help="The certificate chain (PEM).")
+@click.option("--tls-key", metavar="FILE", type=_PATH, help="Its private key, if it is in another file.")
 @click.option("--keys", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
               help="Sign with the keys in this folder. Default: the app's keys.")  # fmt: skip
 @pass_session

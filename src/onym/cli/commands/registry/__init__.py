@@ -5,22 +5,7 @@ from __future__ import annotations
 import click
 
 from onym.cli._input import OrderedGroup
-from onym.cli.commands.registry.admin import (
-    backup_command,
-    init_command,
-    restore_command,
-    serve_command,
-    verify_command,
-)
-from onym.cli.commands.registry.lookup import review_command, search_command, show_command, status_command
-from onym.cli.commands.registry.procedure import (
-    decide_command,
-    submit_command,
-    template_command,
-    tick_command,
-)
-from onym.cli.commands.registry.transfer import export_command, import_command
-from onym.cli.commands.registry.user import user_command
+from onym.cli.commands.registry import admin, lookup, procedure, transfer, user
 
 
 @click.group("registry", cls=OrderedGroup)
@@ -41,21 +26,21 @@ def registry_command() -> None:
 
 
 for command in (
-    show_command,
-    search_command,
-    template_command,
-    submit_command,
-    status_command,
-    review_command,
-    decide_command,
-    tick_command,
-    init_command,
-    import_command,
-    export_command,
-    verify_command,
-    backup_command,
-    restore_command,
-    serve_command,
-    user_command,
+    lookup.show_command,
+    lookup.search_command,
+    procedure.template_command,
+    procedure.submit_command,
+    lookup.status_command,
+    lookup.review_command,
+    procedure.decide_command,
+    procedure.tick_command,
+    admin.init_command,
+    transfer.import_command,
+    transfer.export_command,
+    admin.verify_command,
+    admin.backup_command,
+    admin.restore_command,
+    admin.serve_command,
+    user.user_command,
 ):
     registry_command.add_command(command)

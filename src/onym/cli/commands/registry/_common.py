@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import wraps
@@ -27,6 +27,7 @@ from onym.registry.records import (
     Request,
     RequestState,
     Role,
+    Status,
     get_registry_roles,
 )
 from onym.registry.registries import PROFILES, REGISTRIES, get_registry
@@ -56,23 +57,15 @@ db_option = click.option(
     f"the settings file, then {DEFAULT_DATABASE} in this folder.",
 )
 
-registry_option = click.option(
-    "-r",
-    "--registry",
-    type=click.Choice(list(REGISTRIES)),
-    default=next(iter(REGISTRIES)),
-    show_default=True,
-    help="The registry.",
-)
+registry_option = click.option("-r", "--registry", type=click.Choice(list(REGISTRIES)), show_default=True,
+                               default=next(iter(REGISTRIES)), help="The registry.")  # fmt: skip
 
-at_option = click.option(
-    "--at",
-    metavar="TIME",
-    help="Act as if it were this time (ISO 8601, UTC), for rehearsals: 2026-12-05T09:00Z",
-)
+at_option = click.option("--at", metavar="TIME",
+                         help="Act as if it were this time (ISO 8601, UTC): 2026-12-05T09:00Z")  # fmt: skip
 
 
-#: the roles that an account can have, as values of an option
+STATUS_CHOICE: Final = click.Choice([str(status) for status in Status])
+#: the roles that an account can have
 ROLE_CHOICE: Final = click.Choice([str(role) for role in Role if role is not Role.READER])
 
 #: adds `--account` and `--as` to a command
@@ -360,22 +353,10 @@ def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
-def _shorten_text(text: str) -> str:
+def shorten_text(text: str) -> str:
+    """Return a text on one line, cut to the width of a table cell."""
     flat = _join_lines(text)
     return flat if len(flat) <= _SHORT else flat[: _SHORT - 1] + "…"
-
-
-def build_entry_rows(entries: Iterable[Entry]) -> list[tuple[str, str, str, str]]:
-    """Return table rows: name, status, reference, description."""
-    return [
-        (
-            entry.name,
-            str(entry.status),
-            _shorten_text(entry.fields.get("reference", "")),
-            _shorten_text(entry.fields.get("description", "")),
-        )
-        for entry in entries
-    ]
 
 
 def print_entry(session: Session, entry: Entry, names: Mapping[str, str] | None = None) -> None:
@@ -423,7 +404,7 @@ def print_history(session: Session, records: Sequence[LogRecord], names: dict[st
         roles = ", ".join(sorted(str(role) for role in record.actor.roles - {Role.READER}))
         login = names.get(record.actor.id, record.actor.id)
         actor = f"{login} ({roles})" if roles else login
-        clause = f"[{record.clause}]" + (f" {_shorten_text(reason)}" if isinstance(reason, str) else "")
+        clause = f"[{record.clause}]" + (f" {shorten_text(reason)}" if isinstance(reason, str) else "")
         rows.append((format_minute(record.at), str(event.kind), actor, record.rule, clause))
     session.print_table(rows, indent="  ", styles=("dim", "name"))
 
@@ -457,17 +438,6 @@ def print_request(session: Session, request: Request, at: datetime) -> None:
         ("reason", _join_lines(request.reason or "")),
     ]
     session.print_table([row for row in rows if row[1]], indent="  ", styles=("dim",))
-
-
-def build_request_rows(requests: Iterable[Request], at: datetime) -> list[tuple[str, ...]]:
-    """Return table rows: ID, name, kind, state, holder and due date."""
-    return [
-        (
-            *(request.id, request.name, f"{request.kind} {request.status}"),
-            *(str(request.state), format_holder(request, at)),
-        )
-        for request in requests
-    ]
 
 
 def print_report(session: Session, report: Report) -> None:

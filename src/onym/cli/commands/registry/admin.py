@@ -239,7 +239,7 @@ async def restore_command(session: Session, /, file: str, db: str | None) -> Non
 @click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG.")
 @db_option
 @pass_session
-def serve_command(session: Session, /, db: str | None, config: str | None, **given: Any) -> None:
+def serve_command(session: Session, /, db: str | None, config: str | None, **options: Any) -> None:
     """Serve the registry's web pages and API, until Ctrl-C.
 
     The settings (mail, OpenID Connect, the public URL) come from --config, ONYM_REGISTRY_* variables and
@@ -255,7 +255,9 @@ def serve_command(session: Session, /, db: str | None, config: str | None, **giv
     from onym.server.app import run_registry  # late: only this command needs the web server
     from onym.server.settings import load_settings
 
-    settings = _resolve_base_url(load_settings(config, database=find_database(session, db, config), **given))
+    settings = _resolve_base_url(
+        load_settings(config, database=find_database(session, db, config), **options)
+    )
 
     def ready(_: int) -> None:
         url = f"{settings.base_url}/"

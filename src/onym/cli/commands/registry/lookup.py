@@ -14,12 +14,12 @@ import click
 from onym.cli._output import Session, select_fields
 from onym.cli.commands.registry._common import (
     ROLE_CHOICE,
+    STATUS_CHOICE,
     at_option,
-    build_entry_rows,
     build_record,
-    build_request_rows,
     complete_name,
     find_database,
+    format_holder,
     format_registry_option,
     list_logins,
     make_request_error,
@@ -30,6 +30,7 @@ from onym.cli.commands.registry._common import (
     print_history,
     print_request,
     registry_option,
+    shorten_text,
 )
 from onym.errors import UnknownEntryError, UsageError
 from onym.registry.records import Entry, Request, RequestState, Role, Status
@@ -41,9 +42,11 @@ if TYPE_CHECKING:
 
 #: rows of a search without --limit
 _ROWS: Final = 20
-_MOST_ROWS: Final = 500
+_MAX_ROWS: Final = 500
 #: the end of the short form of a source; --json has the complete form
 _ASIDE: Final = re.compile(r"[:;,] ")
+#: fields in the rows of a search
+_SHOWN: Final = ("reference", "description")
 #: states with a next step
 _OPEN: Final = (
     RequestState.DRAFT,
@@ -103,7 +106,7 @@ async def _show_own(session: Session, db: str | None, registry: str, name: str) 
         entry = await store.entry(registry, key)
         if entry is None:
             requests = (await store.requests(registry=registry, name=key, limit=1)).items
-            similar = await store.search(registry, key[:1], _MOST_ROWS)
+            similar = await store.search(registry, key[:1], _MAX_ROWS)
             raise _make_unknown_error(registry, key, (entry.name for entry in similar), requests=requests)
         records = list(await store.history(registry, key))
         names = await list_logins(store)
@@ -159,16 +162,9 @@ def _format_origin(snapshot: Snapshot) -> str:
 @click.command("search", short_help="Find entries by name, description or reference.")
 @click.argument("text", default="")
 @registry_option
-@click.option(
-    "--status", "wanted", type=click.Choice([str(status) for status in Status]), help="Only this status."
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(1, _MOST_ROWS),
-    default=_ROWS,
-    show_default=True,
-    help="Maximum number of rows.",
-)
+@click.option("--status", "wanted", type=STATUS_CHOICE, help="Only this status.")
+@click.option("--limit", type=click.IntRange(1, _MAX_ROWS), default=_ROWS, show_default=True,
+              help="Maximum number of rows.")  # fmt: skip
 @pass_database
 async def search_command(
     session: Session, /, text: str, registry: str, wanted: str | None, limit: int, db: str | None
@@ -234,7 +230,11 @@ def _print_matches(
     if snapshot is not None:
         record["facts"] = select_fields(snapshot, "source", "vintage")
     session.print_record(record)
-    session.print_table(build_entry_rows(entries), styles=("name",))
+    rows = [
+        (entry.name, str(entry.status), *(shorten_text(entry.fields.get(name, "")) for name in _SHOWN))
+        for entry in entries
+    ]
+    session.print_table(rows, styles=("name",))
     if session.as_json:
         return
     if not entries:
@@ -286,12 +286,7 @@ async def status_command(session: Session, /, request: str, at: str | None, db: 
 
 @click.command("review", short_help="List open requests and who has the next step.")
 @click.option("-r", "--registry", help="Only this registry.")
-@click.option(
-    "--for",
-    "role",
-    type=ROLE_CHOICE,
-    help="Only requests that wait for this role.",
-)
+@click.option("--for", "role", type=ROLE_CHOICE, help="Only requests that wait for this role.")
 @at_option
 @pass_database
 async def review_command(
@@ -319,6 +314,11 @@ async def review_command(
     # the earliest due date first; requests without one follow, the oldest first
     requests.sort(key=lambda request: (request.due is None, request.due or request.since, request.id))
     session.print_record({"requests": [build_record(request) for request in requests]})
-    session.print_table(build_request_rows(requests, when), styles=("name",))
+    rows = [
+        (request.id, request.name, f"{request.kind} {request.status}", str(request.state),
+         format_holder(request, when))
+        for request in requests
+    ]  # fmt: skip
+    session.print_table(rows, styles=("name",))
     if not requests and not session.as_json:
         session.print_note("no requests are open")

@@ -66,6 +66,8 @@ if TYPE_CHECKING:
 #: bytes of the largest file; RFC 3986 has 140,000
 MAX_FILE: Final = 4 * 1024 * 1024
 
+_PROFILE: Final = click.Choice(list(PROFILES))
+
 #: the content of each field, on one line
 GUIDANCE: Final = {
     "status": "one of the words above",
@@ -131,9 +133,7 @@ def render_blank_template(profile: Profile) -> str:
 
 @click.command("template", short_help="Print an empty template to fill in.")
 @registry_option
-@click.option(
-    "--profile", type=click.Choice(list(PROFILES)), help="The procedure. Default: the registry's own."
-)
+@click.option("--profile", type=_PROFILE, help="The procedure. Default: the registry's own.")
 @pass_session
 def template_command(session: Session, /, registry: str, profile: str | None) -> None:
     """Print an empty template to fill in. Standard error explains each field.
@@ -185,27 +185,16 @@ class _SubmitOptions:
 @click.command("submit", short_help="Check a template or draft, and request registration.")
 @click.argument("file", metavar="FILE|REQUEST")
 @registry_option
-@click.option(
-    "--profile",
-    type=click.Choice(list(PROFILES)),
-    help="The procedure. Default: the one that the template fits.",
-)
+@click.option("--profile", type=_PROFILE, help="The procedure. Default: the one that the template fits.")
 @click.option("--status", metavar="STATUS", help="The requested status. Default: the template's.")
-@click.option(
-    "--kind",
-    type=click.Choice([str(kind) for kind in RequestKind]),
-    default=str(RequestKind.NEW),
-    show_default=True,
-    help="The kind of request.",
-)
+@click.option("--kind", type=click.Choice([str(kind) for kind in RequestKind]), default=str(RequestKind.NEW),
+              show_default=True, help="The kind of request.")  # fmt: skip
 @click.option("--name", help="The template to use, if the file has several.")
 @click.option("--on-behalf-of", metavar="WHO", help="The author, if it is not you.")
 @click.option("--archive", metavar="URL", help="The URL of the list review's message; starts that review.")
 @click.option("--request", "revises", metavar="ID", help="Correct this request instead of opening another.")
 @click.option("--anyway", is_flag=True, help="Submit even if the checker finds errors.")
-@click.option(
-    "--draft", "keep_draft", is_flag=True, help="Open the request as a draft, which you can still revise."
-)
+@click.option("--draft", "keep_draft", is_flag=True, help="Open a draft request, which you can still revise.")
 @click.option("--dry-run", is_flag=True, help="Only check the file; no database is needed.")
 @account_options
 @at_option
@@ -430,13 +419,11 @@ _MAX_DATA: Final = 1_000_000
 @click.argument("target", metavar="REQUEST|NAME")
 @click.argument("decision", type=click.Choice(_DECISIONS), metavar="DECISION")
 @click.option("--reason", help="The reason, which is logged and sent to the registrant.")
-@click.option(
-    "--set", "members", metavar="MEMBER=TEXT", multiple=True, help="Another member of the event (repeatable)."
-)
+@click.option("--set", "members", metavar="MEMBER=TEXT", multiple=True,
+              help="Another member of the event (repeatable).")  # fmt: skip
 @click.option("--data", metavar="JSON", help="Members of the event as one JSON object.")
-@click.option(
-    "--expect", type=click.IntRange(0), metavar="VERSION", help="Fail unless the request has this version."
-)
+@click.option("--expect", type=click.IntRange(0), metavar="VERSION",
+              help="Fail unless the request has this version.")  # fmt: skip
 @registry_option
 @account_options
 @at_option

@@ -16,6 +16,7 @@ from onym.cli import exit_codes
 from onym.cli._input import exit_with, read_start, translate_key_errors
 from onym.cli._output import Session, escape_controls, is_terminal, replace_text_file, select_fields
 from onym.cli.commands.registry._common import (
+    STATUS_CHOICE,
     account_options,
     at_option,
     find_database,
@@ -77,11 +78,8 @@ _SHOWN: Final = 20
 @click.command("import", short_help="Import a published registry (CSV, XML, JSON or text).")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--format", "format_", help="The format of the files. Default: detected.")
-@click.option(
-    "--contacts",
-    type=click.Path(dir_okay=False),
-    help="A file of contacts: [[id, name, organisation, URI, date], ...]",
-)
+@click.option("--contacts", type=click.Path(dir_okay=False),
+              help="A file of contacts: [[id, name, organisation, URI, date], ...]")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Read and report without changes.")
 @registry_option
 @account_options
@@ -209,9 +207,7 @@ def _print_import(session: Session, record: dict[str, Any], *, dry_run: bool) ->
 @click.command("export", short_help="Export a registry in one of many formats.")
 @click.option("--format", "format_", type=click.Choice(_FORMATS), default="xml", show_default=True,
               help="The format of the file.")  # fmt: skip
-@click.option(
-    "--status", type=click.Choice([str(status) for status in Status]), help="The status, for csv-2015."
-)
+@click.option("--status", type=STATUS_CHOICE, help="The status, for csv-2015.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False),
               help="Write to FILE, which is replaced only when the export is complete.")  # fmt: skip
 @click.option("--sign-key", metavar="FILE", help="A private key (JWK) to sign the namespaces file.")

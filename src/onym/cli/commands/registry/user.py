@@ -38,20 +38,10 @@ _SCOPES: Final = ("read", "submit", "review", "iana", "iesg", "admin")
 @click.command("token", short_help="Create, list or revoke API tokens.")
 @click.argument("login")
 @click.option("--label", default="", help="The purpose of the token.")
-@click.option(
-    "--scope",
-    "scopes",
-    type=click.Choice(_SCOPES),
-    multiple=True,
-    help="A permission of the token (repeatable).",
-)
-@click.option(
-    "--days",
-    type=click.IntRange(1, 3660),
-    default=_TOKEN_DAYS,
-    show_default=True,
-    help="Days until it expires.",
-)
+@click.option("--scope", "scopes", type=click.Choice(_SCOPES), multiple=True,
+              help="A permission of the token (repeatable).")  # fmt: skip
+@click.option("--days", type=click.IntRange(1, 3660), default=_TOKEN_DAYS, show_default=True,
+              help="Days until it expires.")  # fmt: skip
 @click.option("--revoke", metavar="ID", help="Revoke this token.")
 @pass_database
 async def token_command(
@@ -79,7 +69,14 @@ async def token_command(
         account = await get_account(store, login)
         fresh = None
         if revoke is not None:
-            await _revoke_token(store, account, revoke)
+            if revoke not in {token.id for token in await store.tokens.list(account.id)}:
+                raise UnknownEntryError(
+                    f"{account.login} does not have the token {revoke}",
+                    code="accounts.unknown-token",
+                    field="token",
+                    hint=f"onym registry user token {account.login} lists the tokens",
+                )
+            await store.tokens.revoke(revoke, utc_now())
         if scopes:
             fresh, made = _make_token(account, label, scopes, days)
             await store.tokens.create(made)
@@ -99,17 +96,6 @@ async def token_command(
     session.print_table([_build_token_row(token) for token in listed], styles=("name",))
     if not listed:
         session.print_note(f"{account.login} has no tokens")
-
-
-async def _revoke_token(store: Store, account: Account, identifier: str) -> None:
-    if identifier not in {token.id for token in await store.tokens.list(account.id)}:
-        raise UnknownEntryError(
-            f"{account.login} has no token of that ID",
-            code="accounts.unknown-token",
-            field="token",
-            hint=f"onym registry user token {account.login} lists the tokens",
-        )
-    await store.tokens.revoke(identifier, utc_now())
 
 
 def _make_token(account: Account, label: str, scopes: Sequence[str], days: int) -> tuple[Secret, Any]:
@@ -151,11 +137,8 @@ _registry = click.option(
     show_default=True,
     help="The registry of the roles; * is all of them.",
 )
-_stdin = click.option(
-    "--password-stdin",
-    is_flag=True,
-    help="Read the password from standard input, to keep it out of the history.",
-)
+_stdin = click.option("--password-stdin", is_flag=True,
+                      help="Read the password from standard input, not from the terminal.")  # fmt: skip
 
 
 @click.group("user", short_help="Manage accounts, roles, passwords and API tokens.")
