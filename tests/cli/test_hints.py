@@ -122,7 +122,7 @@ def test_the_commands_are_found() -> None:
     assert where >= {
         "sign/keystore.py",
         "server/gateway/settings.py",
-        "registry/accounts.py",
+        "registry/service.py",
         "cli/_errors.py",
     }
     assert len(list_named_commands()) > 150
