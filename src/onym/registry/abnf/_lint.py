@@ -53,7 +53,7 @@ def lint(grammar: Grammar, *, start: str | None = None) -> tuple[Remark, ...]:
     They report rules that are undefined, repeated, recursive, described in words, not valid ABNF, unused
     (or, with `start`, not reached from it), or defined with other strings than in RFC 3986 or RFC 5234 B.1;
     and alternatives that add no string. The remarks of the parser and of `resolve` are included. Raises
-    UnknownEntryError if there is no rule `start`.
+    UnknownEntryError if the rule `start` does not exist.
     """
     remarks = [
         *grammar.remarks,

@@ -42,7 +42,7 @@ def render_railroad(grammar: Grammar, start: str) -> str:
     Strings have round ends, rules square ends, and prose is in italics; imported rules are named, not drawn.
     The image has a title and each rule its ABNF as text for screen readers; all text is escaped. Raises
     GrammarError abnf.too-large beyond MAX_DRAWN rules or MAX_BOXES boxes, abnf.broken-rule if a rule is not
-    valid, and UnknownEntryError if there is no rule `start`.
+    valid, and UnknownEntryError if the rule `start` does not exist.
     """
     rows: list[str] = []
     width, y = 0.0, float(_MARGIN)

@@ -364,7 +364,7 @@ _SHOWN_URI: Final = 160
 
 _CHARSET: Final = re.compile(
     r"\bUTF-?8\b|\bUS-?ASCII\b|\bASCII\b|\bUnicode\b|\bISO[- ]?8859|\bUTF-?16\b|RFC ?3(?:629|987)|"
-    r"(?:octet)s?\b",
+    r"octets?\b",
     re.IGNORECASE,
 )
 _ELSEWHERE: Final = re.compile(r"\bsection\b|\bRFC ?\d|\[[\w.-]+\]", re.IGNORECASE)

@@ -68,8 +68,8 @@ def _is_grammar(text: str) -> bool:
 def load_grammar(document: Document, start: str | None = None) -> tuple[Grammar, str]:
     """Return the document's grammar with its imports resolved, and the name of the start rule.
 
-    Raises GrammarError if there is no ABNF, if it cannot be read, or if no start rule can be chosen, and
-    UnknownEntryError if there is no rule `start`.
+    Raises GrammarError if ABNF is missing or not valid, or if no start rule can be chosen, and
+    UnknownEntryError if the rule `start` does not exist.
     """
     if not document.blocks:
         raise GrammarError(

@@ -89,7 +89,7 @@ class Change:
     """One entry that differs between two snapshots.
 
     `event` is the event that causes such a change and `rule` its row in the table of the state machine; if
-    there is no such rule, both are None and `irregular` is the reason. `at` is the time, if it is known.
+    no rule allows it, both are None and `irregular` is the reason. `at` is the time, if it is known.
     """
 
     name: str

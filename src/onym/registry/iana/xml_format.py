@@ -1,7 +1,7 @@
 """IANA's registry XML (namespace http://www.iana.org/assignments): read and write it.
 
 The reader uses expat from the standard library. It rejects a document type declaration before the first
-entity, so there are no entities to expand and nothing outside to fetch; size, depth and row count are
+entity, so entities are never expanded and nothing outside is fetched; size, depth and row count are
 limited.
 
 XML 1.0 cannot hold most control characters. Such a character is written as the processing instruction
