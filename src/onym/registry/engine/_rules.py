@@ -214,14 +214,14 @@ class Rule:
 
 def build_clauses(rfc4395: str | None, rfc7595: str | None, other: str | None = None) -> Mapping[str, str]:
     """Clauses by profile: sections of the two RFCs, and one text for the other registries' profiles."""
-    found = {}
-    if rfc4395 is not None:
-        found["rfc4395"] = rfc4395 if rfc4395.startswith("docs/") else f"RFC 4395 {rfc4395}"
-    if rfc7595 is not None:
-        found["rfc7595"] = rfc7595 if rfc7595.startswith("docs/") else f"RFC 7595 {rfc7595}"
-    if other is not None:
-        found |= dict.fromkeys(("specification-required", "expert-review"), other)
-    return found
+    clauses = {
+        f"rfc{number}": text if text.startswith("docs/") else f"RFC {number} {text}"
+        for number, text in ((4395, rfc4395), (7595, rfc7595))
+        if text is not None
+    }
+    return clauses | (
+        {} if other is None else dict.fromkeys(("specification-required", "expert-review"), other)
+    )
 
 
 def get_text(case: EventContext, member: str) -> str | None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from onym.errors import AccessError, RefusalError, RegistryError, UnknownEntryError
@@ -375,11 +376,8 @@ async def load_actor_names(request: HTTPRequest, records: Iterable[LogRecord]) -
 
 async def load_entry_history(request: HTTPRequest, registry: str, name: str) -> tuple[LogRecord, ...]:
     """Return the events of a name that the visitor may see, oldest first, at most 20,000."""
-
-    async def read(after: int) -> tuple[LogRecord, ...]:
-        return await get_store(request).history(registry, name, after=after, limit=_RECORDS)
-
-    return await filter_visible_records(request, await _load_records(read))
+    history = partial(get_store(request).history, registry, name, limit=_RECORDS)
+    return await filter_visible_records(request, await _load_records(history))
 
 
 async def load_entry_changes(request: HTTPRequest, registry: str, name: str) -> tuple[EntryChange, ...]:
@@ -396,18 +394,14 @@ async def load_entry_changes(request: HTTPRequest, registry: str, name: str) -> 
 
 async def load_request_history(request: HTTPRequest, identifier: str) -> tuple[LogRecord, ...]:
     """Return the events of a request, as `load_entry_history`. Raises UnknownEntryError."""
-
-    async def read(after: int) -> tuple[LogRecord, ...]:
-        return await get_store(request).request_history(identifier, after=after, limit=_RECORDS)
-
-    return await _load_records(read)
+    return await _load_records(partial(get_store(request).request_history, identifier, limit=_RECORDS))
 
 
-async def _load_records(read: Callable[[int], Awaitable[tuple[LogRecord, ...]]]) -> tuple[LogRecord, ...]:
+async def _load_records(load_page: Callable[..., Awaitable[tuple[LogRecord, ...]]]) -> tuple[LogRecord, ...]:
     found: list[LogRecord] = []
     # long records make short pages, so only an empty page is the end
     for _ in range(_MOST_RECORDS // _RECORDS):
-        part = await read(found[-1].number if found else 0)
+        part = await load_page(after=found[-1].number if found else 0)
         if not part:
             break
         found += map(_strip_template, part)

@@ -203,7 +203,7 @@ async def entry_page(request: HTTPRequest) -> Response:
         draft=_format_draft(entry),
         nobody=describe_missing_registrant(entry),
         history=part[::-1],
-        earlier="" if earlier is None else urls.entry_history_url(row.id, entry.name, earlier),
+        earlier=earlier,
         versions=build_version_options(index_versions(await load_entry_changes(request, row.id, entry.name))),
         formats=list_formats(row.id),
         requests=filter_visible_requests(request, about.items),

@@ -117,14 +117,6 @@ class ActionView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VersionOption:
-    """One version of an entry for a comparison."""
-
-    number: int
-    label: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """A piece of text; `kind` is same, gone or new."""
 
@@ -356,14 +348,13 @@ def index_versions(changes: Iterable[EntryChange]) -> dict[int, Version]:
     return {change.after.version: (change.after, change) for change in changes if change.after is not None}
 
 
-def build_version_options(versions: Mapping[int, Version]) -> tuple[VersionOption, ...]:
-    """Return the versions as options, newest first."""
-    return tuple(
-        VersionOption(
-            number=number, label=f"{number}: {format_date(change.at.date())}, {EVENT_LABELS[change.event]}"
-        )
-        for number, (_, change) in sorted(versions.items(), reverse=True)[:_MOST_OPTIONS]
-    )
+def build_version_options(versions: Mapping[int, Version]) -> list[tuple[int, str]]:
+    """Return (number, label) of the versions, newest first."""
+    newest = sorted(versions.items(), reverse=True)[:_MOST_OPTIONS]
+    return [
+        (number, f"{number}: {format_date(change.at.date())}, {EVENT_LABELS[change.event]}")
+        for number, (_, change) in newest
+    ]
 
 
 def _list_values(entry: Entry) -> dict[str, tuple[str, str]]:

@@ -401,7 +401,7 @@ async def request_page(request: HTTPRequest) -> Response:
         steps=build_steps(about, records),
         fields=build_field_cells(about.registry, about.fields),
         history=part,
-        earlier="" if earlier is None else urls.request_history_url(about.id, earlier),
+        earlier=earlier,
         actions=await _list_request_actions(request, about, entry),
         may_edit=bool(_find_revision_step(request, about, entry)),
         may_review=may_review,

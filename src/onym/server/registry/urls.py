@@ -91,16 +91,6 @@ def entry_url(registry: str, name: str) -> str:
     )
 
 
-def entry_history_url(registry: str, name: str, before: int) -> str:
-    """An entry's events before that number, on its page."""
-    return f"{entry_url(registry, name)}?before={before}#history"
-
-
-def request_history_url(identifier: str, before: int) -> str:
-    """A request's events before that number, on its page."""
-    return f"{request_url(identifier)}?before={before}#history"
-
-
 def compare_url(registry: str, name: str, before: int | None = None, after: int | None = None) -> str:
     """Two versions of an entry, side by side."""
     return build_path("r", registry, name, "compare", before=before, after=after)

@@ -82,7 +82,6 @@ from onym.server.security.conditional_requests import (
 from onym.server.security.sessions import get_visitor, require_access
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
     from starlette.requests import Request as HTTPRequest
 
     from onym.registry.records import LogRecord
@@ -97,7 +96,7 @@ _DEEPEST: Final = 12
 
 
 def make_api_response(
-    request: Request,
+    request: HTTPRequest,
     value: Any,
     *,
     status: int = 200,
@@ -111,7 +110,12 @@ def make_api_response(
 
 
 def make_bytes_response(
-    request: Request, body: bytes, tag: str, *, status: int = 200, headers: Mapping[str, str] | None = None
+    request: HTTPRequest,
+    body: bytes,
+    tag: str,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return encoded JSON, or 304 if the client has it."""
     if status == 200 and request.method in ("GET", "HEAD"):
@@ -120,7 +124,7 @@ def make_bytes_response(
     return Response(body, status, given, media_type=JSON)
 
 
-def require_known_parameters(request: Request, *names: str) -> None:
+def require_known_parameters(request: HTTPRequest, *names: str) -> None:
     """Raise RegistryError for unknown, repeated and empty query parameters."""
     for name in ("limit", "after"):
         if request.query_params.get(name) == "":
@@ -135,7 +139,7 @@ def require_known_parameters(request: Request, *names: str) -> None:
             )
 
 
-async def decode_body(request: Request, kind: type[_Body]) -> _Body:
+async def decode_body(request: HTTPRequest, kind: type[_Body]) -> _Body:
     """Return the decoded JSON body.
 
     Raises HTTPException 415 and RegistryError: http.bad-form (400) if the body breaks the schema,
