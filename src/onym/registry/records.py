@@ -45,7 +45,7 @@ EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Status(StrEnum):
-    """Every status that an entry of some registry may have; which ones, `registries.py` says."""
+    """Every status of an entry; `registries.py` lists those of each registry."""
 
     # URI schemes: RFC 4395 5.4, RFC 7595 7.4 and 9
     PERMANENT = "permanent"
@@ -64,7 +64,7 @@ class Status(StrEnum):
 
 
 class Role(StrEnum):
-    """Who may act (RFC 4395 5, RFC 7595 7). Roles are held per registry; a reader holds none."""
+    """Roles in a registry (RFC 4395 5, RFC 7595 7). A reader has no role."""
 
     REGISTRANT = "registrant"
     IANA = "iana"
@@ -139,7 +139,7 @@ class RequestKind(StrEnum):
 
 
 class RequestState(StrEnum):
-    """Where a request stands. The last five are final, save that a rejected one may be resubmitted."""
+    """The states of a request."""
 
     DRAFT = "draft"
     LIST_REVIEW = "list-review"
@@ -189,11 +189,11 @@ class EventKind(StrEnum):
     IESG_DECLINE = "iesg-decline"  # [reason]
     REASSIGN = "reassign"  # [to, change_controller, reason] a provisional entry
     DEMAND_CHANGES = "demand-changes"  # [reason] of a provisional entry
-    # about an entry, by whoever may update it
+    # about an entry, by people who may update it
     ATTACH_SECURITY_NOTE = "attach-security-note"  # [text, reference]
     DESIGNATE = "designate"  # [add, remove: account ids]
     RETIRE = "retire"  # [reason] provisional -> historical, registered -> deprecated
-    # time's, brought by IANA's clock
+    # timers, as IANA's clock
     REVIEW_TIMEOUT = "review-timeout"
     DRAFT_EXPIRED = "draft-expired"
     DRAFT_PUBLISHED = "draft-published"  # [reference] the draft has become an RFC; by IANA
@@ -212,23 +212,23 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """Who acts: an account id, and the roles it holds in the registry at hand."""
+    """The person who acts: an account ID, and the roles in the registry."""
 
     id: str
     roles: frozenset[Role] = frozenset()
 
     def has_role(self, *roles: Role) -> bool:
-        """Does the actor hold one of these?"""
+        """Report whether the actor has one of these roles."""
         return not self.roles.isdisjoint(roles)
 
 
-#: the actor of what the clock brings (`onym registry tick`)
+#: the actor of timer events (`onym registry tick`)
 IANA_CLOCK: Final = Actor(id="iana-clock", roles=frozenset({Role.IANA}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A note on an entry: a separate use, security information, an override. `kind` says which."""
+    """A note on an entry; `kind` is for example a separate use, security or override."""
 
     kind: str
     text: str
@@ -238,7 +238,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftReference:
-    """An Internet-Draft that holds the registration, and the day it expires (185 days after its date)."""
+    """An Internet-Draft with the registration, and the day it expires (185 days after its date)."""
 
     name: str
     expires: date
@@ -248,10 +248,9 @@ class DraftReference:
 class Entry:
     """One row of a registry.
 
-    `name` is the key, lower case; `spelling` is how the source wrote it, where that differs. `fields`
-    holds the registry's columns and the template's fields by id (`registries.py`, `profiles.py`).
-    `pending` holds the ids of the requests under review about this row. `version` counts the events that
-    changed it, on from the last one of a name that was removed.
+    `name` is the key; `spelling` is the source's spelling if it differs. `fields` has the registry's columns
+    and the template's fields by ID (`registries.py`). `pending` has the IDs of the requests under review
+    about this entry. `version` is the number of its changes, and continues after a removal.
     """
 
     registry: str
@@ -266,7 +265,7 @@ class Entry:
     notes: tuple[Note, ...] = ()
     draft: DraftReference | None = None
     pending: tuple[str, ...] = ()
-    #: the last day it holds (namespaces)
+    #: the last day of validity (namespaces)
     expires: date | None = None
     registered: datetime | None = None
     updated: datetime | None = None
@@ -277,8 +276,8 @@ class Entry:
 class Request:
     """One registration request, from draft to its end.
 
-    `holder` says whose move it is, `due` until when (UTC), where a clause or practice gives a time.
-    `since` is when the present state began; `version` counts its events, for conditional writes.
+    `holder` is the role that acts next, `due` its deadline (UTC) if there is one. `since` is the start of the
+    present state; `version` is the number of events, for conditional writes.
     """
 
     id: str
@@ -286,32 +285,32 @@ class Request:
     profile: str
     kind: RequestKind
     name: str
-    #: the status asked for
+    #: the requested status
     status: Status
     state: RequestState
     registrant: str
     fields: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    #: the template as it was pasted
+    #: the pasted template
     template: str = ""
     on_behalf_of: str | None = None
     opened: datetime
     since: datetime
     holder: Role | None = None
     due: datetime | None = None
-    #: when list review began, and where its archive is
+    #: the start of list review, and the URL of its archive
     announced: datetime | None = None
     archive: str | None = None
-    #: when it was first submitted: from then on it is public, whatever becomes of it
+    #: the first submission, which makes the request public
     submitted: datetime | None = None
-    #: when IANA asked the expert: the 14 days of RFC 4395 5.2 step 6 count from here
+    #: the start of Expert Review, and of the 14 days of RFC 4395 5.2 step 6
     expert_asked: datetime | None = None
-    #: about an entry: its registrant asked, or one whom the registrant had designated
+    #: opened by the entry's registrant or a designee
     as_registrant: bool = False
-    #: the timer went off, and the request went on (RFC 4395; decision on permanent requests)
+    #: the review timeout has passed, and the request continues (RFC 4395)
     timed_out: bool = False
-    #: the draft that holds the template, where it came from one
+    #: the draft with the template
     draft: DraftReference | None = None
-    #: how it ended, or was last sent back: registered, incomplete, duplicate, declined, provisional, ...
+    #: the last result: registered, incomplete, duplicate, declined, provisional, ...
     outcome: str | None = None
     reason: str | None = None
     version: int = 0
@@ -319,7 +318,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What is asked. `request` and `name` say about what; `data` holds JSON values alone."""
+    """One event. `request` and `name` are its subject; `data` has only JSON values."""
 
     kind: EventKind
     registry: str
@@ -330,7 +329,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Somebody should be told: by e-mail where the account or role has an address, and in the feed."""
+    """A notice to a person or role, by e-mail if the account or role has an address."""
 
     #: an account id, or a role of the registry
     to: str | Role
@@ -340,10 +339,10 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What an accepted event does: the request and the entry as they stand after it.
+    """The effect of an accepted event: the request and the entry after it.
 
-    `rule` is the row of the table (R1 to X), `clause` its source. `request` is None where the event is
-    about an entry alone; `entry` is None where it changes none; `removed` deletes the row instead.
+    `rule` is the ID of the rule (R1 to X), `clause` its source. `request` is None if the event is only about
+    an entry; `entry` is None if it does not change; `removed` deletes the entry.
     """
 
     rule: str

@@ -1,8 +1,8 @@
 """The three registries and their procedures, as data: one engine serves them all.
 
-A registry says which names it holds, which profiles its requests may follow, which statuses its entries
-may have and which columns they show. A profile says which template a procedure needs, which review, and
-how long each step takes, each with its clause. The order of the steps is in the engine's table.
+A registry has a rule for names, profiles for requests, and the statuses and columns of its entries. A profile
+has the template, the reviews and the duration of each step, each with its clause. The order of the steps is
+in the engine's rules.
 
 `rfc4395` and `rfc7595` are for URI schemes; `specification-required` is RFC 8126 4.6 for parameters
 (draft-levy-llm-uri-scheme-00 12.2); `expert-review` is RFC 8126 4.5 for namespaces.
@@ -27,10 +27,9 @@ DRAFT_LIFETIME: Final = timedelta(days=185)
 class TemplateField:
     """One field of a registration template.
 
-    `labels` are the spellings that are read as this field, the standard's own first; `required` holds
-    for every request, `required_for` for requests of these statuses alone. Among the labels, `weak` ones
-    are used by other templates as well, and `stand_ins` are read as this field only where no other label
-    of it stands.
+    `labels` are the accepted spellings, the standard's label first; `required` is for every request,
+    `required_for` for requests of these statuses. Other templates use the `weak` labels too; `stand_ins` are
+    read as this field only if the text has no other label of it.
     """
 
     id: str
@@ -44,7 +43,7 @@ class TemplateField:
 
     @property
     def label(self) -> str:
-        """The standard's own name for it."""
+        """The label in the standard."""
         return self.labels[0]
 
     @property
@@ -53,7 +52,7 @@ class TemplateField:
         return self.label[:1].upper() + self.label[1:]
 
     def is_required_for(self, status: Status) -> bool:
-        """Must a request for `status` fill it?"""
+        """Report whether a request for `status` must fill the field."""
         return self.required or status in self.required_for
 
 
@@ -63,13 +62,13 @@ class Policy:
 
     name: str
     clause: str
-    #: does IANA register it at once, first come first served?
+    #: IANA registers it at once, first come first served
     at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListReview:
-    """Review on uri-review@ietf.org: how long is reasonable, and may a submission come without it?"""
+    """Review on uri-review@ietf.org: the reasonable duration, and whether a submission needs it."""
 
     reasonable: timedelta
     required: bool
@@ -85,15 +84,15 @@ class Profile:
     document: str
     template_clause: str
     fields: tuple[TemplateField, ...]
-    #: fields of the other template: welcome, and not part of this one
+    #: optional fields of the other template
     elsewhere: tuple[TemplateField, ...] = ()
     policies: Mapping[Status, Policy]
     list_review: Mapping[Status, ListReview]
-    #: silence of the expert for so long registers provisionally (RFC 4395 5.2 step 6); None: never
+    #: without an answer for this time it is registered provisionally (RFC 4395 5.2 step 6); None: never
     expert_timeout: timedelta | None = None
-    #: how long a review reasonably takes; shown as the date due (RFC 8126 5.3)
+    #: the reasonable duration of a review, for the due date (RFC 8126 5.3)
     expert_time: timedelta
-    #: must the status be one of these words exactly, or in any case?
+    #: the spellings of the statuses that a request can ask for
     status_words: tuple[str, ...]
     status_clause: str
 
@@ -103,11 +102,11 @@ class Profile:
         return (*self.fields, *self.elsewhere)
 
     def find_field(self, identifier: str) -> TemplateField | None:
-        """The field of that id, of this template or of the other."""
+        """Return the field with this ID, of this template or of the other."""
         return next((field for field in self.all_fields if field.id == identifier), None)
 
     def list_missing_fields(self, status: Status, given: Mapping[str, str]) -> tuple[TemplateField, ...]:
-        """The fields that a request for `status` needs and `given` leaves out or blank."""
+        """Return the fields that a request for `status` needs and `given` leaves out or empty."""
         return tuple(
             field
             for field in self.fields
@@ -126,9 +125,9 @@ def _select_marked(labels: str, mark: str) -> frozenset[str]:
 
 
 def _build_fields(document: str, clause: str, rows: tuple[_Row, ...]) -> tuple[TemplateField, ...]:
-    """Rows of (id, guideline sections, labels parted by |, required).
+    """Return fields from rows of (ID, guideline sections, labels separated by |, required).
 
-    Before a label, `?` says that it is weak, `~` that it is a stand-in.
+    A label with `?` is weak, one with `~` is a stand-in.
     """
     return tuple(
         TemplateField(
@@ -327,7 +326,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
 
 
 def get_profile(identifier: str) -> Profile:
-    """The profile of that id; `UnknownEntryError` names the ones there are."""
+    """Return the profile with this ID. Raises UnknownEntryError."""
     try:
         return PROFILES[identifier]
     except KeyError:
@@ -341,7 +340,7 @@ def get_profile(identifier: str) -> Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a registry, in the order in which it is shown: the field's id and its heading."""
+    """One column of a registry: the field's ID and its heading."""
 
     id: str
     heading: str
@@ -349,33 +348,33 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
-    """One registry. `name_pattern` judges a whole name, already in lower case where `fold_case`."""
+    """One registry. `name_pattern` matches a whole name, in lower case if `fold_case`."""
 
     id: str
     title: str
-    #: what one entry is called, for people
+    #: the word for one entry
     noun: str
     name_pattern: re.Pattern[str]
     name_clause: str
     name_rule: str
-    #: characters in a name, and whose limit that is
+    #: the longest name in characters, and the source of the limit
     name_limit: int
     limit_clause: str
-    #: are names compared, and kept, without case?
+    #: names are compared and stored in lower case
     fold_case: bool
     profiles: tuple[str, ...]
-    #: the profile that a request follows when it names none
+    #: the profile of a request that names none
     default_profile: str
     statuses: tuple[Status, ...]
-    #: the status that advice is for where a text names none; a request has to name its own
+    #: the status that the checker assumes for a text without one; a request must name its status
     default_status: Status
     columns: tuple[Column, ...]
     reference: str
 
     def normalize_name(self, name: str) -> str:
-        """The name as the registry files it."""
+        """Return the name as the registry stores it."""
         text = name.strip()
-        # letters of ASCII alone: the sign of Kelvin is no k
+        # only ASCII letters: the Kelvin sign is not a k
         return text.lower() if self.fold_case and text.isascii() else text
 
     def map_headings(self) -> dict[str, str]:
@@ -387,7 +386,7 @@ class Registry:
         return headings
 
     def is_valid_name(self, key: str) -> bool:
-        """Is it a name that this registry may hold?"""
+        """Report whether a normalized name is valid in this registry."""
         return len(key) <= self.name_limit and self.name_pattern.fullmatch(key) is not None
 
 
@@ -486,7 +485,7 @@ REGISTRIES: Final[Mapping[str, Registry]] = {
 
 
 def get_registry(identifier: str) -> Registry:
-    """The registry of that id; `UnknownEntryError` names the ones there are."""
+    """Return the registry with this ID. Raises UnknownEntryError."""
     try:
         return REGISTRIES[identifier]
     except KeyError:

@@ -49,7 +49,7 @@ _PAGE_SIZE: Final = 500
 _NAMESPACES_LIFETIME: Final = timedelta(days=30)
 #: the status of the rows in a csv-2015 file, which has one for each status
 DEFAULT_CSV_STATUS: Final = Status.PERMANENT
-#: taggingEntity (RFC 4151) of a feed if nobody says whose it is: a name that cannot be registered
+#: default taggingEntity (RFC 4151) of a feed: a name that cannot be registered
 DEFAULT_FEED_AUTHORITY: Final = "registry.invalid,2026"
 
 
@@ -79,7 +79,7 @@ class SubmissionInput:
 
     @property
     def is_empty(self) -> bool:
-        """Does it hold no text and no field?"""
+        """Report whether there is neither text nor a field."""
         return not self.text.strip() and not any(value.strip() for value in self.fields.values())
 
 

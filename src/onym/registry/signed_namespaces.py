@@ -42,7 +42,7 @@ _Path: TypeAlias = "str | os.PathLike[str]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """One label: the origin that speaks for it, and thumbprints of its keys (none: the anchor chooses)."""
+    """One label: its anchor origin, and thumbprints of its keys (none: any key of the anchor)."""
 
     label: str
     anchor: str
@@ -50,7 +50,7 @@ class Allocation:
 
 
 class SignedNamespaces:
-    """The namespaces of a signed registry file. Threads may share it; a file replaced is read again."""
+    """The namespaces of a signed registry file. Threads may share it; a replaced file is read again."""
 
     def __init__(self, path: Path, keys: KeySet, state: Path | None) -> None:
         self._path = path
@@ -67,11 +67,11 @@ class SignedNamespaces:
         state: _Path | None = None,
         at: float | None = None,
     ) -> SignedNamespaces:
-        """The file at `path`, signed with `key`: a public JWK, or a file with one or with a JWK Set.
+        """Load the file at `path`, signed with `key`: a public JWK, or a file with a JWK or a JWK Set.
 
-        `state` is a file that remembers the newest issue seen: an older one is refused from then on. With
-        `at` (seconds since the epoch) the file must be in force then. Raises ConfigError for files that
-        cannot be read, SignatureError for a signature that does not hold, SnapshotError for the rest.
+        The file `state` remembers the newest issue time, so that older files are rejected. With `at` (seconds
+        since the epoch) the file must be valid then. Raises ConfigError for files that cannot be read,
+        SignatureError for an invalid signature, and SnapshotError for other faults.
         """
         found = cls(Path(path), _load_pinned_keys(key), None if state is None else Path(state))
         if at is not None:
@@ -80,14 +80,14 @@ class SignedNamespaces:
 
     @property
     def issued(self) -> datetime:
-        """When the registry issued the file (UTC)."""
+        """The issue time of the file (UTC)."""
         return self._file.issued
 
     def find(self, label: str, at: float) -> Allocation | None:
-        """Who speaks for this label; None where the file does not have it.
+        """Return the allocation of a label, or None.
 
-        Raises DiscoveryError: aiip.unknown-authority for a namespace that is not active, with its state;
-        aiip.unavailable where the file is not in force, or was replaced by one that cannot be used.
+        Raises DiscoveryError: aiip.unknown-authority for a namespace that is not active; aiip.unavailable if
+        the file is not valid at `at`, or its replacement cannot be used.
         """
         try:
             self._reload_if_changed()
@@ -154,7 +154,7 @@ class SignedNamespaces:
 
 
 def _record_issue_time(state: Path, issued: datetime) -> None:
-    """Refuse what is older than what was seen; note what is newer, one line each, so that none is lost."""
+    """Reject an older issue time than the newest in `state`; append a newer one."""
     try:
         lines = _read_limited(state, _MAX_STATE).decode("ascii").split() if state.exists() else []
         if not all(_TIME.fullmatch(line) for line in lines):
@@ -187,7 +187,6 @@ def _append_line(state: Path, line: str) -> None:
 
 
 def _load_pinned_keys(key: _Path | Mapping[str, Any]) -> KeySet:
-    """The pinned key, or keys."""
     from onym.sign.keys import read_keys
 
     if isinstance(key, Mapping):

@@ -52,9 +52,9 @@ RULES: Final[tuple[Rule, ...]] = (
 _BY_EVENT: Final[dict[EventKind, tuple[Rule, ...]]] = {
     kind: tuple(rule for rule in RULES if rule.event is kind) for kind in EventKind
 }
-#: what time brings, and a person does not press
+#: events of timers
 _TIMER_EVENTS: Final = (EventKind.REVIEW_TIMEOUT, EventKind.DRAFT_EXPIRED, EventKind.NAMESPACE_EXPIRED)
-#: needs an entry or a file, not a button
+#: events that no form offers
 _NOT_OFFERED: Final = frozenset({*_TIMER_EVENTS, EventKind.OPEN, EventKind.IMPORT})
 _REQUEST_EVENTS: Final = frozenset(
     rule.event for rule in RULES if any(state is not None for state in rule.states)
@@ -64,11 +64,10 @@ _REQUEST_EVENTS: Final = frozenset(
 def decide(
     event: Event, actor: Actor, at: datetime, *, request: Request | None, entry: Entry | None
 ) -> Decision:
-    """What `event`, asked by `actor` at `at` (aware), does to `request` and `entry`.
+    """Return the effect of an event by `actor` at `at` (in UTC) on `request` and `entry`.
 
-    `request` is the one that the event names, None when it opens one; `entry` the one of that name, if
-    any. Raises `RefusalError` with the row and the clause where the procedure does not allow it: first
-    for the state, then for the actor, then for what the event brings.
+    `request` is the one that the event names (None if it opens one), `entry` the one of that name. Raises
+    RefusalError with the rule and the clause: first for the state, then the actor, then the event's data.
     """
     case = _build_context(event, actor, at, request, entry)
     rule = next((rule for rule in _BY_EVENT[event.kind] if rule.matches(case)), None)
@@ -90,7 +89,7 @@ def decide(
 def list_allowed_events(
     request: Request | None, entry: Entry | None, actor: Actor, at: datetime, *, profile_id: str | None = None
 ) -> tuple[EventKind, ...]:
-    """The events that `actor` may ask for now, about a request or (request None) about an entry."""
+    """Return the events that `actor` may cause now, of a request or (request None) of an entry."""
     about = request or entry
     if about is None:
         return ()
@@ -108,11 +107,9 @@ def list_allowed_events(
 
 
 def iter_due_events(requests: Iterable[Request], entries: Iterable[Entry], at: datetime) -> Iterator[Event]:
-    """What the clock brings at `at`: an event for every timer that has gone off, for `IANA_CLOCK`.
+    """Yield an event for every timer that is due at `at`, for `IANA_CLOCK`, in the order of their times.
 
-    In the order in which they went off, ties by number and name: so a clock that was stopped does in one
-    go what it would have done day by day. What these events start themselves can be due too: ask again
-    until nothing is.
+    The events can start timers that are due too: call again until there are no events.
     """
     found = [timer for request in requests for timer in _iter_request_timers(request)]
     found += [timer for entry in entries for timer in _iter_entry_timers(entry)]
@@ -121,7 +118,7 @@ def iter_due_events(requests: Iterable[Request], entries: Iterable[Entry], at: d
             yield event
 
 
-#: when it goes off, what parts those of the same moment, and the event
+#: due time, order among timers of the same time, event
 _Timer: TypeAlias = tuple[datetime, tuple[int, int, str], Event]
 
 
@@ -160,10 +157,10 @@ def _start_of_next_day(day: date) -> datetime:
 def publication_refusal(
     entry: Entry | None, *, standards_track: bool, document: str, profile_id: str = "rfc7595"
 ) -> str | None:
-    """Why an IETF document that defines or relies on the scheme can't be published yet (C1), or None.
+    """Return why an IETF document that uses the scheme cannot be published yet (C1), or None.
 
     A Standards Track document needs a permanent entry (RFC 4395 5.1, RFC 7595 3). Under RFC 4395 5.1 any
-    RFC that defines a scheme needs Expert Review, and two weeks of silence are none.
+    RFC that defines a scheme needs Expert Review; a review timeout is not a review.
     """
     if standards_track and (entry is None or entry.status is not Status.PERMANENT):
         clause = "RFC 4395 5.1" if profile_id == "rfc4395" else "RFC 7595 3"

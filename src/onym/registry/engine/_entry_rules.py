@@ -188,7 +188,7 @@ ENTRY_RULES: Final = (
 
 _NAMESPACE_CLAUSES: Final = {"expert-review": "docs/decisions/0027"}
 _RUNNING: Final = (Status.ACTIVE, Status.SAFE_MODE, Status.SUSPENDED)
-#: what only a reinstatement ends, and the notes that tell of a namespace's state
+#: statuses that only a reinstatement ends, and the notes about a namespace's status
 _HELD: Final = (Status.SAFE_MODE, Status.SUSPENDED)
 _EXPIRED: Final = "expired"
 _STATE_NOTES: Final = frozenset({*map(str, _HELD), "reinstated", "override", _EXPIRED})
@@ -203,7 +203,6 @@ def _make_status_effect(status: Status, *, note: str) -> Any:
 
 
 def _is_past_expiry(case: EventContext) -> bool:
-    """Past the last day it holds?"""
     ends = case.current_entry.expires if entry_status_in(*_RUNNING)(case) else None
     return ends is not None and ends < case.at.date()
 
@@ -211,7 +210,7 @@ def _is_past_expiry(case: EventContext) -> bool:
 def _expire_namespace(case: EventContext, rule: Rule) -> Decision:
     before = case.current_entry.status
     held = before in _HELD
-    # the note tells a renewal what the namespace was, whoever made it so
+    # a renewal finds the former status in this note
     said = f"expired; {before} until reinstated" if held else _EXPIRED
     note = make_note(case, str(before) if held else _EXPIRED, said)
     row = replace(case.current_entry, notes=(*case.current_entry.notes, note))
@@ -270,12 +269,12 @@ NAMESPACE_RULES: Final = (
 )  # fmt: skip
 
 _OVERRIDE_CLAUSES: Final = build_clauses(_DECISION, _DECISION, _DECISION)
-#: how yes and no are said
+#: spellings of yes and no
 _YES: Final = (True, "yes", "true")
 _NO: Final = (None, False, "", "no", "false")
-#: a word in a file's column of statuses that is no status: as much the file's as the column
+#: a word in a file's status column that is not a status; an import replaces it like a column
 _PUBLISHED_STATUS: Final = "published_status"
-#: who controls the row, and what else an override sets beside the status
+#: members that change the controllers, and all members that an override sets beside the status
 _CONTROL: Final = ("registrant", "change_controller")
 _SETTINGS: Final = (*_CONTROL, "iesg_approved")
 
@@ -305,9 +304,9 @@ def _import_entry(case: EventContext, rule: Rule) -> Decision:
     if old is None:
         return make_decision(case, rule, entry=replace(given, version=1, pending=()))
     if old.status is Status.PENDING_REVIEW and given.status is not Status.PENDING_REVIEW:
-        # what the row showed was a request's, and gives nobody a say in what the file registers
+        # the entry only showed a request, so its people do not control the imported entry
         old = clear_entry(old)
-    # the registry's own memory is not the file's to change, nor what registrants said outside its columns
+    # a file does not change fields outside the registry's columns
     shown = {column.id for column in case.registry.columns} | {_PUBLISHED_STATUS}
     own = {name: value for name, value in old.fields.items() if name not in shown}
     kept = replace(
@@ -350,7 +349,6 @@ def _override_entry(case: EventContext, rule: Rule) -> Decision:
 
 
 def _make_notices(case: EventContext, subject: str, note: Note, *others: str | None) -> tuple[Any, ...]:
-    """The subject to the row's registrant and to those others."""
     known = case.entry.registrant if case.entry is not None else None
     people = dict.fromkeys(identifier for identifier in (*others, known) if identifier)
     return tuple(make_notice(person, f"{case.name}: {subject}", note.text) for person in people)
@@ -373,7 +371,6 @@ def _remove_entry(case: EventContext, rule: Rule, note: Note) -> Decision:
 
 
 def _override_control(case: EventContext, rule: Rule, note: Note) -> Decision:
-    """Who controls the row, and whether an IESG-approved document defines it."""
     row = case.current_entry
     if row.status is Status.PENDING_REVIEW:
         raise RefusalError(
@@ -399,7 +396,7 @@ def _override_control(case: EventContext, rule: Rule, note: Note) -> Decision:
 
 
 def _undo_record(case: EventContext, rule: Rule, note: Note) -> Decision:
-    """The entry as it was before record `undoes`: the store puts it beside that number, from its log."""
+    """Restore the entry of `restore`, which the store adds from its log."""
     number = case.event.data["undoes"]
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise reject("undoes", "`undoes` is not the number of a record")
@@ -414,7 +411,7 @@ def _undo_record(case: EventContext, rule: Rule, note: Note) -> Decision:
             "undoes", "an entry that only showed a request cannot be restored", hint="Open the request again."
         )
     if row is None:
-        # whether the requests about it still go on, this entry doesn't know
+        # the requests about it may have ended
         after = replace(base, pending=(), notes=(*base.notes, note))
     else:
         after = replace(base, pending=row.pending, notes=(*row.notes, note), version=row.version)
@@ -436,7 +433,7 @@ def _has_nothing_to_override(case: EventContext) -> bool:
 
 
 def _is_control_override(case: EventContext) -> bool:
-    """Does the override say who controls a row that there is?"""
+    """Report whether the override changes who controls an existing entry."""
     if any(_has_value(case, member) for member in _CONTROL):
         return True
     before = case.event.data.get("restore")
@@ -448,13 +445,13 @@ def _is_control_override(case: EventContext) -> bool:
     return (before.get("registrant"), controller) != now
 
 
-#: change control of what was registered lies with the IESG, where nobody else has it (RFC 8126 2.3, 9.5)
+#: the IESG decides who controls an entry (RFC 8126 2.3, 9.5)
 _IESG_CLAUSES: Final = {
     "rfc4395": "RFC 8126 9.5",
     "rfc7595": "RFC 7595 7.1",
     "specification-required": "RFC 8126 9.5",
 }
-#: of a namespace with the operator of the root, for whom IANA stands
+#: for a namespace also the operator of the root, whom IANA represents
 _OPERATOR_CLAUSES: Final = {"expert-review": "docs/decisions/0027"}
 _CONTROL_SAID: Final = "who controls the entry, set by an override with a name and a reason"
 

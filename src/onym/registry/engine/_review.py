@@ -31,7 +31,7 @@ from onym.registry.records import Decision, Entry, EventKind, RequestKind, Reque
 
 _REVIEWED: Final = (RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW)
 _POLICY: Final = "RFC 8126 4.5"
-#: characters of a separate use that the row's note has
+#: characters of a separate use in the entry's note
 _MAX_USE: Final = 4_000
 
 
@@ -45,7 +45,7 @@ _is_change_to_historical: Final = _request_is(RequestKind.STATUS_CHANGE, Status.
 
 
 def _is_separate_use(case: EventContext) -> bool:
-    """A new name that another entry holds already, so that only a note is left (E6)."""
+    """Report whether the request can only become a note, because the name is taken (E6)."""
     asked = case.current_request
     if asked.kind is RequestKind.SEPARATE_USE:
         return True
@@ -59,13 +59,12 @@ def _is_separate_use(case: EventContext) -> bool:
 
 
 def _is_name_under_review(case: EventContext) -> bool:
-    """A separate use of a name that is itself under review."""
+    """Report whether it is a separate use of a name that is under review."""
     separate = case.current_request.kind is RequestKind.SEPARATE_USE
     return separate and case.entry is not None and case.current_entry.status is Status.PENDING_REVIEW
 
 
 def _is_expiry_past(case: EventContext) -> bool:
-    """Is the last day that was asked for past?"""
     expires = parse_date(case.current_request.fields.get("expires"))
     return expires is not None and expires < case.at.date()
 
@@ -90,7 +89,6 @@ def _get_reason(case: EventContext) -> str | None:
 
 
 def _build_approved_entry(case: EventContext) -> Entry:
-    """The row that an approval makes."""
     asked = case.current_request
     keeps = asked.kind is RequestKind.UPDATE and case.entry is not None
     return build_entry(case, case.current_entry.status if keeps else asked.status)
@@ -148,7 +146,7 @@ def _request_ietf_review(case: EventContext, rule: Rule) -> Decision:
 
 def _request_more_review(case: EventContext, rule: Rule) -> Decision:
     reason = require_text(case, "reason", clause=rule.get_clause(case))
-    # the date due stays: a wish for more review does not stop the 14 days (docs/decisions/0026)
+    # the due date stays: more review does not stop the 14 days (docs/decisions/0026)
     request = move_request(case, RequestState.MORE_REVIEW, reason=reason, due=case.current_request.due)
     notice = make_notice(request.registrant, f"{case.name}: more review of {request.id} is asked for", reason)
     return make_decision(case, rule, request=request, notices=(notice,))
@@ -192,7 +190,7 @@ def _is_timer_due(case: EventContext) -> bool:
 
 
 def _can_register_by_timeout(case: EventContext) -> bool:
-    """Does silence register it, and end the request?"""
+    """Report whether the timeout registers the entry and ends the request."""
     asked = case.current_request
     provisional = asked.status is Status.PROVISIONAL
     new = asked.kind is RequestKind.NEW and case.entry is None

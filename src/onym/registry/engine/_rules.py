@@ -112,7 +112,7 @@ def entry_status_in(*statuses: Status) -> _Condition:
 
 
 def describe_conflict(case: EventContext) -> str | None:
-    """How the row has changed since the request was opened, so that it can't be granted any more; or None."""
+    """Return how the entry has changed so that the request cannot be granted any more, or None."""
     asked, row = case.current_request, case.entry
     if row is None:
         return None if asked.kind is RequestKind.NEW else "the entry that it would change is gone"
@@ -122,7 +122,7 @@ def describe_conflict(case: EventContext) -> str | None:
 
 
 def _is_new_conflicting(asked: Request, row: Entry) -> bool:
-    """A row that was made provisional meanwhile, for this very request, and is no longer; or another's."""
+    """Report whether the entry is another request's, or is not provisional any more."""
     own = asked.id in row.pending
     if asked.state is RequestState.IETF_REVIEW:
         return not own or row.status is not Status.PROVISIONAL
@@ -161,10 +161,10 @@ _ENTRY_MEMBERS: Final = frozenset({"name", "status"})
 
 
 def needs_iesg_approval(case: EventContext) -> bool:
-    """Would the request change what an IESG-approved document defines (RFC 4395 5.3, RFC 7595 7.3)?
+    """Report whether the request changes what the IESG has approved (RFC 4395 5.3, RFC 7595 7.3).
 
-    Of a row that is nobody's, it is not known which documents the IESG has approved: any RFC counts as
-    one, and who controls the row is the IESG's to say (RFC 8126 2.3, 9.5).
+    For an entry without a registrant every RFC is treated as IESG-approved, and only the IESG can change
+    its controller (RFC 8126 2.3, 9.5).
     """
     asked, row = case.current_request, case.entry
     if row is None or asked.kind not in (RequestKind.UPDATE, RequestKind.STATUS_CHANGE):
@@ -180,11 +180,12 @@ def needs_iesg_approval(case: EventContext) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One row of the table.
+    """One rule of the state machine.
 
-    It holds for `event` where the request is in one of `states` (None: the event is about an entry, or
-    opens a request) and `when` says so. `build_clauses` names the source for each profile that has the rule.
-    `roles` may ask, and so may whom `who` lets. A rule without `effect` is a refusal: `said` and `hint`.
+    It applies to `event` if the request is in one of `states` (None: the event is about an entry, or opens
+    a request) and `when` is true. `clauses` has the source for each profile with the rule. Actors with one
+    of `roles`, or for whom `who` is true, may cause the event. A rule without `effect` rejects the event with
+    `said` and `hint`.
     """
 
     id: str
@@ -199,7 +200,7 @@ class Rule:
     hint: str | None = None
 
     def matches(self, case: EventContext) -> bool:
-        """Report whether this rule applies to the event, whoever the actor is."""
+        """Report whether this rule applies to the event of any actor."""
         state = None if case.request is None else case.request.state
         return case.profile.id in self.clauses and state in self.states and self.when(case)
 
@@ -208,12 +209,12 @@ class Rule:
         return case.actor.has_role(*self.roles) or (self.who is not None and self.who(case))
 
     def get_clause(self, case: EventContext) -> str:
-        """The source, under the profile in force."""
+        """Return the source under the profile of the request."""
         return self.clauses[case.profile.id]
 
 
 def build_clauses(rfc4395: str | None, rfc7595: str | None, other: str | None = None) -> Mapping[str, str]:
-    """Clauses by profile: sections of the two RFCs, and one text for the other registries' profiles."""
+    """Return clauses by profile: sections of the two RFCs, and one text for the other profiles."""
     clauses = {
         f"rfc{number}": text if text.startswith("docs/") else f"RFC {number} {text}"
         for number, text in ((4395, rfc4395), (7595, rfc7595))
@@ -225,7 +226,7 @@ def build_clauses(rfc4395: str | None, rfc7595: str | None, other: str | None = 
 
 
 def get_text(case: EventContext, member: str) -> str | None:
-    """A text that the event brings, None where it brings none. Anything but text is refused."""
+    """Return a text of the event's data, or None. Raises RefusalError for another type."""
     value: Any = case.event.data.get(member)
     if value is None:
         return None
@@ -235,7 +236,7 @@ def get_text(case: EventContext, member: str) -> str | None:
 
 
 def require_text(case: EventContext, member: str, *, clause: str | None = None) -> str:
-    """The same, where the event means nothing without it."""
+    """Return a text that the event must have. Raises RefusalError (registry.missing-data)."""
     value = get_text(case, member)
     # invisible characters are not a text
     if value is None or not any(character.isprintable() and not character.isspace() for character in value):
@@ -258,9 +259,9 @@ _HOLDERS: Mapping[RequestState, Role] = {
     RequestState.IETF_REVIEW: Role.IESG,
 }
 
-#: the kind of note on a row that two weeks of silence registered (RFC 4395 5.2 step 6)
+#: the kind of note on an entry that a review timeout registered (RFC 4395 5.2 step 6)
 UNREVIEWED: Final = "unreviewed"
-#: by which the expert or the IESG approves the row; who happens to have the role as well does not
+#: events with which the expert or the IESG approves an entry
 _APPROVALS: Final = frozenset(
     {
         EventKind.APPROVE,
@@ -271,9 +272,9 @@ _APPROVALS: Final = frozenset(
     }
 )
 
-#: fields of a template that are the row's own members, not columns
+#: fields of a template that are members of an entry, not columns
 _NOT_COLUMNS = frozenset({"name", "status", "expires"})
-#: columns that are not the registrant's to fill (RFC 7595 9; IANA assigns paths and numbers)
+#: columns that only IANA fills (RFC 7595 9; IANA assigns paths and numbers)
 _IANA_COLUMNS = frozenset({"notes", "template", "cri_number"})
 _MAX_FIELDS = 64
 _NAMESPACE_CLAUSE = "docs/decisions/0027"
@@ -285,7 +286,7 @@ _MAX_NOTES: Final = 100
 
 
 def move_request(case: EventContext, state: RequestState, **changes: Any) -> Request:
-    """The request in `state`: who holds it now, since when, one version on."""
+    """Return the request in another state, with its holder, time and next version."""
     asked = case.current_request
     changes.setdefault("due", None)
     changes.setdefault("since", case.at)
@@ -293,14 +294,14 @@ def move_request(case: EventContext, state: RequestState, **changes: Any) -> Req
 
 
 def update_entry(case: EventContext, entry: Entry, **changes: Any) -> Entry:
-    """The row with these changes, dated, one version on."""
+    """Return the entry with these changes, the time and the next version."""
     return replace(entry, updated=case.at, version=entry.version + 1, **changes)
 
 
 def build_entry(case: EventContext, status: Status, *, under_review: bool = False) -> Entry:
-    """The row that the request asks for: a new one, or the one there is with the request's fields over it.
+    """Return the entry that the request asks for: a new one, or the present one with the request's fields.
 
-    `under_review`: the request goes on, and the row shows it.
+    With `under_review` the request continues, and the entry shows it.
     """
     asked, base = case.current_request, _select_base_entry(case, status)
     return update_entry(
@@ -316,9 +317,8 @@ def build_entry(case: EventContext, status: Status, *, under_review: bool = Fals
 
 
 def _select_base_entry(case: EventContext, status: Status) -> Entry:
-    """What the request's fields are laid over."""
     asked, row = case.current_request, case.entry
-    # an imported row has no date either, and is not for whoever asks about it
+    # an imported entry has no date either, and does not become the requester's
     if row is not None and row.status is not Status.PENDING_REVIEW:
         return row
     fresh = Entry(registry=asked.registry, name=asked.name, status=status)
@@ -328,26 +328,25 @@ def _select_base_entry(case: EventContext, status: Status) -> Entry:
 
 
 def _shows_request(row: Entry, asked: Request) -> bool:
-    """Does the row of status Pending Review show that request, and no rival's?"""
+    """Report whether the entry of status Pending Review shows this request, not another one."""
     return row.pending[:1] == (asked.id,)
 
 
 def clear_entry(row: Entry) -> Entry:
-    """The row without what the request said that it showed."""
+    """Return an entry of status Pending Review without the fields of the request that it showed."""
     return Entry(
         registry=row.registry, name=row.name, status=row.status, pending=row.pending, version=row.version
     )
 
 
 def _has_own_entry(case: EventContext) -> bool:
-    """Has the new name had its row since IETF review began (E4), so that what happened to it since holds?"""
+    """Report whether the new name has had its entry since IETF review began (E4)."""
     asked, old = case.current_request, case.entry
     in_review = asked.kind is RequestKind.NEW and asked.state is RequestState.IETF_REVIEW
     return in_review and old is not None and asked.id in old.pending
 
 
 def _merge_fields(case: EventContext) -> dict[str, str]:
-    """The fields that the request asks for, over those of the row where it has some to keep."""
     asked, old = case.current_request, case.entry
     if _has_own_entry(case):
         return dict(case.current_entry.fields)
@@ -361,7 +360,7 @@ def _merge_fields(case: EventContext) -> dict[str, str]:
 
 
 def _select_draft(case: EventContext, base: Entry) -> DraftReference | None:
-    """The draft that the request names, else the row's. One whose end the row tells already stays away."""
+    """Return the request's draft unless the entry notes that it has expired, else the entry's draft."""
     given = case.current_request.draft
     if given is None or _has_own_entry(case):
         return base.draft
@@ -370,38 +369,38 @@ def _select_draft(case: EventContext, base: Entry) -> DraftReference | None:
 
 
 def format_draft_expiry(draft: DraftReference) -> str:
-    """How the row tells that the draft has expired (U4)."""
+    """Return the text of the note about an expired draft (U4)."""
     return f"{draft.name} expired on {draft.expires.isoformat()}"
 
 
 def list_kept_notes(case: EventContext, entry: Entry) -> tuple[Note, ...]:
-    """The row's notes; an approval by expert or IESG takes away that nobody has reviewed it."""
+    """Return the entry's notes; an approval by the expert or the IESG removes the note `unreviewed`."""
     if case.event.kind not in _APPROVALS:
         return entry.notes
     return tuple(note for note in entry.notes if note.kind != UNREVIEWED)
 
 
 def list_other_pending(case: EventContext) -> tuple[str, ...]:
-    """The other requests under review about the row."""
+    """Return the other pending requests about the entry."""
     pending = () if case.entry is None else case.entry.pending
     return tuple(identifier for identifier in pending if identifier != case.current_request.id)
 
 
 def mark_unreviewed(case: EventContext, entry: Entry) -> Entry:
-    """The row, marked as one that silence registered; a mark that it has already is made anew."""
+    """Return the entry with one note that a review timeout registered it."""
     note = Note(kind=UNREVIEWED, text="registered without Expert Review", at=case.at, by=case.actor.id)
     return replace(entry, notes=(*(old for old in entry.notes if old.kind != UNREVIEWED), note))
 
 
 def remove_pending(case: EventContext) -> tuple[Entry | None, bool]:
-    """The row after its request has gone: (row or None, is it removed?)."""
+    """Return (entry or None, is it removed) after the request has ended."""
     row = case.entry
     if row is None or case.current_request.id not in row.pending:
         return None, False
     left = list_other_pending(case)
     if row.status is Status.PENDING_REVIEW and not left:
         return None, True
-    # what the request that has gone said does not stand for those that wait
+    # the fields of the ended request are not those of the waiting requests
     gone = row.status is Status.PENDING_REVIEW and _shows_request(row, case.current_request)
     return update_entry(case, clear_entry(row) if gone else row, pending=left), False
 
@@ -414,7 +413,7 @@ def make_decision(case: EventContext, rule: Rule, **changes: Any) -> Decision:
 def approve_request(
     case: EventContext, rule: Rule, entry: Entry, *, outcome: str, reason: str | None = None
 ) -> Decision:
-    """The request has got what `entry` says, and is done."""
+    """Return the decision that approves the request with this entry."""
     request = move_request(case, RequestState.APPROVED, outcome=outcome, reason=reason)
     subject = f"{case.name}: registered as {entry.status}" if outcome != "noted" else f"{case.name}: noted"
     return make_decision(
@@ -423,7 +422,7 @@ def approve_request(
 
 
 def change_status(case: EventContext, rule: Rule, status: Status, *, note: str | None = None) -> Decision:
-    """The row with another status; the event's reason is told, and kept as a note of the kind `note`."""
+    """Return the decision for another status; the reason becomes a note of the kind `note`."""
     reason = get_text(case, "reason")
     notes = list_kept_notes(case, case.current_entry) + (
         (make_note(case, note, reason),) if note and reason else ()
@@ -433,7 +432,7 @@ def change_status(case: EventContext, rule: Rule, status: Status, *, note: str |
 
 
 def make_notice(to: str | Role, subject: str, body: str | None = None) -> Notice:
-    """A notice; its text is the reason where one was given."""
+    """Return a notice; without a text the subject is the text."""
     return Notice(to=to, subject=subject, text=body or subject)
 
 
@@ -452,7 +451,7 @@ def add_note(case: EventContext, kind: str, text: str, **changes: Any) -> Entry:
 
 
 def make_note(case: EventContext, kind: str, said: str) -> Note:
-    """A note by the actor, now. Raises RefusalError where it is longer than a row shows."""
+    """Return a note by the actor. Raises RefusalError (registry.too-large)."""
     if len(said) > _MAX_NOTE:
         raise RefusalError(
             f"a note has at most {_MAX_NOTE:,} characters",
@@ -477,12 +476,12 @@ def require_room_for_note(case: EventContext) -> None:
 
 
 def is_valid_id(value: object) -> bool:
-    """Is it a name or an id: short, seen, and without spaces?"""
+    """Report whether a value is a name or an ID: short, printable and without spaces."""
     return isinstance(value, str) and 0 < len(value) <= _MAX_NAME and value.isprintable() and " " not in value
 
 
 def parse_fields(case: EventContext, old: Mapping[str, str]) -> dict[str, str]:
-    """The fields that the event brings over `old`, each a text under an id of its template or registry."""
+    """Return the fields of the event over the old ones. Raises RefusalError for an unknown field."""
     given = case.event.data.get("fields", {})
     if not isinstance(given, Mapping) or len(given) > _MAX_FIELDS:
         raise reject("fields", f"`fields` must be an object of at most {_MAX_FIELDS} texts")
@@ -509,7 +508,7 @@ def parse_fields(case: EventContext, old: Mapping[str, str]) -> dict[str, str]:
 
 
 def _validate_namespace(case: EventContext, given: Mapping[str, str]) -> None:
-    """What no resolver could use is not asked for: one such row would keep the file from being signed."""
+    """Reject fields that resolvers cannot use; one such entry would prevent signing the file."""
     if case.registry.id != "ai-namespaces":
         return
     from onym.registry.iana import check_namespace_fields  # late: the engine imports nothing else of it
@@ -535,7 +534,7 @@ def _list_known_fields(case: EventContext) -> frozenset[str]:
 
 
 def parse_draft(case: EventContext, old: DraftReference | None) -> DraftReference | None:
-    """The draft that the event names, else `old`."""
+    """Return the draft that the event names, or the old one. Raises RefusalError."""
     given = case.event.data.get("draft")
     if given is None:
         return old
@@ -559,5 +558,5 @@ def parse_date(value: object) -> date | None:
 
 
 def add_duration(at: datetime, by: timedelta | None) -> datetime | None:
-    """`at` plus a time, where there is one."""
+    """Return `at` plus a duration, or None if there is no duration."""
     return None if by is None else at + by

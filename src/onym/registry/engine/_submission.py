@@ -35,9 +35,9 @@ from onym.registry.records import Decision, Entry, EventKind, Request, RequestKi
 _ANYONE: Final = (Role.REGISTRANT, Role.IANA, Role.EXPERT, Role.IESG)
 _NAMESPACE_CLAUSES: Final = {"expert-review": "docs/decisions/0027"}
 _OPEN_CLAUSES: Final = build_clauses("5.2", "7.2", "RFC 8126 4.5")
-#: events of one request, after which it is not revised any more
+#: the highest version that can be revised
 _VERSIONS: Final = 500
-#: who hears of a withdrawal: whoever was asked to decide. Before that it is the registrant's alone
+#: the role that is notified of a withdrawal, by the state of the request
 _REVIEWERS: Final = {
     RequestState.SUBMITTED: Role.IANA,
     RequestState.EXPERT_REVIEW: Role.EXPERT,
@@ -59,7 +59,7 @@ def _parse_kind(case: EventContext) -> RequestKind:
 
 
 def _parse_status(case: EventContext) -> Status:
-    """The status asked for. Only a new name or a change of status asks for one; others keep the row's."""
+    """Return the requested status; only new names and changes of status request one."""
     given = case.event.data.get("status")
     chosen = _parse_kind(case) in (RequestKind.NEW, RequestKind.STATUS_CHANGE)
     askable = tuple(case.profile.policies)
@@ -102,7 +102,7 @@ def _is_entry_missing(case: EventContext) -> bool:
 
 
 def _is_foreign_provisional_update(case: EventContext) -> bool:
-    """A change of a provisional row by somebody who may not (U1); expert and IESG may ask for upgrades."""
+    """Report an update of a provisional entry by another person (U1); expert and IESG may upgrade."""
     kind = _parse_kind(case)
     if kind not in (RequestKind.UPDATE, RequestKind.STATUS_CHANGE):
         return False
@@ -123,7 +123,6 @@ def _is_foreign_namespace_update(case: EventContext) -> bool:
 
 
 def _is_undefined_status_change(case: EventContext) -> bool:
-    """A status change that no clause defines (X)."""
     return (
         _parse_kind(case) is RequestKind.STATUS_CHANGE
         and (case.current_entry.status, _parse_status(case)) not in STATUS_CHANGES
@@ -164,7 +163,6 @@ def _open_request(case: EventContext, rule: Rule) -> Decision:
 
 
 def _build_revised_request(case: EventContext) -> Request:
-    """The request with what the event brings over it."""
     asked = case.current_request
     if asked.version >= _VERSIONS:
         raise RefusalError(
@@ -183,7 +181,7 @@ def _build_revised_request(case: EventContext) -> Request:
 
 
 def _parse_revised_status(case: EventContext) -> Status:
-    """The status asked for after a revision: another one for a new name alone, and not under review."""
+    """Return the requested status. A revision may change it only for a new name that is not under review."""
     asked, given = case.current_request, case.event.data.get("status")
     if given is None or str(given).strip().lower() == asked.status:
         return asked.status
@@ -218,7 +216,6 @@ def _announce_request(case: EventContext, rule: Rule) -> Decision:
 
 
 def _is_list_review_missing(case: EventContext) -> bool:
-    """Was list review demanded, and none begun?"""
     review = case.profile.list_review.get(case.current_request.status)
     return review is not None and review.required and case.current_request.announced is None
 
@@ -339,10 +336,10 @@ _MISSING_LIMIT: Final = 64
 
 
 def list_missing_fields(case: EventContext) -> tuple[str, ...]:
-    """Labels of the fields that the template must have and has not.
+    """Return the labels of required fields that are missing.
 
-    A new name and an upgrade need all of them, an upgrade together with what the row has; an update may
-    not blank one.
+    A new name needs all required fields, an upgrade together with the fields of the entry; an update must
+    not empty one.
     """
     asked, row = case.current_request, case.entry
     given = {**asked.fields, "name": asked.name, "status": str(asked.status)}
@@ -362,7 +359,6 @@ def _has_missing_fields(case: EventContext) -> bool:
 
 
 def _is_duplicate_name(case: EventContext) -> bool:
-    """Has another entry the name already?"""
     return case.current_request.kind is RequestKind.NEW and case.entry is not None
 
 
@@ -370,7 +366,7 @@ def _can_register_at_once(case: EventContext) -> bool:
     policy = case.profile.policies.get(case.current_request.status)
     if case.current_request.kind is RequestKind.NEW:
         return policy is not None and policy.at_once and case.entry is None
-    # what its registrant may do alone; a provisional row stays provisional
+    # the registrant's own update; a provisional entry stays provisional
     return (
         case.current_request.kind is RequestKind.UPDATE
         and case.current_entry.status is Status.PROVISIONAL
@@ -390,7 +386,7 @@ def _is_retirement(case: EventContext) -> bool:
 
 
 def _needs_iesg_decision(case: EventContext) -> bool:
-    """What only the IESG decides: permanent to historical, reassignment, and in 2006 a separate use."""
+    """Report whether only the IESG can decide: permanent to historical, reassignment; 2006 separate uses."""
     asked = case.current_request
     historical = (
         asked.kind is RequestKind.STATUS_CHANGE
@@ -464,7 +460,7 @@ def _retire_entry(case: EventContext, rule: Rule) -> Decision:
 
 
 def _build_pending_entry(case: EventContext) -> Entry | None:
-    """The row that shows the review: a new one, or the one there is, marked (RFC 7595 7.2 step 3)."""
+    """Return the entry that shows the review, new or marked, if the profile has one (RFC 7595 7.2 step 3)."""
     asked = case.current_request
     if case.profile.id != "rfc7595":
         return None

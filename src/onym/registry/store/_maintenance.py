@@ -131,10 +131,10 @@ class LogFold(RegistryState):
         )
 
 
-async def fold_log(connection: AsyncConnection, decide: Decide, told: _OnChange) -> LogFold:
-    """Fold the whole log, and check on the way that each row says what its record says.
+async def fold_log(connection: AsyncConnection, decide: Decide, on_change: _OnChange) -> LogFold:
+    """Replay the whole log, and check that each row equals its record.
 
-    `told` is given each row of `entry_changes` that it makes.
+    `on_change` is called with each row of `entry_changes`.
     """
     fold = LogFold(decide=decide)
     async for row in _iter_rows(connection, log, log.c.number):
@@ -145,12 +145,12 @@ async def fold_log(connection: AsyncConnection, decide: Decide, told: _OnChange)
         if make_log_row(record, name) != row:
             raise _make_replay_error(record, "differs from its columns", broken=True)
         if fold.change is not None:
-            await told(fold.change)
+            await on_change(fold.change)
     return fold
 
 
 async def verify_database(connection: AsyncConnection, decide: Decide) -> Verified:
-    """Chain, projections and the rest. Raises StoreError at the first fault."""
+    """Verify the chain, the projections and the file. Raises StoreError at the first fault."""
     await _require_intact_file(connection)
     stored = _iter_rows(connection, entry_changes, entry_changes.c.number)
 
@@ -175,7 +175,7 @@ async def verify_database(connection: AsyncConnection, decide: Decide) -> Verifi
 
 
 async def rebuild_projections(connection: AsyncConnection, decide: Decide) -> Verified:
-    """Make the projections anew from the log. Sequences only ever grow: an id is never given twice."""
+    """Build the projections from the log. Sequences only grow, so that no ID is given twice."""
     for table in (entry_changes, entry_text, entries, requests):
         await connection.execute(delete(table))
     changes = _RowBuffer(connection, entry_changes)
@@ -200,7 +200,7 @@ async def rebuild_projections(connection: AsyncConnection, decide: Decide) -> Ve
 
 
 class _RowBuffer:
-    """Rows on their way into a table, many at once."""
+    """Inserts rows into a table, many at once."""
 
     def __init__(self, connection: AsyncConnection, table: Table) -> None:
         self._connection, self._table = connection, table
@@ -208,20 +208,20 @@ class _RowBuffer:
         self._weight = 0
 
     async def add(self, row: dict[str, Any]) -> None:
-        """One more."""
+        """Add a row."""
         self._rows.append(row)
         self._weight += len(row["before"] or "")
         if len(self._rows) == _BATCH or self._weight > MOST_TEXT:
             await self.flush()
 
     async def flush(self) -> None:
-        """What is left."""
+        """Insert the remaining rows."""
         rows, self._rows, self._weight = self._rows, [], 0
         if rows:
             await self._connection.execute(insert(self._table), rows)
 
 
-#: tables, the columns that name a row, and columns that the database fills
+#: table, key columns, columns that the database fills
 _PROJECTED: Final = (
     (entries, ("registry", "name"), ()),
     (entry_text, ("registry", "name"), ("id",)),
@@ -257,7 +257,7 @@ async def _compare_table(
 
 
 async def _require_intact_file(connection: AsyncConnection) -> None:
-    """Are SQLite's pages whole? PostgreSQL looks after its own."""
+    # PostgreSQL checks its own pages
     if connection.dialect.name != "sqlite":
         return
     if (await connection.execute(text("PRAGMA quick_check(1)"))).scalar() != "ok":
@@ -267,7 +267,7 @@ async def _require_intact_file(connection: AsyncConnection) -> None:
 
 
 async def _require_foreign_keys(connection: AsyncConnection) -> None:
-    """Does every row point at one that is there? PostgreSQL checks that at every write."""
+    # PostgreSQL checks them at every write
     if connection.dialect.name != "sqlite":
         return
     orphan = (await connection.execute(text("PRAGMA foreign_key_check"))).first()
@@ -317,7 +317,7 @@ _TABLES: Final = (accounts, subjects, account_roles, tokens, audit)
 
 
 async def copy_sqlite(source: Path, target: Path) -> None:
-    """SQLite's online backup: consistent, while others read and write."""
+    """Copy a SQLite database consistently, while others read and write."""
     await asyncio.to_thread(_copy_sqlite_file, source, target)
 
 
@@ -330,9 +330,9 @@ async def dump_portable(database: Database, target: Path) -> None:
 
 
 async def load_portable(database: Database, source: Path, decide: Decide) -> Verified:
-    """Read the portable form into an empty registry; all of it, or nothing.
+    """Load the portable form into an empty registry, completely or not at all.
 
-    The chain is followed and each record decided again on the way. Raises StoreError
+    The chain is checked and each record is decided again. Raises StoreError
     (registry.bad-backup, registry.not-empty, registry.broken-chain, registry.replay-failed).
     """
 
@@ -353,7 +353,7 @@ async def load_portable(database: Database, source: Path, decide: Decide) -> Ver
 
 
 async def _advance_postgresql_sequences(connection: AsyncConnection) -> None:
-    """Let PostgreSQL number the next rows after those that came with numbers; SQLite does so by itself."""
+    """Let PostgreSQL number new rows after the loaded ones; SQLite does so by itself."""
     if connection.dialect.name != "postgresql":
         return
     for table in _TABLES:
@@ -365,10 +365,7 @@ async def _advance_postgresql_sequences(connection: AsyncConnection) -> None:
 
 
 def require_other_target(database: Path | None, target: Path) -> None:
-    """Refuse a backup over the database itself, or a file beside it that is a part of it.
-
-    The copy would take its place, and what a service that runs still writes would be lost.
-    """
+    """Reject a backup over the database or one of its files, which would lose later writes."""
     if not target.name:
         raise StoreError(
             "the backup needs a file name", code="registry.io", field="file", hint="Give a file name."
@@ -388,7 +385,7 @@ def require_other_target(database: Path | None, target: Path) -> None:
 
 
 async def require_registry(path: Path) -> None:
-    """Raises StoreError (registry.bad-backup) unless the file of SQLite is a registry's."""
+    """Raise StoreError (registry.bad-backup) unless the SQLite file contains a registry."""
     database = open_database(path)
     try:
         found = await read_revision(database)
@@ -403,7 +400,7 @@ async def require_registry(path: Path) -> None:
 
 
 def is_sqlite_file(path: Path) -> bool:
-    """Is that a database of SQLite, rather than the portable form? Raises StoreError."""
+    """Report whether the file is a SQLite database, not the portable form. Raises StoreError."""
     with translate_errors(DATABASE_PROFILE), path.open("rb") as file:
         return file.read(16) == b"SQLite format 3\0"
 
@@ -450,7 +447,7 @@ def _encode_column(table: Table, name: str, value: Any) -> Any:
 
 
 class _PortableLoader:
-    """A portable file on its way into a database."""
+    """Loads a portable file into a database."""
 
     def __init__(self, connection: AsyncConnection, decide: Decide) -> None:
         self._connection = connection
@@ -462,7 +459,7 @@ class _PortableLoader:
         self._into: Table = log
 
     async def load_file(self, source: Path) -> None:
-        """Every line, into the database."""
+        """Load every line."""
         ended = False
         with translate_errors(DATABASE_PROFILE), source.open("rb") as file:
             for line in iter(lambda: file.readline(_MAX_LINE + 1), b""):
@@ -541,7 +538,7 @@ class _PortableLoader:
 
 
 async def select_last_versions(connection: AsyncConnection, registry: str) -> dict[str, int]:
-    """`select_last_version` of every name that is registered no longer."""
+    """Return the last versions of names that are not registered any more."""
     gone = entry_changes.outerjoin(entries, match_entry(entry_changes.c)).select()
     statement = (
         gone.with_only_columns(entry_changes.c.name, func.max(entry_changes.c.version).label("last"))
@@ -561,7 +558,7 @@ async def import_entries(
     source: str,
     progress: Callable[[int], object] | None = None,
 ) -> ImportReport:
-    """Every entry through the engine as an IMPORT event; all of it, or nothing.
+    """Import every entry as an IMPORT event, completely or not at all.
 
     `progress` is told after each batch how many entries are done.
     """
@@ -584,7 +581,7 @@ async def import_entries(
 
 
 class _ImportRun:
-    """An import under way: what was there, what the source brought, how it went."""
+    """The state of one import."""
 
     def __init__(
         self, decide: Decide, registry: str, actor: Actor, at: datetime, source: str, head: Head
@@ -592,7 +589,7 @@ class _ImportRun:
         self._decide, self._registry, self._actor = decide, registry, actor
         self._at, self._source, self._head = at, source, head
         self.present: dict[str, Entry] = {}
-        #: the last versions of names that were registered once
+        #: the last versions of names that are not registered any more
         self.last: dict[str, int] = {}
         self._seen: set[str] = set()
         self._counts = {"added": 0, "changed": 0, "same": 0}
@@ -601,7 +598,7 @@ class _ImportRun:
     def decide_all(
         self, batch: Sequence[Entry]
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], PendingChanges]:
-        """Rows of the log and of the outbox, and the changes, that these entries make."""
+        """Return the rows of log and outbox, and the changes, for these entries."""
         rows: list[dict[str, Any]] = []
         notices: list[dict[str, Any]] = []
         changes = PendingChanges()
@@ -610,7 +607,7 @@ class _ImportRun:
                 found = self._import_entry(entry, changes)
             except RefusalError as error:
                 if error.code == "registry.wrong-role":
-                    # of the actor, and so of every row
+                    # the same for every row
                     raise
                 self._add_irregularity(entry, str(error), taken=False)
                 continue
@@ -620,7 +617,7 @@ class _ImportRun:
         return rows, notices, changes
 
     def _import_entry(self, entry: Entry, changes: PendingChanges) -> Applied | None:
-        from onym.registry.iana import prepare_import  # late: an import alone needs it
+        from onym.registry.iana import prepare_import  # late: only an import needs it
 
         key = registry_of(self._registry).normalize_name(entry.name)
         if not is_storable(key):
@@ -665,13 +662,12 @@ class _ImportRun:
         )
 
     def make_report(self) -> ImportReport:
-        """How it went."""
+        """Return the result of the import."""
         absent = tuple(sorted(self.present.keys() - self._seen))
         return ImportReport(**self._counts, absent=absent, irregular=tuple(self._irregular))
 
 
 def _is_unchanged(before: Entry | None, decision: Decision) -> bool:
-    """Would nothing change but the count of changes?"""
     after = decision.entry
     if before is None or after is None:
         return False

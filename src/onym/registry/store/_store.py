@@ -68,7 +68,7 @@ class Store(AccountStore):
     ) -> Store:
         """Open the registry in a SQLite file or at a URL `postgresql+psycopg://…`.
 
-        `create` makes it if there is none, and brings an older schema up. Raises StoreError:
+        With `create`, a missing database is created and an older schema is upgraded. Raises StoreError:
         registry.bad-url, registry.no-database, registry.wrong-schema, registry.unreachable,
         registry.no-full-text (a SQLite without FTS5).
         """
@@ -158,7 +158,7 @@ class Store(AccountStore):
 
     # ---------- reading
 
-    async def _read(
+    async def _query(
         self,
         query: Callable[Concatenate[AsyncConnection, _P], Awaitable[_Result]],
         *args: _P.args,
@@ -167,7 +167,7 @@ class Store(AccountStore):
         async with self._database.open_reader() as connection:
             return await query(connection, *args, **kwargs)
 
-    async def _read_snapshot(
+    async def _query_snapshot(
         self,
         query: Callable[Concatenate[AsyncConnection, _P], Awaitable[_Result]],
         *args: _P.args,
@@ -198,11 +198,11 @@ class Store(AccountStore):
 
     async def head(self) -> Head:
         """Return the end of the log. Its digest proves later that no earlier record changed."""
-        return await self._read(select_head)
+        return await self._query(select_head)
 
     async def entry(self, registry: str, name: str) -> Entry | None:
         """Return the entry with this name (any case if the registry ignores case), or None."""
-        return await self._read(select_entry, registry, name)
+        return await self._query(select_entry, registry, name)
 
     async def entries(
         self,
@@ -218,15 +218,15 @@ class Store(AccountStore):
         `after` is the `next` of the previous page. Raises RegistryError (store.bad-cursor,
         store.bad-limit).
         """
-        return await self._read_snapshot(queries.select_entries, registry, query, status, after, limit)
+        return await self._query_snapshot(queries.select_entries, registry, query, status, after, limit)
 
     async def count_by_status(self, registry: str) -> dict[Status, int]:
         """Return the number of entries by status, without the statuses that no entry has."""
-        return await self._read(queries.count_by_status, registry)
+        return await self._query(queries.count_by_status, registry)
 
     async def names(self, registry: str) -> tuple[str, ...]:
         """Return every name of a registry, in order."""
-        return await self._read(queries.select_names, registry)
+        return await self._query(queries.select_names, registry)
 
     async def search(self, registry: str | None, text: str, limit: int = 20) -> tuple[Entry, ...]:
         """Return entries that contain `text`: first the exact name, then its beginning, a part, other fields.
@@ -235,11 +235,11 @@ class Store(AccountStore):
         """
         if registry is not None:
             registry_of(registry)
-        return await self._read_snapshot(queries.search_entries, registry, text, require_limit(limit))
+        return await self._query_snapshot(queries.search_entries, registry, text, require_limit(limit))
 
     async def request(self, id: str) -> Request | None:  # noqa: A002 - what the caller has
         """Return the request with this ID, or None."""
-        return await self._read(select_request, id)
+        return await self._query(select_request, id)
 
     async def requests(
         self,
@@ -254,34 +254,34 @@ class Store(AccountStore):
     ) -> Page[Request]:
         """Return the requests that match all filters, the newest first."""
         conditions = queries.build_request_conditions(registry, state, holder, registrant, name)
-        return await self._read_snapshot(queries.select_requests, conditions, after, limit)
+        return await self._query_snapshot(queries.select_requests, conditions, after, limit)
 
     async def log(self, *, after: int = 0, limit: int = 500) -> tuple[LogRecord, ...]:
         """Return log records after number `after`, oldest first.
 
         Long records make shorter pages than `limit`, with at least one record: only an empty page is the end.
         """
-        return await self._read_snapshot(queries.select_records, after, limit)
+        return await self._query_snapshot(queries.select_records, after, limit)
 
     async def history(
         self, registry: str, name: str, *, after: int = 0, limit: int = 1000
     ) -> tuple[LogRecord, ...]:
         """Return the records about a name and its requests, oldest first; pages are as for `log`."""
         key = registry_of(registry).normalize_name(name)
-        return await self._read_snapshot(queries.select_records, after, limit, registry=registry, name=key)
+        return await self._query_snapshot(queries.select_records, after, limit, registry=registry, name=key)
 
     async def changes(self, registry: str, *, limit: int = 50) -> tuple[EntryChange, ...]:
         """Return the last changes that a public column of the registry shows, newest first.
 
         Long changes make shorter pages than `limit`, with at least one change.
         """
-        return await self._read_snapshot(queries.select_shown_changes, registry, limit)
+        return await self._query_snapshot(queries.select_shown_changes, registry, limit)
 
     async def list_changes_of_name(
         self, registry: str, name: str, *, below: int | None = None, limit: int = 1000
     ) -> tuple[EntryChange, ...]:
         """Return the changes of a name's entries before record `below`, newest first; pages as for `log`."""
-        return await self._read_snapshot(queries.select_changes_of_name, registry, name, below, limit)
+        return await self._query_snapshot(queries.select_changes_of_name, registry, name, below, limit)
 
     async def request_history(
         self,
@@ -291,7 +291,7 @@ class Store(AccountStore):
         limit: int = 1000,
     ) -> tuple[LogRecord, ...]:
         """Return the records about a request, oldest first. Raises UnknownEntryError if it does not exist."""
-        records = await self._read_snapshot(queries.select_records, after, limit, request=id)
+        records = await self._query_snapshot(queries.select_records, after, limit, request=id)
         if not records and after == 0:
             raise UnknownEntryError(
                 "there is no request with this ID", code="registry.unknown-request", field="request"
@@ -300,7 +300,7 @@ class Store(AccountStore):
 
     async def list_due_events(self, at: datetime) -> tuple[Event, ...]:
         """Return the events of timers that are due at `at`; apply them one by one as IANA_CLOCK."""
-        return tuple(engine_due(*await self._read_snapshot(queries.select_timed, at.date()), at))
+        return tuple(engine_due(*await self._query_snapshot(queries.select_timed, at.date()), at))
 
     # ---------- care
 
@@ -310,7 +310,7 @@ class Store(AccountStore):
         Raises StoreError at the first fault: registry.broken-chain with the record's number,
         registry.replay-failed, registry.projection-differs, registry.corrupt.
         """
-        return await self._read_snapshot(_maintenance.verify_database, self._decide)
+        return await self._query_snapshot(_maintenance.verify_database, self._decide)
 
     async def backup(self, path: str | Path, *, portable: bool = False) -> None:
         """Write a consistent copy, while others read and write; `path` is replaced when it is complete.

@@ -69,14 +69,14 @@ class Applied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryChange:
-    """What one record changed of an entry: None before for a new one, None after for one that it removed."""
+    """The change of an entry by one record: `before` is None for a new entry, `after` for a removed one."""
 
     #: the log record's
     number: int
     at: datetime
     event: EventKind
     name: str
-    #: of the entry after it, or of the one that it removed
+    #: the version of the entry after it, or of the removed one
     version: int
     before: Entry | None
     after: Entry | None
@@ -84,7 +84,7 @@ class EntryChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Irregularity:
-    """A row of an import that was not `taken`, or not whole, and why."""
+    """A row of an import that was not `taken`, or not completely, and why."""
 
     name: str
     reason: str
@@ -93,7 +93,7 @@ class Irregularity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
-    """What an import did. `absent` are names of the registry that the source lacks: they stay as they are."""
+    """The result of an import. `absent` are names that the source lacks; they do not change."""
 
     added: int
     changed: int
@@ -109,18 +109,18 @@ class OutboxNotice:
     id: int
     registry: str
     request: str | None
-    #: an account id, or a role of the registry; the sender finds the addresses
+    #: an account ID, or a role of the registry
     to: str | Role
     subject: str
     text: str
     attempts: int
-    #: the log record that it tells of
+    #: the number of its log record
     number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What `verify` found sound: log records, entries and requests, and the head."""
+    """The counts of verified log records, entries and requests, and the head."""
 
     records: int
     entries: int
@@ -131,13 +131,13 @@ class Verified:
 _Value = TypeVar("_Value", bound=Codable)
 #: characters of one field that are searched
 MAX_TEXT: Final = 4000
-#: characters of the records that are read together, beyond the first one
+#: characters of the records on one page, after the first record
 MOST_TEXT: Final = 8_000_000
 _TEXT_FIELDS: Final = ("description", "applications", "reference", "references", "notes")
 
 
 def decode_record(cls: type[_Value], record: str) -> _Value:
-    """The value in a `record` column. Raises StoreError (registry.bad-record)."""
+    """Return the value in a `record` column. Raises StoreError (registry.bad-record)."""
     try:
         data = json.loads(record)
     except (ValueError, RecursionError):
@@ -150,7 +150,7 @@ def decode_record(cls: type[_Value], record: str) -> _Value:
 
 
 def make_log_row(record: LogRecord, name: str | None) -> dict[str, Any]:
-    """`name`: of the entry that it is about."""
+    """Return a row of `log`; `name` is the name of the record's subject."""
     return {
         "number": record.number,
         "at": record.at,
@@ -164,7 +164,7 @@ def make_log_row(record: LogRecord, name: str | None) -> dict[str, Any]:
 
 
 def make_entry_row(entry: Entry) -> dict[str, Any]:
-    """A row of `entries`."""
+    """Return a row of `entries`."""
     return {
         "registry": entry.registry,
         "name": entry.name,
@@ -176,7 +176,7 @@ def make_entry_row(entry: Entry) -> dict[str, Any]:
 
 
 def make_text_row(entry: Entry) -> dict[str, Any]:
-    """A row of `entry_text`."""
+    """Return a row of `entry_text`."""
     return {
         "registry": entry.registry,
         "name": entry.name,
@@ -187,7 +187,7 @@ def make_text_row(entry: Entry) -> dict[str, Any]:
 
 
 def make_request_row(request: Request, opened: int) -> dict[str, Any]:
-    """A row of `requests`; `opened` is the number of the log record that began it."""
+    """Return a row of `requests`; `opened` is the number of the log record that opened it."""
     return {
         "id": request.id,
         "opened": opened,
@@ -202,7 +202,7 @@ def make_request_row(request: Request, opened: int) -> dict[str, Any]:
 
 
 def make_notice_row(notice: Notice, record: LogRecord) -> dict[str, Any]:
-    """A row of `outbox`, to be sent at once."""
+    """Return a row of `outbox`, to be sent at once."""
     return {
         "number": record.number,
         "registry": record.event.registry,
@@ -217,8 +217,8 @@ def make_notice_row(notice: Notice, record: LogRecord) -> dict[str, Any]:
 
 
 def fold_text(text: str) -> str:
-    """The text as it is compared: in NFC, without case, cut at `MAX_TEXT`. PostgreSQL holds no NUL."""
-    # folding can take letters apart again, so it is composed after it too (UAX #15, 3.13 of Unicode)
+    """Return the text for comparisons: NFC, without case and NUL, at most `MAX_TEXT` characters."""
+    # folding can decompose letters, so they are composed again (UAX #15, 3.13 of Unicode)
     folded = normalize("NFC", normalize("NFC", text[:MAX_TEXT]).casefold())
     return folded.replace("\0", " ")
 
@@ -233,7 +233,7 @@ _INDEX: Final = text(
 
 
 async def insert_texts(connection: AsyncConnection, rows: list[dict[str, Any]]) -> None:
-    """Rows into `entry_text`, and into SQLite's index of it: in one statement, which is what FTS5 likes."""
+    """Insert rows into `entry_text` and, in one statement, into SQLite's index of it."""
     last = (await connection.execute(select(func.max(entry_text.c.id)))).scalar() or 0
     await connection.execute(insert(entry_text), rows)
     if connection.dialect.name == "sqlite":
@@ -241,7 +241,7 @@ async def insert_texts(connection: AsyncConnection, rows: list[dict[str, Any]]) 
 
 
 async def select_entry(connection: AsyncConnection, registry: str, name: str) -> Entry | None:
-    """The entry of that name, as the registry files names; None where there is none."""
+    """Return the entry of a name, or None."""
     key = registry_of(registry).normalize_name(name)
     if not is_storable(key):
         return None
@@ -251,7 +251,7 @@ async def select_entry(connection: AsyncConnection, registry: str, name: str) ->
 
 
 async def select_request(connection: AsyncConnection, identifier: str) -> Request | None:
-    """The request of that id; None where there is none."""
+    """Return the request with this ID, or None."""
     if not is_storable(identifier):
         return None
     statement = select(requests.c.record).where(requests.c.id == identifier)
@@ -260,14 +260,14 @@ async def select_request(connection: AsyncConnection, identifier: str) -> Reques
 
 
 def continue_version(decision: Decision, before: Entry | None, last: int) -> Decision:
-    """The decision; a row that was not there counts on from the last version that its name had."""
+    """Return the decision; a new entry continues after the last version of its name."""
     if before is not None or decision.entry is None:
         return decision
     return replace(decision, entry=replace(decision.entry, version=last + 1))
 
 
 def make_change_row(record: LogRecord, decision: Decision, before: Entry | None) -> dict[str, Any] | None:
-    """The row of `entry_changes` for that record; None where it changed no entry."""
+    """Return the row of `entry_changes` for a record, or None if it changed no entry."""
     from onym.registry.iana import compare_entries  # late: reading an entry needs none of it
 
     after = None if decision.removed else decision.entry
@@ -285,7 +285,7 @@ def make_change_row(record: LogRecord, decision: Decision, before: Entry | None)
 
 
 async def select_last_version(connection: AsyncConnection, registry: str, name: str) -> int:
-    """The highest version that an entry of that name has had; 0 where there was none."""
+    """Return the highest version of the entries of a name; 0 if there was none."""
     statement = select(func.max(entry_changes.c.version)).where(
         entry_changes.c.registry == registry, entry_changes.c.name == name
     )
@@ -295,12 +295,11 @@ async def select_last_version(connection: AsyncConnection, registry: str, name: 
 async def add_restored_entry(
     connection: AsyncConnection, event: Event, name: str | None, entry: Entry | None
 ) -> Event:
-    """An override that undoes a record, with the entry as it was before that record as `restore`.
+    """Add the earlier entry as `restore` to an override that undoes a record; return other events unchanged.
 
-    The event holds it from then on, so that the log alone says what came back; what a caller brings as
-    `restore` is not looked at. Other events come back as they are. `name` and `entry` are what the event is
-    about. Raises RefusalError (field "undoes"): registry.bad-data for what is no number,
-    registry.not-allowed where the record is no override of that name, found no entry, or the entry has
+    The log then contains the restored entry; a `restore` of the caller is replaced. `name` and `entry` are
+    the subject of the event. Raises RefusalError (field "undoes"): registry.bad-data if it is not a number,
+    registry.not-allowed if the record is not an override of the name, found no entry, or the entry has
     changed since.
     """
     given = event.data.get("undoes")
@@ -320,7 +319,7 @@ async def add_restored_entry(
             f"there was no entry before record {number}", "Remove the entry with an override: remove=yes"
         )
     later = select(entry_changes.c.before).where(*of_name, entry_changes.c.number > number)
-    # what each later change found is what the record left, if nothing has changed since
+    # if nothing has changed since, every later change found the entry that the record left
     changed = False
     # an error inside the block would leave the cursor open
     async with connection.stream_scalars(later.execution_options(yield_per=_FETCH_SIZE)) as rows:
@@ -341,7 +340,7 @@ def _decode_bare_entry(record: str | None) -> Entry | None:
 
 
 def _strip_pending(entry: Entry | None) -> Entry | None:
-    """The entry but for what a request that waits leaves on it; None for a row that only waits."""
+    """Return the entry without its pending requests; None if it only shows a request."""
     if entry is None or entry.status is Status.PENDING_REVIEW:
         return None
     return replace(entry, pending=(), updated=None, version=0)
@@ -373,7 +372,7 @@ MAX_EVENT: Final = 4_000_000
 
 
 def require_storable_event(event: Event) -> Event:
-    """The event itself, if the log can hold it. Raises RefusalError."""
+    """Return the event if the log can store it. Raises RefusalError."""
     try:
         size = len(canonicalize_json(to_data(event)))
     except StoreError as error:
@@ -389,7 +388,7 @@ def require_storable_event(event: Event) -> Event:
 
 
 async def select_head(connection: AsyncConnection) -> Head:
-    """The end of the log."""
+    """Return the end of the log."""
     statement = select(log.c.number, log.c.digest, log.c.at).order_by(log.c.number.desc()).limit(1)
     row = (await connection.execute(statement)).one_or_none()
     return EMPTY_HEAD if row is None else Head(number=row.number, digest=row.digest, at=row.at)
@@ -410,7 +409,7 @@ async def apply_event(
     *,
     exact: bool,
 ) -> Applied:
-    """Decide, seal, and write all that follows from it."""
+    """Decide an event, and write its log record and all that follows from it."""
     event = await _assign_request_id(connection, event)
     request = None if event.kind is EventKind.OPEN else await _find_request(connection, event)
     name = request.name if request is not None else _normalize_name(event)
@@ -440,7 +439,7 @@ def seal_decision(head: Head, decision: Decision, *, at: datetime, actor: Actor,
 
 
 async def _assign_request_id(connection: AsyncConnection, event: Event) -> Event:
-    """An OPEN event with the id of its request: the one it brings, if that was reserved, or the next."""
+    """Return an OPEN event with a request ID: its own, if it was reserved, or the next."""
     if event.kind is not EventKind.OPEN:
         return event
     identifier = registry_of(event.registry).id
@@ -461,7 +460,7 @@ async def _assign_request_id(connection: AsyncConnection, event: Event) -> Event
 
 
 async def _advance_sequence(connection: AsyncConnection, registry: str, wanted: int | None) -> int:
-    """Count on by one; or, where `wanted` is not given out yet, up to it, and no further than one."""
+    """Return the next number, or `wanted` if it was reserved or is the next."""
     where = sequences.c.registry == registry
     last = (await connection.execute(select(sequences.c.last).where(where))).scalar()
     number = (last or 0) + 1 if wanted is None else wanted
@@ -512,11 +511,10 @@ def _require_version(
 async def _choose_time(
     connection: AsyncConnection, event: Event, name: str | None, at: datetime, *, exact: bool
 ) -> datetime:
-    """When it happens: not before the last record about the request, or, where none is named, the entry.
+    """Return the time of the event: not before the last record about the request or the entry.
 
-    Spans are counted from record to record, and clocks differ by a little, or are put right: then it happens
-    at the moment of the last one. Somebody who names the time himself is told instead. Imports are as old as
-    their file. The log as a whole is not compared, for others write at once.
+    Deadlines are computed from record to record, and clocks differ: an earlier time becomes that of the last
+    record, unless it is `exact`. Imports are as old as their file. Records about other subjects are ignored.
     """
     if event.kind is EventKind.IMPORT or name is None:
         return at
@@ -539,7 +537,7 @@ async def _choose_time(
 
 @dataclass(slots=True)
 class PendingChanges:
-    """Rows that decisions change, gathered, so that many go to the database together."""
+    """The rows that decisions change, collected, so that one statement writes many."""
 
     added: dict[tuple[str, str], Entry] = field(default_factory=dict)
     changed: dict[tuple[str, str], Entry] = field(default_factory=dict)
@@ -549,7 +547,7 @@ class PendingChanges:
     happened: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, decision: Decision, before: Entry | None, record: LogRecord) -> None:
-        """One more decision, and its record; `before` is the entry as it was."""
+        """Add a decision and its record; `before` is the entry before it."""
         request = decision.request
         if request is not None and record.event.kind is EventKind.OPEN:
             self.opened.append(make_request_row(request, record.number))
@@ -565,7 +563,7 @@ class PendingChanges:
             self.happened.append(row)
 
     async def write(self, connection: AsyncConnection) -> None:
-        """To the database, where the records are already."""
+        """Write the rows to the database, which has the records already."""
         if self.happened:
             await connection.execute(insert(entry_changes), self.happened)
         for key in self.removed:

@@ -24,15 +24,15 @@ from onym.registry.store._writes import MOST_TEXT, EntryChange, decode_record, f
 from onym.registry.store.schema import entries, entry_changes, entry_text, log, requests
 from onym.store.sql import Database, Page, decode_cursor, encode_cursor, is_storable, require_limit
 
-#: characters of a query; more are not read
+#: characters of a query that are used
 MAX_QUERY: Final = 200
-#: how many matches of one rank are sorted by length; of more, some may miss the first page
+#: matches of one rank that are sorted by length; if there are more, the first page may lack some
 CANDIDATES: Final = 1000
 _MANY: Final = 2 * CANDIDATES
-#: letters that an index of trigrams needs
+#: letters that a trigram index needs
 _TRIGRAM: Final = 3
 
-#: succeeds where SQLite is 3.34 or newer and built with FTS5
+#: succeeds if SQLite is 3.34 or newer and built with FTS5
 PROBE: Final = "CREATE VIRTUAL TABLE probe USING fts5(x, tokenize='trigram')"
 
 _FOLDED: Final = entry_text.c.folded
@@ -41,7 +41,7 @@ _SHORTEST: Final = (func.length(_FOLDED), _FOLDED, entry_text.c.registry)
 
 
 def require_search(database: Database) -> None:
-    """Raises StoreError (registry.no-full-text) where this Python's SQLite cannot keep the index."""
+    """Raise StoreError (registry.no-full-text) if this Python's SQLite has no trigram index."""
     if database.dialect == "sqlite" and not has_trigrams():
         raise StoreError(
             f"SQLite {sqlite3.sqlite_version} of this Python has no trigram index (FTS5)",
@@ -54,7 +54,7 @@ def require_search(database: Database) -> None:
 
 @cache
 def has_trigrams() -> bool:
-    """Can the SQLite of this process index trigrams?"""
+    """Report whether the SQLite of this process can index trigrams."""
     with closing(sqlite3.connect(":memory:")) as connection:
         try:
             connection.execute(PROBE)
@@ -66,13 +66,13 @@ def has_trigrams() -> bool:
 async def search_entries(
     connection: AsyncConnection, registry: str | None, query: str, limit: int
 ) -> tuple[Entry, ...]:
-    """Entries that contain `query`, best first. `registry` None: of all registries."""
+    """Return entries that contain `query`, best first. `registry` None searches all registries."""
     wanted = fold_text(query[:MAX_QUERY]).strip()
     if not wanted or not is_storable(query):
         return ()
     found: list[int] = []
     for rank in _build_ranks(connection.dialect.name, registry, wanted):
-        # one more for each that an earlier rank has found already
+        # earlier ranks may have found the first ones already
         statement = _select_candidates(rank, limit + len(found))
         rows: list[int] = list((await connection.execute(statement)).scalars())
         found += [row for row in rows if row not in found]
@@ -89,14 +89,14 @@ async def search_names(
     beyond: str | None,
     limit: int,
 ) -> list[str]:
-    """Names beyond `beyond`, in order, of entries that contain `query` in name or text."""
+    """Return names after `beyond`, in order, of entries that contain `query` in name or text."""
     wanted = fold_text(query[:MAX_QUERY]).strip()
     if not is_storable(query):
         return []
     dialect = connection.dialect.name
     columns = (_FOLDED,) if len(wanted) < _TRIGRAM else (_FOLDED, _TEXT)
     conditions = [or_(*(_contains_text(dialect, column, wanted) for column in columns))]
-    # of few matches all are fetched; where there are many, reading in order soon has enough of them
+    # few matches are all fetched; if there are many, reading in order soon has enough
     if await _has_few_matches(connection, wanted):
         conditions.append(entry_text.c.id.in_(_select_matches(None, wanted)))
         statement = select(entry_text.c.registry, entry_text.c.status, entry_text.c.name).where(*conditions)
@@ -113,7 +113,7 @@ async def search_names(
 
 
 async def _has_few_matches(connection: AsyncConnection, wanted: str) -> bool:
-    """Has SQLite's index few matches? Without one, the database itself chooses its way."""
+    """Report whether SQLite's index has few matches; PostgreSQL plans the query itself."""
     if connection.dialect.name != "sqlite" or len(wanted) < _TRIGRAM:
         return False
     some = _select_matches(None, wanted).limit(_MANY).subquery()
@@ -128,8 +128,7 @@ def _build_ranks(dialect: str, registry: str | None, wanted: str) -> list[Column
     names = [_FOLDED.in_((wanted,)), _starts_with(wanted)]
     if short or dialect != "sqlite":
         return [and_(rank, *here) for rank in (*names, *parts)]
-    # an expression instead of the column: SQLite would go through the whole registry by the column's index,
-    # and not to the few rows that the trigrams give
+    # an expression instead of the column, so that SQLite uses the trigrams and not the column's index
     there = [] if registry is None else [entry_text.c.registry + "" == registry]
     matches = [entry_text.c.id.in_(_select_matches(column.name, wanted)) for column in columns]
     return [
@@ -139,7 +138,7 @@ def _build_ranks(dialect: str, registry: str | None, wanted: str) -> list[Column
 
 
 def _starts_with(wanted: str) -> ColumnElement[bool]:
-    # by code point the names that begin so are one range, which the index on `folded` knows
+    # names with this beginning are one range of the index on `folded`
     return and_(wanted <= _FOLDED, wanted + "\U0010ffff" > _FOLDED)
 
 
@@ -150,8 +149,8 @@ def _contains_text(dialect: str, column: ColumnElement[str], wanted: str) -> Col
 
 
 def _select_matches(column: str | None, wanted: str) -> Select[Any]:
-    """Ids of rows that the trigram index has for `wanted`, in one column or in any."""
-    # one phrase in the language of FTS5: quotes are doubled, nothing else means anything
+    """Return the query for IDs of rows that the trigram index has for `wanted`, in one column or in any."""
+    # one phrase of FTS5: only quotes have a meaning and are doubled
     phrase = '"' + wanted.replace('"', '""') + '"'
     query = phrase if column is None else f"{column} : {phrase}"
     rows: Select[Any] = select(literal_column("rowid")).select_from(text("entry_fts"))
@@ -173,7 +172,7 @@ async def _fetch_entries(connection: AsyncConnection, found: list[int]) -> tuple
     lengths = select(entry_text.c.id, func.length(entries.c.record).label("size")).join(entries, same)
     sizes = {row.id: row.size for row in await connection.execute(lengths.where(entry_text.c.id.in_(found)))}
     weights = accumulate(sizes[item] for item in found)
-    # the first one whatever its length, as in lists
+    # the first one has any length, as in lists
     shown = [
         item for item, weight in zip(found, weights, strict=True) if item is found[0] or weight <= MOST_TEXT
     ]
@@ -184,19 +183,19 @@ async def _fetch_entries(connection: AsyncConnection, found: list[int]) -> tuple
     return tuple(decode_record(Entry, records[identifier]) for identifier in shown)
 
 
-#: records that the database hands over together
+#: records that the database returns at once
 _FETCH_SIZE: Final = 50
 
 
 async def count_by_status(connection: AsyncConnection, registry: str) -> dict[Status, int]:
-    """How many entries have each status; statuses that none has are left out."""
+    """Return the number of entries by status, without unused statuses."""
     statement = select(entries.c.status, func.count()).where(entries.c.registry == registry_of(registry).id)
     rows = await connection.execute(statement.group_by(entries.c.status))
     return {Status(status): number for status, number in rows}
 
 
 async def select_names(connection: AsyncConnection, registry: str) -> tuple[str, ...]:
-    """Every name, in order."""
+    """Return every name, in order."""
     statement = select(entries.c.name).where(entries.c.registry == registry_of(registry).id)
     return tuple((await connection.execute(statement.order_by(entries.c.name))).scalars())
 
@@ -209,7 +208,7 @@ async def select_entries(
     after: str | None,
     limit: int,
 ) -> Page[Entry]:
-    """Entries by name that contain `query` and have `status`; fewer than `limit` where they are long."""
+    """Return entries by name that contain `query` and have `status`; long entries make shorter pages."""
     filters = ("entries", registry_of(registry).id, query, status)
     beyond = None if after is None else decode_cursor(after, filters, str)
     statement = select(entries.c.name, entries.c.record).where(entries.c.registry == registry)
@@ -228,9 +227,9 @@ async def select_entries(
 async def select_requests(
     connection: AsyncConnection, conditions: dict[str, object], after: str | None, limit: int
 ) -> Page[Request]:
-    """Requests, the newest first; `conditions` are columns and what they must be (None: anything).
+    """Return requests, newest first; `conditions` are values of columns (None: any value).
 
-    Fewer than `limit` where they are long.
+    Long requests make shorter pages.
     """
     filters = ("requests", *conditions.values())
     given = {name: str(condition) for name, condition in conditions.items() if condition is not None}
@@ -247,10 +246,10 @@ async def select_requests(
 async def select_records(
     connection: AsyncConnection, /, after: int, limit: int, **about: str
 ) -> tuple[LogRecord, ...]:
-    """Log records beyond number `after`, the oldest first; `about` are columns and what they must be.
+    """Return log records after number `after`, oldest first; `about` are values of columns.
 
-    Fewer than `limit` where they are long: whoever wants all asks until there are none. The connection is
-    in a transaction: PostgreSQL streams in none but those.
+    Long records make shorter pages: only an empty page is the end. The connection must be in a transaction,
+    because PostgreSQL streams only in transactions.
     """
     if not all(map(is_storable, about.values())):
         return ()
@@ -269,7 +268,7 @@ async def select_records(
 
 
 async def select_timed(connection: AsyncConnection, day: Any) -> tuple[list[Request], list[Entry]]:
-    """The requests that are open, and the entries with a timer that may have gone off by `day`."""
+    """Return the open requests, and the entries with a timer that may be due on `day`."""
     final = [str(state) for state in RequestState if state.is_final]
     waiting = select(requests.c.record).where(requests.c.state.not_in(final))
     timed = select(entries.c.record).where(entries.c.wake <= day)
@@ -287,7 +286,7 @@ def build_request_conditions(
     registrant: str | None,
     name: str | None,
 ) -> dict[str, object]:
-    """What `select_requests` takes. A name is compared as its registry files it, or as it is."""
+    """Return the conditions of `select_requests`, with the name as its registry stores it."""
     if registry is not None:
         name = None if name is None else registry_of(registry).normalize_name(name)
     return {"registry": registry, "state": state, "holder": holder, "registrant": registrant, "name": name}
@@ -296,10 +295,7 @@ def build_request_conditions(
 async def _fetch_rows(
     connection: AsyncConnection, statement: Select[Any], limit: int
 ) -> tuple[list[tuple[Any, str]], bool]:
-    """`limit` rows at most, fewer where their records are long, and at least one; do others follow?
-
-    The connection is in a transaction, as for `select_records`.
-    """
+    """Return at least one and at most `limit` rows, fewer if they are long, and whether more follow."""
     # one more than asked, to know whether a page follows
     statement = statement.limit(require_limit(limit) + 1)
     found: list[tuple[Any, str]] = []
@@ -321,7 +317,7 @@ def _make_page(cls: Any, rows: list[tuple[Any, str]], more: bool, filters: tuple
 async def select_shown_changes(
     connection: AsyncConnection, registry: str, limit: int
 ) -> tuple[EntryChange, ...]:
-    """The last changes of a registry that its public columns show, the newest first."""
+    """Return the last changes that the public columns of a registry show, newest first."""
     conditions = (entry_changes.c.registry == registry_of(registry).id, entry_changes.c.shown)
     return await _fetch_changes(connection, _build_statement(conditions, limit))
 
@@ -329,7 +325,7 @@ async def select_shown_changes(
 async def select_changes_of_name(
     connection: AsyncConnection, registry: str, name: str, below: int | None, limit: int
 ) -> tuple[EntryChange, ...]:
-    """The changes of one name before record `below`, the newest first."""
+    """Return the changes of a name before record `below`, newest first."""
     key = registry_of(registry).normalize_name(name)
     if not is_storable(key):
         return ()
@@ -382,7 +378,6 @@ def _build_statement(conditions: Any, limit: int) -> Select[Any]:
 
 
 async def _fetch_changes(connection: AsyncConnection, statement: Select[Any]) -> tuple[EntryChange, ...]:
-    """Fewer where they are long, as for `records_of`; the newest are there."""
     found: list[EntryChange] = []
     weight = 0
     async with connection.stream(statement.execution_options(yield_per=_FETCH_SIZE)) as rows:
