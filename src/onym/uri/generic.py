@@ -317,29 +317,6 @@ _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*").fullmatch
 _DELIMITER = re.compile(r"[:/?#\[\]@\\]")
 
 
-def compose_uri(
-    scheme: str | None,
-    userinfo: str | tuple[str, str] | None,
-    host: str | None,
-    port: int | None,
-    path: str | Sequence[str],
-    query: str | Iterable[tuple[str, str]] | None,
-    fragment: str | None,
-) -> str:
-    """The text for raw parts. Raises URISyntaxError if they do not form a URI."""
-    authority = _encode_authority(userinfo, host, port)
-    text = _encode_path(path, has_authority=authority is not None, has_scheme=scheme is not None)
-    if authority is not None:
-        text = f"//{authority}{text}"
-    if scheme is not None:
-        if not _SCHEME(scheme):
-            raise make_syntax_error("uri.bad-scheme", SCHEME_RULE, "scheme", None, "RFC 3986 3.1")
-        text = f"{scheme}:{text}"
-    if query is not None:
-        text = f"{text}?{_encode_query(query)}"
-    return text if fragment is None else f"{text}#{components.FRAGMENT.quote(fragment)}"
-
-
 def _encode_authority(
     userinfo: str | tuple[str, str] | None, host: str | None, port: int | None
 ) -> str | None:
@@ -548,7 +525,17 @@ class URI(FrozenURI):
         `/` are data and which make a path that starts with `/`. `query` is text, or (name, value) pairs
         whose `&`, `=` and `+` are data. Raises URISyntaxError for parts that do not form a URI.
         """
-        return cls.parse(compose_uri(scheme, userinfo, host, port, path, query, fragment))
+        authority = _encode_authority(userinfo, host, port)
+        text = _encode_path(path, has_authority=authority is not None, has_scheme=scheme is not None)
+        if authority is not None:
+            text = f"//{authority}{text}"
+        if scheme is not None:
+            if not _SCHEME(scheme):
+                raise make_syntax_error("uri.bad-scheme", SCHEME_RULE, "scheme", None, "RFC 3986 3.1")
+            text = f"{scheme}:{text}"
+        if query is not None:
+            text = f"{text}?{_encode_query(query)}"
+        return cls.parse(text if fragment is None else f"{text}#{components.FRAGMENT.quote(fragment)}")
 
     def resolve(self, reference: str | URI, *, strict: bool = True) -> URI:
         """Resolve `reference` against this URI (RFC 3986 5.2).

@@ -64,8 +64,6 @@ LOOSE_LIMITS: Final = Limits(
 
 def loosen_limits(limits: Limits) -> Limits:
     """`LOOSE_LIMITS`, except the limits that decide the type of a value."""
-    if limits is LOOSE_LIMITS:
-        return limits
     return LOOSE_LIMITS.replace(number=limits.number, depth=limits.depth)
 
 
