@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from onym import errors
 from onym.llm.batch import _provider_flow as api_flow
@@ -108,8 +108,6 @@ _MAX_FETCHES: Final = 3
 #: how to continue without the missing results
 CANCEL_HINT: Final = "Run again with --cancel to give up the rows that have no answer."
 
-
-T = TypeVar("T")
 
 #: seconds before the second poll of a batch
 DEFAULT_POLL: Final = 5.0
@@ -472,7 +470,7 @@ class ProviderEngine:
         if await self._work.wait_until_durable():
             self._ledger.record_end(submission, "done")
 
-    async def _run_flow(self, flow: Flow[T]) -> T:
+    async def _run_flow(self, flow: Flow[api_flow.T]) -> api_flow.T:
         return await arun_flow(flow, self._transport, sleep=self._rest)
 
     async def _wait_or_stop(self, seconds: float) -> None:

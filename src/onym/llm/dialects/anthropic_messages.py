@@ -295,9 +295,6 @@ def _encode_format(value: str, schema: Mapping[str, Any] | None) -> dict[str, An
     return {"type": "json_schema", "schema": dict(schema or {})}
 
 
-_PAGE_SIZE = 1000
-
-
 @ERRORS.decode_objects
 def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.Completion:
     """Return the completion in a 2xx response to POST /v1/messages.
@@ -326,7 +323,7 @@ def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) 
     """Return the models in a 2xx response to GET /v1/models, and the query of the next page."""
     models = tuple(map(_decode_model_info, codec.require_model_records(data.get("data"), "id")))
     last = codec.get_text(data, "last_id") if data.get("has_more") is True else None
-    query = None if last is None else f"after_id={QUERY_VALUE.quote(last)}&limit={_PAGE_SIZE}"
+    query = None if last is None else f"after_id={QUERY_VALUE.quote(last)}&limit=1000"
     return types.ModelPage(models, query)
 
 
