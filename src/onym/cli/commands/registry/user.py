@@ -71,7 +71,7 @@ async def token_command(
         if revoke is not None:
             if revoke not in {token.id for token in await store.tokens.list(account.id)}:
                 raise UnknownEntryError(
-                    f"{account.login} does not have the token {revoke}",
+                    f"{account.login} does not have a token with this ID",
                     code="accounts.unknown-token",
                     field="token",
                     hint=f"onym registry user token {account.login} lists the tokens",
