@@ -290,10 +290,7 @@ async def _iter_rows(connection: AsyncConnection, table: Table, number: Any) -> 
 def _make_replay_error(record: LogRecord, reason: str, *, broken: bool = False) -> StoreError:
     message = f"record {record.number} of the log {reason}"
     field_name = str(record.number)
-    hint = (
-        "Another release wrote the log, or another program changed it. Open it with the release that wrote "
-        "it, or restore a backup."
-    )
+    hint = "Another release wrote the log, or a program changed it. Use that release, or restore a backup."
     if broken:
         return StoreError(message, code="registry.broken-chain", field=field_name, hint=hint)
     return StoreError(message, code="registry.replay-failed", field=field_name, hint=hint)
@@ -558,7 +555,7 @@ async def import_entries(
     source: str,
     progress: Callable[[int], object] | None = None,
 ) -> ImportReport:
-    """Import every entry as an IMPORT event, completely or not at all.
+    """Import all entries as IMPORT events, completely or not at all.
 
     `progress` is told after each batch how many entries are done.
     """

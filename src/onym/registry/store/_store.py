@@ -106,7 +106,7 @@ class Store(AccountStore):
     async def apply(
         self, event: Event, actor: Actor, at: datetime, *, expected: int | None = None, exact: bool = False
     ) -> Applied:
-        """Let the engine decide, and write what follows: all of it, or nothing.
+        """Let the engine decide the event, and write the result in one transaction.
 
         An OPEN event without a request gets the next ID. An OVERRIDE that `undoes` a record (its number) gets
         the entry as it was before that record. `expected` is the version of the request, or of the entry if
