@@ -12,21 +12,16 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from opentelemetry import context, trace
-from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
+from opentelemetry.context import Context
+from opentelemetry.metrics import Meter
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from onym.errors import InvocationError, NetError, OnymError
-from onym.net.messages import Send
-
-if TYPE_CHECKING:
-    from opentelemetry.context import Context
-    from opentelemetry.metrics import Meter
-    from opentelemetry.trace import Span, Tracer
-
-    from onym.net.messages import Flow
+from onym.net.messages import Flow, Send
 
 Value: TypeAlias = "str | bool | int | float"
 Attributes: TypeAlias = "dict[str, Value]"

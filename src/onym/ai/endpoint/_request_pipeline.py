@@ -10,7 +10,7 @@ import logging
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from onym.ai.endpoint._runner import HandlerRunner, StoreThread, get_caller_key
@@ -43,29 +43,21 @@ _REPLAYED: Final = ("Idempotency-Replayed", "?1")
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
+@dataclass(kw_only=True)
 class RequestPipeline:
     """Serves the requests to the resources of one site."""
 
-    def __init__(
-        self,
-        *,
-        site: Site,
-        signing: ReceiptSigner,
-        authorization: Authorization | None,
-        policies: Policies,
-        limits: Limits,
-        clock: Callable[[], float],
-        telemetry: Telemetry | None = None,
-    ) -> None:
-        self.signing = signing
-        self._telemetry = telemetry
-        self._site = site
-        self._authorization = authorization
-        self._policies = policies
-        self._limits = limits
-        self._clock = clock
-        self._runner = HandlerRunner(signing, limits, clock, self.make_problem)
-        self.store: StoreThread | None = None
+    site: Site
+    signing: ReceiptSigner
+    authorization: Authorization | None
+    policies: Policies
+    limits: Limits
+    clock: Callable[[], float]
+    telemetry: Telemetry | None = None
+    store: StoreThread | None = None
+
+    def __post_init__(self) -> None:
+        self._runner = HandlerRunner(self.signing, self.limits, self.clock, self.make_problem)
 
     def sign_with(self, signing: ReceiptSigner) -> None:
         """Sign with other keys from now on."""
@@ -80,19 +72,19 @@ class RequestPipeline:
 
     async def serve(self, head: RequestHead, receive: Receive, send: Send, peer: Any = None) -> None:
         """Serve a request whose head is valid; `peer` is `client` of its ASGI scope."""
-        if self._telemetry is None:
+        if self.telemetry is None:
             await self._serve_request(head, receive, send, peer)
             return
-        trace, authority = head.headers.get("traceparent"), self._site.authority
-        with self._telemetry.observe_request("endpoint", head.method, trace, authority=authority) as stage:
+        trace, authority = head.headers.get("traceparent"), self.site.authority
+        with self.telemetry.observe_request("endpoint", head.method, trace, authority=authority) as stage:
             await self._serve_request(head, receive, stage.observe_send(send), peer)
 
     async def _serve_request(self, head: RequestHead, receive: Receive, send: Send, peer: Any) -> None:
         try:
             uri = self._parse_uri(head)
-            if self._telemetry is not None:
-                self._telemetry.set_resource(uri)
-            resource = self._site.resources.get(str(uri.without_query))
+            if self.telemetry is not None:
+                self.telemetry.set_resource(uri)
+            resource = self.site.resources.get(str(uri.without_query))
             caller = await self._authenticate(head, resource)
         except Exception as error:  # noqa: BLE001 - every error becomes a response
             answer = self.make_problem(error, getattr(error, "target", None), head.trace_id)
@@ -113,7 +105,7 @@ class RequestPipeline:
             if resource is None:
                 raise AIIPError("the authority has no such resource", code="aiip.endpoint-unknown")
             if head.method == "POST":
-                body = await read_body(receive, head.length, self._limits.body)
+                body = await read_body(receive, head.length, self.limits.body)
                 if body is None:
                     return  # the caller has disconnected
                 key = get_caller_key(request.caller, peer)
@@ -138,9 +130,9 @@ class RequestPipeline:
 
     def _parse_uri(self, head: RequestHead) -> AIURI:
         uri = from_target(PREFIX, head.raw_path, head.query)
-        if uri.authority != self._site.authority:
+        if uri.authority != self.site.authority:
             raise AIIPError(
-                f"this endpoint serves {self._site.authority}, not the requested authority",
+                f"this endpoint serves {self.site.authority}, not the requested authority",
                 code="aiip.unknown-authority",
             )
         return uri
@@ -148,18 +140,18 @@ class RequestPipeline:
     async def _authenticate(self, head: RequestHead, resource: Resource | None) -> Caller:
         """Return the caller. Descriptions are public, but a token that comes with the request is verified."""
         safe = head.method in _SAFE
-        if self._authorization is None or (safe and "authorization" not in head.headers):
+        if self.authorization is None or (safe and "authorization" not in head.headers):
             return ANONYMOUS if head.origin is None else Caller(audience=head.origin)
         scopes = frozenset() if safe or resource is None else frozenset(resource.scopes)
         if "authorization" not in head.headers:
-            return await self._authorization.authorize(head.headers, scopes)
+            return await self.authorization.authorize(head.headers, scopes)
         with self._observe_step("verify"):
-            return await self._authorization.authorize(head.headers, scopes)
+            return await self.authorization.authorize(head.headers, scopes)
 
     def _observe_step(self, stage: Literal["invoke", "verify"]) -> AbstractContextManager[object]:
         """Observe a step of this request, if telemetry is on."""
-        telemetry = self._telemetry
-        return NULL_STAGE if telemetry is None else telemetry.observe_step(stage, self._site.authority)
+        telemetry = self.telemetry
+        return NULL_STAGE if telemetry is None else telemetry.observe_step(stage, self.site.authority)
 
     def _make_description(self, request: ReceiptRequest, resource: Resource) -> Answer:
         head = request.head
@@ -204,9 +196,9 @@ class RequestPipeline:
                 clause="AIIP/HTTPS v1 3.11",
                 hint='Send a new key with every request: Idempotency-Key: "8e03978e-40d5".',
             )
-        if self._policies.needs_input:
+        if self.policies.needs_input:
             policy_input = _get_policy_input(resource.handler, call, policy_input)
-        self._policies.require_permission(call, resource.effects, policy_input)
+        self.policies.require_permission(call, resource.effects, policy_input)
         if not resource.idempotency or self.store is None:
             with self._observe_step("invoke"):
                 return await self._runner.run(resource, call, caller_key)
@@ -216,8 +208,8 @@ class RequestPipeline:
         scope = _make_key_scope(request)
         with self._observe_step("invoke"):
             answer = await self._runner.run_once(resource, call, self.store, scope, caller_key)
-        if self._telemetry is not None and _REPLAYED in answer.headers:
-            self._telemetry.count_replay(self._site.authority, "idempotency")
+        if self.telemetry is not None and _REPLAYED in answer.headers:
+            self.telemetry.count_replay(self.site.authority, "idempotency")
         return answer
 
     def _parse_body(self, request: ReceiptRequest, body: bytes) -> Any:
@@ -227,7 +219,7 @@ class RequestPipeline:
         request.set_body(body)
         if not body or not is_json(request.head.content_type):
             return None
-        validate_json_depth(body, self._limits.depth)
+        validate_json_depth(body, self.limits.depth)
         try:
             # policies and the function must see the same value, so no member may be repeated
             return parse_json_value(body)
@@ -246,9 +238,9 @@ class RequestPipeline:
 
         With `final`, the response does not ask for a retry.
         """
-        instance, anchor = str(uuid.uuid4()), self._site.anchor
-        if self._telemetry is not None:
-            self._telemetry.record_refusal(error)
+        instance, anchor = str(uuid.uuid4()), self.site.anchor
+        if self.telemetry is not None:
+            self.telemetry.record_refusal(error)
         answer = encode_problem(
             error, anchor=anchor, target=target, instance=instance, trace=trace, final=final
         )

@@ -201,22 +201,18 @@ class KeyedCall:
     release: Callable[[], None]
 
 
+@dataclass
 class HandlerRunner:
     """Runs handlers, at most `limits.concurrent` at a time. `make_problem` makes an answer of an error."""
 
-    def __init__(
-        self,
-        signing: ReceiptSigner,
-        limits: Limits,
-        clock: Callable[[], float],
-        make_problem: Callable[..., Answer],
-    ) -> None:
-        self.signing = signing
-        self._limits = limits
-        self._make_problem = make_problem
-        self._limiter = make_limiter(limits)
+    signing: ReceiptSigner
+    limits: Limits
+    clock: Callable[[], float]
+    make_problem: Callable[..., Answer]
+
+    def __post_init__(self) -> None:
+        self._limiter = make_limiter(self.limits)
         self._tasks = TaskSet()
-        self._clock = clock
 
     async def run(self, resource: Resource, call: Call, caller_key: str) -> Answer | StreamingAnswer:
         """Return the handler's answer. `caller_key` identifies the caller for its share of the slots.
@@ -224,7 +220,7 @@ class HandlerRunner:
         Raises what the handler raises, `aiip.unavailable`, `aiip.too-many-requests`, `aiip.upstream-timeout`.
         """
         release = self._limiter.acquire(caller=caller_key)
-        limit = asyncio.timeout(self._limits.seconds)
+        limit = asyncio.timeout(self.limits.seconds)
         try:
             async with limit:
                 return await self._run_handler(resource, call, release)
@@ -250,8 +246,8 @@ class HandlerRunner:
     async def _find_or_run(self, keyed: KeyedCall) -> Answer | StreamingAnswer:
         begin = keyed.thread.store.begin
         try:
-            stored = await keyed.thread.run(begin, keyed.scope, keyed.call.request_hash, self._clock())
-            answer = None if stored is None else decode_stored_answer(stored, self._limits.stream_seconds)
+            stored = await keyed.thread.run(begin, keyed.scope, keyed.call.request_hash, self.clock())
+            answer = None if stored is None else decode_stored_answer(stored, self.limits.stream_seconds)
         except BaseException:
             keyed.release()
             raise
@@ -269,9 +265,9 @@ class HandlerRunner:
         After the time limit the caller gets an error response; a thread runs on, in its slot.
         """
         lasting = getattr(keyed.resource.handler, "lasts", False)  # in a thread, which cannot be cancelled
-        deadline = CallDeadline(self._limits.seconds, lasting=lasting)
+        deadline = CallDeadline(self.limits.seconds, lasting=lasting)
         work = self._tasks.spawn(self._run_and_store(keyed, deadline))
-        await asyncio.wait({work}, timeout=self._limits.seconds if deadline.lasting else None)
+        await asyncio.wait({work}, timeout=self.limits.seconds if deadline.lasting else None)
         if not deadline.lasting:
             await asyncio.wait({work})
         if work.done():
@@ -281,7 +277,7 @@ class HandlerRunner:
             code="aiip.upstream-timeout",
             hint="Send the request again with the same idempotency key to get its result.",
         )
-        return self._make_problem(error, keyed.scope.target, final=True)
+        return self.make_problem(error, keyed.scope.target, final=True)
 
     async def _run_and_store(self, keyed: KeyedCall, deadline: CallDeadline) -> Answer | StreamingAnswer:
         deadline.activate()
@@ -293,7 +289,7 @@ class HandlerRunner:
         except Exception as error:  # noqa: BLE001 - the error response is the answer of this key
             if isinstance(error, TimeoutError) and deadline.limit.expired():
                 return await self._handle_timeout(keyed, error)
-            answer = self._make_problem(error, keyed.scope.target, final=True)
+            answer = self.make_problem(error, keyed.scope.target, final=True)
             encoded = encode_answer(answer)
         except BaseException:
             with suppress(AIIPError):  # the store may be closed
@@ -314,7 +310,7 @@ class HandlerRunner:
             hint=INTERRUPTED_HINT,
         )
         error.__cause__ = cause
-        return self._make_problem(error, keyed.scope.target, final=True)
+        return self.make_problem(error, keyed.scope.target, final=True)
 
     async def _store_stream(self, keyed: KeyedCall, events: list[StreamEvent] | None) -> None:
         if events is None:
@@ -327,7 +323,7 @@ class HandlerRunner:
             await keyed.thread.run(keyed.thread.store.complete, keyed.scope, encoded)
         except AIIPError as error:
             # the caller gets the answer, but a retry will not; the log contains the reason
-            self._make_problem(error, keyed.scope.target)
+            self.make_problem(error, keyed.scope.target)
             if not keyed.thread.closed:  # closing interrupts running calls by itself
                 await self._mark_interrupted(keyed)
 
@@ -335,7 +331,7 @@ class HandlerRunner:
         try:
             await keyed.thread.run(keyed.thread.store.interrupt, keyed.scope)
         except AIIPError as error:
-            self._make_problem(error, keyed.scope.target)
+            self.make_problem(error, keyed.scope.target)
 
     def _handle_abandoned(self, call: Call, task: asyncio.Task[Answer | StreamingAnswer]) -> None:
         """Read the events of a stream whose caller has disconnected, so that they are stored for its key."""
@@ -349,10 +345,10 @@ class HandlerRunner:
         try:
             if stream.ends is not None:
                 await send_events(
-                    stream, EventEncoder(call.request_hash, self._limits), ResponseSender(None, lasting=True)
+                    stream, EventEncoder(call.request_hash, self.limits), ResponseSender(None, lasting=True)
                 )
         except Exception as error:  # noqa: BLE001 - no caller is left, so it is only logged
-            self._make_problem(error, str(call.uri.without_query))
+            self.make_problem(error, str(call.uri.without_query))
         finally:
             try:
                 await close_stream(stream)
@@ -368,15 +364,15 @@ class HandlerRunner:
             if not isinstance(answer, Answer):
                 events = HandlerEvents(answer)
                 await events.prefetch()
-                deadline = asyncio.get_running_loop().time() + self._limits.stream_seconds
+                deadline = asyncio.get_running_loop().time() + self.limits.stream_seconds
                 return StreamingAnswer(events=events, deadline=deadline, release=release)
         except BaseException:
             release()
             raise
         release()
         validate_answer(answer)
-        if len(answer.body) > self._limits.answer:
-            message = f"the handler's answer is longer than {self._limits.answer} bytes"
+        if len(answer.body) > self.limits.answer:
+            message = f"the handler's answer is longer than {self.limits.answer} bytes"
             raise OnymError(message, code="aiip.internal")
         return answer
 
@@ -410,7 +406,7 @@ class HandlerRunner:
         self, stream: StreamingAnswer, request: ReceiptRequest, send: ResponseSender
     ) -> None:
         answer = Answer(content_type=EVENTS, headers=stream.headers)
-        encoder = EventEncoder(request.request_hash, self._limits)
+        encoder = EventEncoder(request.request_hash, self.limits)
         try:
             try:
                 await send_head(send, answer)
@@ -436,5 +432,5 @@ class HandlerRunner:
             await send_events(stream, encoder, send)
             return encode_event("receipt", self.signing.sign_stream(request, answer, encoder.chain.end))
         except Exception as error:  # noqa: BLE001 - without a receipt, the stream is invalid
-            problem = self._make_problem(error, request.subject, final=final)
+            problem = self.make_problem(error, request.subject, final=final)
             return encode_event("problem", problem.body.decode())

@@ -15,7 +15,7 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -144,20 +144,20 @@ def _parse_weight(parameters: str) -> float:
 ToolFunction: TypeAlias = Callable[[dict[str, Any], Call], Awaitable[Any]]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ToolHandler:
     """The handler of `tool`."""
 
-    def __init__(self, run: ToolFunction, description: Mapping[str, Any]) -> None:
-        self._run = run
-        self._description = dict(description)
+    run: ToolFunction
+    description: Mapping[str, Any]
 
     def describe(self) -> Mapping[str, Any]:
         """Return the title and the schemas."""
-        return self._description
+        return self.description
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
         """Return the tool's result as JSON."""
-        result = await self._run(parse_arguments(call), call)
+        result = await self.run(parse_arguments(call), call)
         return result if isinstance(result, Answer) else make_answer(result)
 
 
@@ -187,29 +187,27 @@ class Progress:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class TaskHandler:
     """The handler of `task`."""
 
-    def __init__(
-        self, work: Callable[[Any], AsyncIterator[Any]], kind: type, output: type | None, title: str | None
-    ) -> None:
-        self._work = work
-        self._kind = kind
-        self._output = output
-        self._title = title
+    work: Callable[[Any], AsyncIterator[Any]]
+    kind: type
+    output: type | None
+    title: str | None
 
     def describe(self) -> Mapping[str, Any]:
         """Return the title and the schemas."""
-        output = None if self._output is None else build_schema(self._output)
-        return build_description(self._title, build_schema(self._kind), output)
+        output = None if self.output is None else build_schema(self.output)
+        return build_description(self.title, build_schema(self.kind), output)
 
     def typed(self, call: Call) -> Any:
         """Return the typed input with defaults, for policies. Raises as `invoke` does."""
-        return parse_input(call, self._kind)
+        return parse_input(call, self.kind)
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
         """Return the result as JSON, or, if Accept prefers events, `progress` events and one `result`."""
-        given: Any = parse_input(call, self._kind)
+        given: Any = parse_input(call, self.kind)
         if prefers_events(call):
             return self._iter_events(given)
         async with aclosing(self._iter_steps(given)) as steps:
@@ -223,7 +221,7 @@ class TaskHandler:
     async def _iter_steps(self, given: Any) -> AsyncGenerator[Any, None]:
         """Yield progress, and then one result."""
         result: Any = _NONE
-        async with aclosing(cast("AsyncGenerator[Any, None]", self._work(given))) as steps:
+        async with aclosing(cast("AsyncGenerator[Any, None]", self.work(given))) as steps:
             async for step in steps:
                 if result is not _NONE:
                     raise AIIPError("the task continued after its result", code="aiip.internal")
@@ -322,16 +320,16 @@ class AgentOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     task: str | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class AgentHandler:
     """The handler of `agent`."""
 
-    def __init__(self, responder: Responder, title: str | None) -> None:
-        self._responder = responder
-        self._title = title
+    responder: Responder
+    title: str | None
 
     def describe(self) -> Mapping[str, Any]:
         """Return the title and the schemas. The agent itself is not described."""
-        return build_description(self._title, build_schema(AgentInput), build_schema(AgentOutput))
+        return build_description(self.title, build_schema(AgentInput), build_schema(AgentOutput))
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
         """Return the answer as JSON, or, if Accept prefers events, `update` events and one `result`."""
@@ -352,47 +350,29 @@ class AgentHandler:
 
     async def _iter_updates(self, message: Outgoing) -> AsyncGenerator[Update | AgentOutput, None]:
         """Yield every update, and then the whole answer."""
-        builder = _AnswerBuilder()
-        async with aclosing(cast("AsyncGenerator[Update, None]", self._responder.send(message))) as updates:
+        parts: list[str] = []
+        data: list[Any] = []
+        last, size, count = Update(state="completed"), 0, 0
+        async with aclosing(cast("AsyncGenerator[Update, None]", self.responder.send(message))) as updates:
             async for update in updates:
-                builder.add(update)
+                count += 1
+                size += len(update.text) + len(update.note)
+                size += sum(len(msgspec.json.encode(value)) for value in update.data)
+                if count > MAX_UPDATES or size > MAX_ANSWER:
+                    raise AIIPError("the agent's answer is too large", code="aiip.internal")
+                if update.text:
+                    parts += ["" if update.joined or not parts else "\n", update.text]
+                data += update.data
+                last = Update(
+                    state=update.state or last.state,
+                    context=update.context or last.context,
+                    task=update.task or last.task,
+                )
                 yield update
-        yield builder.build()
-
-
-class _AnswerBuilder:
-    """Collects the updates of one answer."""
-
-    def __init__(self) -> None:
-        self._text: list[str] = []
-        self._data: list[Any] = []
-        self._last = Update(state="completed")
-        self._size = 0
-        self._count = 0
-
-    def add(self, update: Update) -> None:
-        """Add one update. Raises AIIPError `aiip.internal` if the answer becomes too large."""
-        self._count += 1
-        self._size += len(update.text) + len(update.note)
-        self._size += sum(len(msgspec.json.encode(value)) for value in update.data)
-        if self._count > MAX_UPDATES or self._size > MAX_ANSWER:
-            raise AIIPError("the agent's answer is too large", code="aiip.internal")
-        if update.text:
-            self._text += ["" if update.joined or not self._text else "\n", update.text]
-        self._data += update.data
-        self._last = Update(
-            state=update.state or self._last.state,
-            context=update.context or self._last.context,
-            task=update.task or self._last.task,
-        )
-
-    def build(self) -> AgentOutput:
-        """Return the whole answer."""
-        last = self._last
-        return AgentOutput(
-            text="".join(self._text),
+        yield AgentOutput(
+            text="".join(parts),
             state=last.state or "completed",
-            data=tuple(self._data),
+            data=tuple(data),
             context=last.context,
             task=last.task,
         )
@@ -499,29 +479,22 @@ class ModelOutput(msgspec.Struct, frozen=True, kw_only=True):
     usage: ModelUsage
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ModelHandler:
     """The handler of `model`. `name` replaces the model's own name in every answer."""
 
-    def __init__(
-        self,
-        completer: Completer,
-        *,
-        title: str | None,
-        name: str | None,
-        system: str | None,
-        max_tokens: int,
-    ) -> None:
-        self._completer = completer
-        self._title = title
-        self._name = name
-        self._system = system
-        self._max_tokens = max_tokens
+    completer: Completer
+    _: KW_ONLY
+    title: str | None
+    name: str | None
+    system: str | None
+    max_tokens: int
 
     def describe(self) -> Mapping[str, Any]:
         """Return the title and the schemas. The model itself is not described."""
         one_of = [{"required": ["prompt"]}, {"required": ["messages"]}]
         input_schema = {**build_schema(ModelInput), "oneOf": one_of}
-        return build_description(self._title, input_schema, build_schema(ModelOutput))
+        return build_description(self.title, input_schema, build_schema(ModelOutput))
 
     def typed(self, call: Call) -> ModelInput:
         """Return the typed input with defaults, for policies. Raises as `invoke` does."""
@@ -535,22 +508,22 @@ class ModelHandler:
         given = parse_input(call, ModelInput)
         turns = self._build_turns(given)
         options = Options(
-            max_tokens=min(given.max_tokens or self._max_tokens, self._max_tokens),
+            max_tokens=min(given.max_tokens or self.max_tokens, self.max_tokens),
             temperature=None if given.temperature is msgspec.UNSET else given.temperature,
         )
         streams = prefers_events(call) if given.stream is msgspec.UNSET else given.stream
         if streams:
             return self._iter_events(turns, options)
-        return make_answer(self._build_output(await self._completer.complete(turns, options)))
+        return make_answer(self._build_output(await self.completer.complete(turns, options)))
 
     async def close(self) -> None:
         """Close the completer, if it has a `close` method."""
-        end: Any = getattr(self._completer, "close", None)
+        end: Any = getattr(self.completer, "close", None)
         if end is not None:
             await end()
 
     async def _iter_events(self, turns: Sequence[Turn], options: Options) -> AsyncIterator[StreamEvent]:
-        async for piece in self._completer.stream(turns, options):
+        async for piece in self.completer.stream(turns, options):
             if isinstance(piece, Completed):
                 yield make_event("result", self._build_output(piece))
             elif piece:
@@ -561,18 +534,18 @@ class ModelHandler:
             raise make_input_error("the input needs either prompt or messages")
         messages = given.messages or (ModelMessage(role="user", content=given.prompt or ""),)
         turns = tuple(Turn(role=message.role, text=message.content) for message in messages)
-        if self._system is None:
+        if self.system is None:
             return turns
         if any(turn.role == "system" for turn in turns):
             raise make_input_error(
                 "this resource sets its own system message, so the input cannot contain one"
             )
-        return (Turn(role="system", text=self._system), *turns)
+        return (Turn(role="system", text=self.system), *turns)
 
     def _build_output(self, completed: Completed) -> ModelOutput:
         return ModelOutput(
             text=completed.text,
-            model=self._name or completed.model,
+            model=self.name or completed.model,
             finish=completed.finish,
             usage=ModelUsage(input_tokens=completed.input_tokens, output_tokens=completed.output_tokens),
         )

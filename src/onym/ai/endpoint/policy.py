@@ -38,21 +38,21 @@ _INTEGERS: Final = range(-(2**63), 2**63)
 _BUILTIN: Final = (str, int, float, list, tuple, set, frozenset)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class Policies:
     """The parsed policies of one endpoint. `native` is None without policies."""
 
-    def __init__(self, authority: str, native: Any = None) -> None:
-        self._authority = authority
-        self._native = native
+    authority: str
+    native: Any = None
 
     @property
     def needs_input(self) -> bool:
         """True if there is a policy, which may use the input."""
-        return self._native is not None
+        return self.native is not None
 
     def require_permission(self, call: Call, effects: Effects, body: Any = None) -> None:
         """Raise DeniedError `aiip.policy-denied` unless the call is allowed. `body` is its parsed input."""
-        if self._native is None:
+        if self.native is None:
             if effects in _DENIED_BY_DEFAULT:
                 raise _make_denial(call, f"{effects.value} effects need a policy that permits them")
             return
@@ -65,7 +65,7 @@ class Policies:
         import cedarpy  # late: optional dependency (extra ai), native code of 10 MB
 
         uri = {"type": "Resource", "id": str(call.uri.without_query)}
-        authority = {"type": "Authority", "id": self._authority}
+        authority = {"type": "Authority", "id": self.authority}
         principal, entities = _build_principal(call.caller)
         entities += [
             {"uid": uri, "attrs": {}, "parents": [authority]},
@@ -78,12 +78,12 @@ class Policies:
             "context": {
                 "effects": effects.value,
                 "scopes": sorted(call.caller.scopes),
-                "authority": self._authority,
+                "authority": self.authority,
                 "parameters": dict(call.parameters),
                 "input": given if isinstance(given := _to_cedar_value(body), dict) else {},
             },
         }
-        result = cedarpy.is_authorized(request, self._native, entities)
+        result = cedarpy.is_authorized(request, self.native, entities)
         broken = bool(result.diagnostics.errors) or result.decision is cedarpy.Decision.NoDecision
         return result.allowed and not broken, broken or bool(result.diagnostics.reasons)
 
