@@ -28,7 +28,12 @@ Attributes: TypeAlias = "dict[str, Value]"
 
 #: bounds of the histogram: a verification takes less than a millisecond, an invocation up to minutes
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-#: every authority has metrics of its own, which stay in memory, and anyone can publish names
+_COUNTERS: Final = (
+    ("aiip.verify.failures", "{failure}", "Receipts and tokens whose verification failed."),
+    ("aiip.keys.refetches", "{fetch}", "Key sets that were fetched before they expired."),
+    ("aiip.replay.hits", "{hit}", "Receipts and idempotency keys that were used before."),
+)
+#: the metrics of an authority stay in memory, and anyone can publish names
 _MOST_AUTHORITIES: Final = 500
 
 
@@ -47,20 +52,8 @@ class Instruments:
             description="How long a stage of AIIP took.",
             explicit_bucket_boundaries_advisory=_SECONDS,
         )
-        self._failures = meter.create_counter(
-            "aiip.verify.failures",
-            unit="{failure}",
-            description="Receipts and tokens whose verification failed.",
-        )
-        self._refetches = meter.create_counter(
-            "aiip.keys.refetches",
-            unit="{fetch}",
-            description="Key sets that were fetched before they expired.",
-        )
-        self._replays = meter.create_counter(
-            "aiip.replay.hits",
-            unit="{hit}",
-            description="Receipts and idempotency keys that were used before.",
+        self._failures, self._refetches, self._replays = (
+            meter.create_counter(name, unit, description) for name, unit, description in _COUNTERS
         )
 
     def record_duration(self, seconds: float, labels: Mapping[str, Value]) -> None:

@@ -418,10 +418,14 @@ def _send_with_retries(attempt: RequestAttempt, *, stream: bool) -> Flow[Reply]:
         except NetError as error:
             error.endpoint = attempt.target
             begun = begun or (error.sent and not isinstance(error, ResolveError))
-            fallback = next(fallbacks, None) if _can_try_fallback(invocation, error, begun=begun) else None
-            if fallback is not None:
-                send = replace(send, connect=fallback)
-                continue
+            # RFC 2782: after a request was sent, only GET may be repeated elsewhere. An idempotency key
+            # does not help, because two servers may not share their stored answers
+            is_unreachable = isinstance(error, ConnectionFailed | ResolveError)
+            if is_unreachable and (invocation.method == "GET" or not begun):
+                fallback = next(fallbacks, None)
+                if fallback is not None:
+                    send = replace(send, connect=fallback)
+                    continue
             if not error.retryable or not left:
                 raise
             left -= 1
@@ -429,15 +433,6 @@ def _send_with_retries(attempt: RequestAttempt, *, stream: bool) -> Flow[Reply]:
             continue
         assert isinstance(reply, Reply)  # noqa: S101 - drivers answer Send with Reply
         return reply
-
-
-def _can_try_fallback(invocation: Invocation, error: NetError, *, begun: bool) -> bool:
-    """Report whether another target of the service may get the request (RFC 2782).
-
-    `begun` means that some attempt has sent the request; then only GET may be repeated elsewhere. An
-    idempotency key does not help, because two servers may not share their stored answers.
-    """
-    return isinstance(error, ConnectionFailed | ResolveError) and (invocation.method == "GET" or not begun)
 
 
 def parse_description(result: Result, uri: str) -> Description:

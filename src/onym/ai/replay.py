@@ -218,31 +218,23 @@ class ReplayFile:
         """Do what `Replays.seen` says; raise `aiip.unavailable` also if the file cannot be used."""
         owner, key = split_identity(identity)
         with _convert_errors(), self._writer.transaction() as database:
-            known = self._insert_id(database, key, hash_text(owner), until, now)
-        if known is None:
-            raise make_full_error()
-        return known
+            more = _delete_expired(database, now)
+            ends = database.execute("SELECT until FROM seen WHERE id = ?", (key,)).fetchone()
+            if ends is not None and ends[0] >= now:
+                return True
+            own = hash_text(owner)
+            while (full := is_full(*_count_ids(database, own), self._most)) and more:
+                more = _delete_expired(database, now)
+            if not full:
+                database.execute("DELETE FROM seen WHERE id = ?", (key,))  # an expired one may still be there
+                database.execute("INSERT INTO seen VALUES (?, ?, ?)", (key, own, until))
+                return False
+        raise make_full_error()
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         self._writer.close()
         self._reader.close()
-
-    def _insert_id(
-        self, database: sqlite3.Connection, key: bytes, owner: bytes, until: float, now: float
-    ) -> bool | None:
-        """Store the ID and report whether it was stored before; return None if the store is full."""
-        more = _delete_expired(database, now)
-        ends = database.execute("SELECT until FROM seen WHERE id = ?", (key,)).fetchone()
-        if ends is not None and ends[0] >= now:
-            return True
-        while is_full(*_count_ids(database, owner), self._most):
-            if not more:
-                return None
-            more = _delete_expired(database, now)
-        database.execute("DELETE FROM seen WHERE id = ?", (key,))  # an expired one may still be there
-        database.execute("INSERT INTO seen VALUES (?, ?, ?)", (key, owner, until))
-        return False
 
 
 def _delete_expired(database: sqlite3.Connection, now: float) -> bool:

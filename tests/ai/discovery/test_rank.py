@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from onym.ai.discovery.evaluation import (
     Candidate,
-    WeighedSources,
+    Discovery,
     is_same_site,
     list_resources,
     weigh_sources,
@@ -45,13 +45,13 @@ def source(name: str, *said: str, rank: int | None = None, verdict: Verdict = Ve
     )
 
 
-def weighed(*sources: Source, own: AnchorDocument | None, **named: AnchorDocument) -> WeighedSources:
+def weighed(*sources: Source, own: AnchorDocument | None, **named: AnchorDocument) -> Discovery:
     return weigh_sources(
         ORIGIN, "bank.example", own, sources, {each.authority: each for each in named.values()}
     )
 
 
-def verdicts(found: WeighedSources) -> list[Verdict]:
+def verdicts(found: Discovery) -> list[Verdict]:
     return [each.verdict for each in found.sources]
 
 

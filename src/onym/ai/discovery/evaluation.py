@@ -67,7 +67,10 @@ def parse_discovery_target(question: str | AIURI, settings: ResolverSettings) ->
     """
     text = str(question).strip()
     if text[:3].lower() == "ai:":
-        return _parse_uri_target(text, settings)
+        canonical = AIURI.parse(text).canonical()
+        named = AIURI.parse(canonical)
+        context = settings.find_context(named.path) if named.authority is None else None
+        return DiscoveryTarget(authority=get_authority(canonical), uri=canonical, context=context)
     if not text or len(text) > _LONGEST:
         raise _make_target_error(f"the name to discover is empty or longer than {_LONGEST} characters")
     try:
@@ -81,14 +84,6 @@ def parse_discovery_target(question: str | AIURI, settings: ResolverSettings) ->
         raise _make_target_error(f"the text contains no valid host: {error.message}") from None
     query = "" if uri.query is None else f"?{uri.query}"
     return DiscoveryTarget(authority=get_authority(canonical), page=(uri.path or "/") + query)
-
-
-def _parse_uri_target(text: str, settings: ResolverSettings) -> DiscoveryTarget:
-    uri = AIURI.parse(text)
-    canonical = uri.canonical()
-    authority = get_authority(canonical)
-    context = settings.find_context(AIURI.parse(canonical).path) if uri.authority is None else None
-    return DiscoveryTarget(authority=authority, uri=canonical, context=context)
 
 
 def _make_target_error(message: str) -> UsageError:
@@ -117,12 +112,28 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeighedSources:
-    """The sources with their verdicts, the ai URIs found, and the error that ends the discovery, if any."""
+class Discovery:
+    """The result of a discovery: the authority, the resources found, and every source's statement.
 
-    sources: tuple[Source, ...]
+    `document` and `kids` (thumbprints of the keys) are the anchor's. `connect` and `fallbacks` are those of a
+    `Resolution`. `refusal` is the error that a resolver would raise, or None.
+    """
+
+    authority: str
+    anchor: str | None = None
+    document: AnchorDocument | None = None
+    kids: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
     candidates: tuple[Candidate, ...] = ()
+    connect: Origin | None = None
+    fallbacks: tuple[Origin, ...] = ()
     refusal: DiscoveryError | None = None
+
+    def require_success(self) -> Discovery:
+        """Return this discovery. Raises its `refusal` if it has one."""
+        if self.refusal is not None:
+            raise self.refusal
+        return self
 
 
 def weigh_sources(
@@ -131,7 +142,7 @@ def weigh_sources(
     document: AnchorDocument | None,
     sources: Sequence[Source],
     named: Mapping[str, AnchorDocument] | None = None,
-) -> WeighedSources:
+) -> Discovery:
     """Decide which statements apply.
 
     `origin` is the https origin of the page and DNS sources, `authority` is its authority and `document` its
@@ -154,7 +165,8 @@ def weigh_sources(
         ]
         weighed.append(_combine_verdicts(source, judged))
         candidates += [candidate for _, _, candidate in judged if candidate is not None]
-    return WeighedSources(
+    return Discovery(
+        authority=authority,
         sources=tuple(weighed),
         candidates=_merge_candidates(candidates),
         refusal=_make_refusal(weighed, authority),
@@ -295,31 +307,6 @@ _FAILED_DNS_SECONDS: Final = 5.0
 _UNKNOWN: Final = "aiip.unknown-authority"
 _UNSIGNED: Final = "the record is not signed (no DNSSEC), so connections go to the service's own host"
 _RANDOM: Final = SystemRandom()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discovery:
-    """The result of a discovery: the authority, the resources found, and every source's statement.
-
-    `document` and `kids` (thumbprints of the keys) are the anchor's. `connect` and `fallbacks` are those of a
-    `Resolution`. `refusal` is the error that a resolver would raise, or None.
-    """
-
-    authority: str
-    anchor: str | None = None
-    document: AnchorDocument | None = None
-    kids: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
-    candidates: tuple[Candidate, ...] = ()
-    connect: Origin | None = None
-    fallbacks: tuple[Origin, ...] = ()
-    refusal: DiscoveryError | None = None
-
-    def require_success(self) -> Discovery:
-        """Return this discovery. Raises its `refusal` if it has one."""
-        if self.refusal is not None:
-            raise self.refusal
-        return self
 
 
 def discover_authority(question: str | AIURI, settings: ResolverSettings) -> Flow[Discovery]:

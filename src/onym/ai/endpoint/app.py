@@ -183,10 +183,8 @@ class Endpoint:
         if kind in KEYED_EFFECTS and not keyed:
             raise UsageError(f"{kind.value} effects need idempotency keys (AIIP/HTTPS v1 3.11)")
         if keyed and self._store is None:
-            raise UsageError(
-                f"{path} needs idempotency keys, but the endpoint has no store for them",
-                hint='Pass a file: Endpoint(..., store="keys.sqlite").',
-            )
+            message = f"{path} needs idempotency keys, but the endpoint has no store for them"
+            raise UsageError(message, hint='Pass a file: Endpoint(..., store="keys.sqlite").')
         self._site.add(
             Resource(
                 uri=str(build_resource_uri(self.authority, path)),
@@ -297,17 +295,13 @@ class _ContextThreadPool(ThreadPoolExecutor):
 
 def _validate_authority(authority: str) -> str:
     if "/" in authority:
-        raise UsageError(
-            f"{authority!r} is not an authority",
-            hint="Pass a name, and a port if it is not 443: factory.example:8443.",
-        )
+        hint = "Pass a name, and a port if it is not 443: factory.example:8443."
+        raise UsageError(f"{authority!r} is not an authority", hint=hint)
     try:
-        uri = AIURI.parse(f"ai://{authority}/")
-        canonical = uri.canonical()
+        canonical = AIURI.parse(f"ai://{authority}/").canonical()
     except URIError as error:
-        raise UsageError(
-            f"{authority!r} is not a valid authority of an ai URI: {error.message}", hint=error.hint
-        ) from None
+        message = f"{authority!r} is not a valid authority of an ai URI: {error.message}"
+        raise UsageError(message, hint=error.hint) from None
     if canonical != f"ai://{authority}/":
         raise UsageError(f"{authority!r} is not in canonical form", hint=f"Write {canonical[5:-1]}.")
     return authority
@@ -316,16 +310,12 @@ def _validate_authority(authority: str) -> str:
 def _validate_anchor(authority: str, anchor: str | None) -> str:
     if anchor is None:
         if "." not in authority.partition(":")[0]:
-            raise UsageError(
-                f"{authority} is a registry name and needs an anchor",
-                hint='Pass an https origin: Endpoint(..., anchor="https://ai.example").',
-            )
+            hint = 'Pass an https origin: Endpoint(..., anchor="https://ai.example").'
+            raise UsageError(f"{authority} is a registry name and needs an anchor", hint=hint)
         return f"https://{authority}"
     uri = URI.parse(anchor)
     origin = uri.scheme == "https" and anchor == f"https://{uri.authority}" and uri.userinfo is None
     if not origin or str(uri.normalize()) != f"{anchor}/":
-        raise UsageError(
-            f"{anchor!r} is not an https origin",
-            hint="Write an anchor in lower case, without a path and without :443: https://ai.example.",
-        )
+        hint = "Write an anchor in lower case, without a path and without :443: https://ai.example."
+        raise UsageError(f"{anchor!r} is not an https origin", hint=hint)
     return anchor

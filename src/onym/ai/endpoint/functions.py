@@ -374,7 +374,11 @@ class FunctionHandler:
             )
         try:
             made = self._merge_input(call) if call.parameters else self._decoder.decode(call.body or b"{}")
-            given = {name: self._decode_member(name, getattr(made, name)) for name in self._signature.members}
+            given = {name: getattr(made, name) for name in self._signature.members}
+            for name, model in self._signature.models.items():
+                is_default = given[name] is msgspec.UNSET
+                default = self._signature.defaults[name]
+                given[name] = copy_default(default) if is_default else model.decode(given[name], name)
         except msgspec.ValidationError as error:
             raise _make_input_error(call, str(error)) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -382,14 +386,6 @@ class FunctionHandler:
         if self._signature.call is not None:
             given[self._signature.call] = call
         return given
-
-    def _decode_member(self, name: str, value: Any) -> Any:
-        model = self._signature.models.get(name)
-        if model is None:
-            return value
-        if value is msgspec.UNSET:
-            return copy_default(self._signature.defaults[name])
-        return model.decode(value, name)
 
     def _merge_input(self, call: Call) -> msgspec.Struct:
         """Merge query and body. Raises AIIPError for a member that is in both."""

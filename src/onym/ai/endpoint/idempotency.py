@@ -186,20 +186,16 @@ class IdempotencyStore:
         base = open_sqlite(self._path, _FORMAT, _OPTIONS)
         try:
             if self._path is not None:
-                self._held = self._lock_owner_file()
+                # the locked file shows other processes that this one is alive
+                file = self._get_lock_path(self.owner)
+                create_private_file(file)
+                self._held = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+                self._held.execute("BEGIN EXCLUSIVE")
             base.execute("INSERT INTO owners (id) VALUES (?)", (self.owner,))
         except BaseException:
             base.close()
             raise
         return base
-
-    def _lock_owner_file(self) -> sqlite3.Connection:
-        """Lock the file that shows other processes that this one is alive."""
-        file = self._get_lock_path(self.owner)
-        create_private_file(file)
-        lock = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
-        lock.execute("BEGIN EXCLUSIVE")
-        return lock
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

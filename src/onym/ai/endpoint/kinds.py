@@ -333,7 +333,17 @@ class AgentHandler:
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
         """Return the answer as JSON, or, if Accept prefers events, `update` events and one `result`."""
-        message = _parse_message(call)
+        given = parse_input(call, AgentInput)
+        if not given.message and given.data is None:
+            raise make_input_error("the input has neither message nor data")
+        message = Outgoing(
+            # a repeated key is the same message for the agent (AIIP/HTTPS v1 3.17)
+            id=call.idempotency_key or secrets.token_urlsafe(16),
+            text=given.message,
+            data=given.data,
+            context=given.context,
+            task=given.task,
+        )
         if prefers_events(call):
             return self._iter_events(message)
         *_, last = [update async for update in self._iter_updates(message)]
@@ -381,20 +391,6 @@ class AgentHandler:
 def agent(responder: Responder, *, title: str | None = None) -> AgentHandler:
     """Return a resource handler for this agent."""
     return AgentHandler(responder, title)
-
-
-def _parse_message(call: Call) -> Outgoing:
-    given = parse_input(call, AgentInput)
-    if not given.message and given.data is None:
-        raise make_input_error("the input has a message or data")
-    return Outgoing(
-        # a repeated key is the same message for the agent (AIIP/HTTPS v1 3.17)
-        id=call.idempotency_key or secrets.token_urlsafe(16),
-        text=given.message,
-        data=given.data,
-        context=given.context,
-        task=given.task,
-    )
 
 
 Role: TypeAlias = Literal["system", "user", "assistant"]

@@ -304,8 +304,17 @@ class JWTAuthorization:
     ) -> None:
         self.issuer = _validate_identifier("issuer", issuer)
         self.resource = _validate_identifier("resource", resource)
-        self._scopes = _normalize_scopes(scopes)
-        self._algorithms = None if algorithms is None else _normalize_algorithms(algorithms)
+        if isinstance(scopes, str) or not all(_SCOPE.match(scope) for scope in scopes):
+            message = "scopes must be a collection of strings without spaces and quotes"
+            raise UsageError(message, code="usage.bad-scope", hint="See RFC 6749 3.3.")
+        self._scopes = sorted(set(scopes))
+        self._algorithms = TOKEN_ALGORITHMS if algorithms is None else tuple(algorithms)
+        if isinstance(algorithms, str) or not set() < set(self._algorithms) <= set(TOKEN_ALGORITHMS):
+            raise UsageError(
+                f"algorithms must be a collection of {', '.join(TOKEN_ALGORITHMS)}",
+                code="usage.bad-argument",
+                hint='Write, for example, algorithms=["ES256"]. Shared secrets (HS256) are not supported.',
+            )
         self._clock = clock
         self._transport = AsyncTransport(replace(network or NetConfig(), limits=_LIMITS))
         self._server = AuthorizationServer(issuer, self._transport, monotonic)
@@ -317,7 +326,7 @@ class JWTAuthorization:
 
     def metadata(self) -> Mapping[str, Any]:
         """Return the resource's metadata (RFC 9728 2)."""
-        named = {"scopes_supported": list(self._scopes)} if self._scopes else {}
+        named = {"scopes_supported": self._scopes} if self._scopes else {}
         return {
             "resource": self.resource,
             "authorization_servers": [self.issuer],
@@ -383,7 +392,7 @@ class JWTAuthorization:
             issuer=self.issuer,
             resource=self.resource,
             at=self._clock(),
-            algorithms=TOKEN_ALGORITHMS if self._algorithms is None else self._algorithms,
+            algorithms=self._algorithms,
         )
 
     def _make_refusal(
@@ -443,23 +452,3 @@ def _validate_identifier(argument: str, url: str) -> str:
         )
     parse_url(url)
     return url
-
-
-def _normalize_scopes(scopes: Collection[str]) -> tuple[str, ...]:
-    if isinstance(scopes, str) or not all(_SCOPE.match(scope) for scope in scopes):
-        raise UsageError(
-            "scopes must be a collection of strings without spaces and quotes",
-            code="usage.bad-scope",
-            hint="See RFC 6749 3.3.",
-        )
-    return tuple(sorted(set(scopes)))
-
-
-def _normalize_algorithms(algorithms: Collection[str]) -> tuple[str, ...]:
-    if isinstance(algorithms, str) or not algorithms or not set(algorithms) <= set(TOKEN_ALGORITHMS):
-        raise UsageError(
-            f"algorithms must be a collection of {', '.join(TOKEN_ALGORITHMS)}",
-            code="usage.bad-argument",
-            hint='Write, for example, algorithms=["ES256"]. Shared secrets (HS256) are not supported.',
-        )
-    return tuple(algorithms)

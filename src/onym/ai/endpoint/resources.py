@@ -92,10 +92,8 @@ def build_resource_uri(authority: str, path: object) -> AIURI:
         raise UsageError(f"the path {path!r} does not begin with a slash", hint=f"Write /{path}.")
     uri = AIURI.parse(f"ai://{authority}{path}")
     if uri.query is not None or uri.fragment is not None or uri.canonical() != str(uri):
-        canonical = f"{uri.without_query}".removeprefix(f"ai://{authority}")
-        raise UsageError(
-            f"the path {path!r} is not in canonical form, or has a query", hint=f"Write {canonical}."
-        )
+        hint = f"Write {str(uri.without_query).removeprefix(f'ai://{authority}')}."
+        raise UsageError(f"the path {path!r} is not in canonical form, or has a query", hint=hint)
     return uri
 
 

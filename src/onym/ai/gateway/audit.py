@@ -151,7 +151,11 @@ def verify_lines(
             begins = begins or members.prev
             faults += [Fault(count, why) for why in _find_faults(members, expected, number)]
             number = members.n
-            _track_streams(streams, members)
+            # within a limit, because the log may be untrusted
+            if isinstance(members.id, str) and members.event == "begun" and len(streams) < _MOST_BEGUN:
+                streams.add(members.id)
+            elif isinstance(members.id, str) and members.event == "exchange":
+                streams.discard(members.id)
             times = [times[0] if times else members.at, members.at]
         expected = hash_line(line)
         if len(faults) >= most_faults:
@@ -167,14 +171,6 @@ def verify_lines(
         begun=frozenset(streams),
         faults=tuple(faults[:most_faults]),
     )
-
-
-def _track_streams(streams: set[str], line: _Line) -> None:
-    """Update the set of unfinished streams, within a limit, because the log may be untrusted."""
-    if line.event == "begun" and isinstance(line.id, str) and len(streams) < _MOST_BEGUN:
-        streams.add(line.id)
-    elif line.event == "exchange" and isinstance(line.id, str):
-        streams.discard(line.id)
 
 
 def _find_faults(line: _Line, expected: str | None, number: int | None) -> Iterator[str]:
@@ -340,17 +336,13 @@ class AuditLog:
                 break
             self.close()  # after a rotation the name belongs to another file
         try:
-            self._sync_chain()
+            size = os.fstat(self._file).st_size
+            if size != self._size:
+                self._chain = read_chain(self._file, size, self.path)
+                self._size = size
             yield
         finally:
             unlock(self._file)
-
-    def _sync_chain(self) -> None:
-        size = os.fstat(self._file).st_size
-        if size == self._size:
-            return
-        self._chain = read_chain(self._file, size, self.path)
-        self._size = size
 
 
 def repair_log(path: str | Path, *, at: datetime) -> int:
