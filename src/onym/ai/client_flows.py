@@ -295,9 +295,8 @@ def invoke_resource(session: Session, invocation: Invocation, resolution: Resolu
 def _raise_for_status(result: Result) -> None:
     """Raise InvocationError for an error response that the endpoint signed."""
     if result.status >= 400:
-        raise decode_problem(
-            result.status, result.content_type, result.body, result.receipt.subject, signed=True
-        )
+        target = result.receipt.subject
+        raise decode_problem(result.status, result.content_type, result.body, target, signed=True)
 
 
 def _prepare_invocation(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Invocation]:
@@ -311,9 +310,7 @@ def _prepare_invocation(session: Session, invocation: Invocation, resolution: Re
 
 
 def open_stream(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[PendingAnswer]:
-    """Begin an invocation and stream its events.
-
-    They are provisional until the receipt at the end is verified.
+    """Begin an invocation and stream its events, which are provisional until the receipt is verified.
 
     Raises what `invoke_resource` raises.
     """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeVar
 
 from onym.ai.records import (
@@ -123,12 +124,11 @@ def find_claimed_authority(octets: bytes) -> str | None:
     """Return the authority that a document claims to be for, or None if it cannot be parsed."""
     try:
         document = _JSONObject(_parse_json(octets))
-        if "endpoint" in document:
-            return get_authority(document.require("endpoint", _parse_ai_uri))
-        rows = document.get("endpoints", _parse_entries, _NO_ENTRIES)
+        uri = document.get("endpoint", _parse_ai_uri, None)
+        rows = document.get("endpoints", _parse_entries, _NO_ENTRIES) if uri is None else ()
     except DiscoveryError:
         return None
-    return get_authority(rows[0].uri) if rows else None
+    return get_authority(uri or rows[0].uri) if uri or rows else None
 
 
 def parse_discovery_document(
@@ -238,27 +238,22 @@ def _entry_to_members(entry: EndpointEntry) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
+@dataclass(frozen=True, slots=True)
 class _JSONObject:
     """The members of one object; errors name the path to the invalid member."""
 
-    __slots__ = ("_found", "_prefix")
-
-    def __init__(self, found: dict[str, Any], prefix: str = "") -> None:
-        self._found = found
-        self._prefix = prefix
+    members: Mapping[str, Any]
+    prefix: str = ""
 
     def get(self, name: str, read: Callable[[Any, str], T], default: T) -> T:
         """Return the parsed member, or `default` if it is missing; null is not missing."""
-        return read(self._found[name], self._prefix + name) if name in self._found else default
+        return read(self.members[name], self.prefix + name) if name in self.members else default
 
     def require(self, name: str, read: Callable[[Any, str], T]) -> T:
         """Return the parsed member. Raises DiscoveryError if it is missing."""
-        if name not in self._found:
-            raise_document_error(self._prefix + name, "is missing")
-        return read(self._found[name], self._prefix + name)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._found
+        if name not in self.members:
+            raise_document_error(self.prefix + name, "is missing")
+        return read(self.members[name], self.prefix + name)
 
 
 def _parse_json(octets: bytes) -> dict[str, Any]:

@@ -426,12 +426,12 @@ def _fetch_anchor_statement(
     statement = Discovery(authority=target.authority, anchor=namespace.anchor)
     source = Source(name="anchor", rank=3, location=namespace.anchor + WELL_KNOWN, verdict=Verdict.WON)
 
-    def read(octets: bytes) -> AnchorDocument:
+    def parse_document(octets: bytes) -> AnchorDocument:
         authority = _choose_authority(octets, target, namespace.anchor, settings)
         return parse_discovery_document(octets, anchor=namespace.anchor, authority=authority)
 
     try:
-        document = yield from fetch_document(namespace, settings, read)
+        document = yield from fetch_document(namespace, settings, parse_document)
         statement = replace(statement, authority=document.authority, document=document)
         source = replace(source, said=list_resources(document))
         keys = yield from fetch_authority(document, namespace, settings)

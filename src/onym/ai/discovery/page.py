@@ -78,8 +78,8 @@ def parse_links(value: str, *, most: int = MAX_LINKS) -> tuple[Link, ...]:
     return tuple(links)
 
 
-def find_pointers(values: Iterable[str], *, context: str, relation: str = RELATION) -> Pointers:
-    """Return the targets of the Link fields with this `relation` in a 2xx response for the URL `context`.
+def find_pointers(values: Iterable[str], *, context: str) -> Pointers:
+    """Return the targets of the Link fields with the draft's relation in a 2xx response for `context`, a URL.
 
     A link whose `anchor` is another URL is about another page, and is ignored.
     """
@@ -94,7 +94,7 @@ def find_pointers(values: Iterable[str], *, context: str, relation: str = RELATI
         links = parse_links(value, most=room)
         room -= len(links)
         for link in links:
-            if relation in link.relations:
+            if RELATION in link.relations:
                 kept = _is_about_context(link.get_parameter("anchor"), context)
                 (targets if kept else ignored).append(link.target if kept else "a link about another page")
     return Pointers(targets=tuple(dict.fromkeys(targets)), ignored=tuple(dict.fromkeys(ignored)))
@@ -188,19 +188,17 @@ def get_charset(headers: Headers) -> str | None:
     return match[1] if match else None
 
 
-def find_head_links(octets: bytes, charset: str | None = None, *, relation: str = RELATION) -> Pointers:
-    """Return the targets of the head's links with this `relation`. `charset` is that of the Content-Type."""
+def find_head_links(octets: bytes, charset: str | None = None) -> Pointers:
+    """Return the targets of the head's links of the draft. `charset` is that of the Content-Type."""
     text = _decode_page(octets[:MAX_PAGE_BYTES], charset)
     if text is None:
         return Pointers(ignored=("the page, because its encoding is not supported",))
-    targets = list(
-        dict.fromkeys(_find_hrefs("<".join(text.split("<", MAX_TAGS + 1)[: MAX_TAGS + 1]), relation))
-    )
+    targets = list(dict.fromkeys(_find_hrefs("<".join(text.split("<", MAX_TAGS + 1)[: MAX_TAGS + 1]))))
     ignored = () if len(targets) <= MAX_LINKS else (f"links after the first {MAX_LINKS}",)
     return Pointers(targets=tuple(targets[:MAX_LINKS]), ignored=ignored)
 
 
-def _find_hrefs(text: str, relation: str) -> list[str]:
+def _find_hrefs(text: str) -> list[str]:
     require_extra("selectolax", "ai")
     from selectolax.lexbor import LexborHTMLParser  # late: optional dependency (extra ai)
 
@@ -212,7 +210,7 @@ def _find_hrefs(text: str, relation: str) -> list[str]:
             attributes = node.attributes
             relations = (attributes.get("rel") or "").translate(_LOWER).replace("\f", " ").split()
             href = (attributes.get("href") or "").strip(_HTML_SPACE)
-            if relation in relations and href:
+            if RELATION in relations and href:
                 hrefs.append(href)
         node = node.next
     return hrefs

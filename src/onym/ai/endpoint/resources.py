@@ -192,8 +192,7 @@ class Site:
     def find_document(self, path: str, query: str, keys: ReceiptSigner) -> Answer | None:
         """Return the document at this path, or None. `keys` publishes the key sets."""
         if path == JWKS and query in {"", "history"}:
-            body = keys.encode_history() if query else keys.encode_jwks()
-            return _make_public_answer(body, _KEYS, self.keys_age)
+            return _make_public_answer(keys.encode_keys("history" if query else "jwks"), _KEYS, self.keys_age)
         if query:
             return None
         if path == WELL_KNOWN:

@@ -121,10 +121,11 @@ def encode_problem(
     public = error if is_public and isinstance(error, AIIPError | URIError) else None
     by_code = row.retryable and row.name not in _SELF_REPORTED
     retryable = not final and (getattr(public, "retryable", False) or by_code)
+    hint = "" if public is None or public.hint is None else f" ({public.hint})"
     body = build_problem_document(
         row,
         type_uri=anchor + TYPES + row.name,
-        detail=row.title if public is None else _format_detail(public),
+        detail=row.title if public is None else f"{public.message}{hint}"[:LONGEST_DETAIL],
         request_id=instance,
         retryable=retryable,
         target=target,
@@ -167,11 +168,6 @@ def _get_row(error: BaseException) -> ProblemCode:
     row = get_problem_code(error, _EXCEPTIONS)
     # untrusted callers do not learn which check of a receipt failed (3.8)
     return CODES["provenance-invalid"] if _is_provenance_code(row) else row
-
-
-def _format_detail(error: OnymError) -> str:
-    text = error.message if error.hint is None else f"{error.message} ({error.hint})"
-    return text[:LONGEST_DETAIL]
 
 
 Receive = Callable[[], Awaitable[Any]]
@@ -344,10 +340,7 @@ class HandlerEvents:
 
 
 class ResponseSender:
-    """The server's `send`, until it is closed; then nothing is sent.
-
-    With `lasting`, a broken connection is no error.
-    """
+    """Sends messages with the server's `send`. With `lasting`, a broken connection is not an error."""
 
     def __init__(self, send: Send | None, *, lasting: bool) -> None:
         self._send = send

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -156,18 +156,11 @@ class ReceiptSigner:
         """Return the algorithms that callers must expect: the usual ones and those of the published keys."""
         if self.keys is None:
             return ALGORITHMS
-        published = msgspec.json.decode(self.encode_jwks())["keys"]
+        published = msgspec.json.decode(self.encode_keys("jwks"))["keys"]
         return tuple(dict.fromkeys([*ALGORITHMS, *(key["alg"] for key in published)]))
 
-    def encode_jwks(self) -> bytes:
-        """Return the key set to publish."""
-        return self._encode_keys("jwks")
-
-    def encode_history(self) -> bytes:
-        """Return the key set with all earlier keys, for audits."""
-        return self._encode_keys("history")
-
-    def _encode_keys(self, name: str) -> bytes:
+    def encode_keys(self, name: Literal["jwks", "history"]) -> bytes:
+        """Return the key set to publish, or the "history" with all earlier keys, for audits."""
         keys: Any = self.keys
         if keys is None:
             raise _make_unavailable_error()

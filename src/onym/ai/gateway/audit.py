@@ -36,6 +36,8 @@ START: Final = "0" * 64
 #: bytes of a line, including its end
 LONGEST_LINE: Final = 4 * 1024
 _HASH: Final = 64
+#: faults that are listed
+_MOST_FAULTS: Final = 20
 #: unfinished streams that are remembered
 _MOST_BEGUN: Final = 10_000
 
@@ -125,11 +127,7 @@ def split_tail(octets: bytes) -> tuple[bytes, bytes]:
 
 
 def verify_lines(
-    lines: Iterable[bytes],
-    *,
-    previous: str | None = None,
-    begun: Collection[str] = (),
-    most_faults: int = 20,
+    lines: Iterable[bytes], *, previous: str | None = None, begun: Collection[str] = ()
 ) -> AuditReport:
     """Verify the hash chain. `previous` is the hash that the first line must continue, if it is known.
 
@@ -158,7 +156,7 @@ def verify_lines(
                 streams.discard(members.id)
             times = [times[0] if times else members.at, members.at]
         expected = hash_line(line)
-        if len(faults) >= most_faults:
+        if len(faults) >= _MOST_FAULTS:
             break
     first, last = times or (None, None)
     return AuditReport(
@@ -169,7 +167,7 @@ def verify_lines(
         last=last,
         torn=torn,
         begun=frozenset(streams),
-        faults=tuple(faults[:most_faults]),
+        faults=tuple(faults[:_MOST_FAULTS]),
     )
 
 

@@ -306,10 +306,7 @@ class Refusal:
 
 
 def make_refusal(error: errors.OnymError) -> Refusal:
-    """Return the public form of an error.
-
-    Its own message is public if it is about the request or the authority.
-    """
+    """Return an error's public form; its message is public if it is about the request or the authority."""
     if isinstance(error, errors.InvocationError):
         return _make_endpoint_refusal(error)
     name = get_problem_code(error).name
@@ -340,12 +337,8 @@ def _make_endpoint_refusal(error: errors.InvocationError) -> Refusal:
     """Return the endpoint's own problem: its code and text, with the status that a gateway uses (3.7)."""
     problem: Mapping[str, Any] = error.problem or {}
     status = error.status or 502
-    row = CODES.get(str(problem.get("code", "")))
-    if status in {401, 403}:
-        shown = 403
-        row = row or CODES["policy-denied"]
-    else:
-        shown = status if status in _PASSED_STATUSES else 502
+    shown = 403 if status in {401, 403} else status if status in _PASSED_STATUSES else 502
+    row = CODES.get(str(problem.get("code", "")), CODES["policy-denied"] if shown == 403 else None)
     detail = problem.get("detail")
     return Refusal(
         code=row.name if row is not None else "invocation-failed",
@@ -377,10 +370,7 @@ def build_refusal_document(
 
 
 def format_proxy_status(refusal: Refusal, name: str) -> str:
-    """Return the Proxy-Status field (RFC 9209) of a response that the gateway made.
-
-    `name` is its host name.
-    """
+    """Return the Proxy-Status field (RFC 9209) of a response that the gateway `name` made."""
     if refusal.upstream is not None:
         return f'"{name}"; received-status={refusal.upstream}'
     kind = _PROXY.get(refusal.code, "http_request_error" if refusal.status < 403 else "http_request_denied")
