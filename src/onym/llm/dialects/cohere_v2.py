@@ -61,7 +61,7 @@ def _decode_usage(value: Any) -> types.Usage:
     """Return token counts, None for a count that is absent or invalid.
 
     `tokens` are the tokens that the model read and wrote. `billed_units`, without what Cohere adds to a
-    prompt, are used only if there is no other count.
+    prompt, are used only if the API sends no other count.
     """
     for name in ("tokens", "billed_units"):
         counts = [_find_number(value, name, member) for member in ("input_tokens", "output_tokens")]

@@ -79,7 +79,7 @@ class ErrorDecoder:
     """How one API format reports failures.
 
     `read` converts a decoded body, or returns None for an unknown format. `codes` (lower case) always decide;
-    `wide` decide only if there is no error status (inside a stream, or in a 200 response). `parameters` are
+    `wide` decide only without an error status (inside a stream, or in a 200 response). `parameters` are
     names that identify the error by themselves. `statuses` replace the usual ones. `is_failure` finds an
     error in a 2xx body or in an event. `hint` is shown if the response is not of this format.
     """
