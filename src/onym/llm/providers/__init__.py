@@ -12,13 +12,12 @@ usual port. On another port, or if two servers share one, use an alias or `api=`
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final
 
 from onym.errors import ConfigError, UsageError
 from onym.llm.providers.schema import CAPABILITIES, Api, Capability, PathValue, Provider, Range
@@ -44,9 +43,28 @@ __all__ = [
 
 ENTRY_POINT_GROUP = "onym.providers"
 
-BUILTIN_ROWS: Final = msgspec.json.decode(
-    Path(__file__).with_name("builtin.json").read_bytes(), type=tuple[Provider, ...]
-)
+
+def _make_immutable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _make_immutable(member) for name, member in value.items()}
+    return tuple(map(_make_immutable, value)) if isinstance(value, list) else value
+
+
+def _load_builtin_rows() -> tuple[Provider, ...]:
+    # json, because `onym check` needs the rows and does not load msgspec
+    rows = json.loads(Path(__file__).with_name("builtin.json").read_bytes())
+    return tuple(_build_row(_make_immutable(row)) for row in rows)
+
+
+def _build_row(row: dict[str, Any]) -> Provider:
+    row.pop("comment", None)
+    for name, kind in (("apis", Api), ("path_values", PathValue)):
+        if name in row:
+            row[name] = {key: kind(**member) for key, member in row[name].items()}
+    return Provider(**row)
+
+
+BUILTIN_ROWS: Final = _load_builtin_rows()
 
 
 def list_entry_points() -> tuple[EntryPoint, ...]:
