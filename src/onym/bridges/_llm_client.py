@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
@@ -199,9 +199,33 @@ class EndpointClient:
 
 
 class EndpointClientMixin:
-    """The closing methods of framework classes that have an EndpointClient."""
+    """Framework classes that have an EndpointClient: they take the arguments of `onym.connect`."""
 
     _link: EndpointClient
+
+    def __init__(
+        self,
+        uri: Any = None,
+        *,
+        key: Any = None,
+        policy: Any = None,
+        config: Any = None,
+        providers: Any = None,
+        environ: Mapping[str, str] | None = None,
+        on_unsupported: Any = None,
+        system_filter: Callable[[str], str] | None = None,
+        **options: Any,
+    ) -> None:
+        if not uri:
+            raise UsageError(f"{type(self).__name__} needs an llm:// URI or the name of an endpoint")
+        # from here on no frame of a traceback contains the text with the key
+        uri, key = wrap_secret(uri), wrap_secret(key)
+        link = EndpointClient(
+            uri, key=key, policy=policy, config=config, providers=providers, environ=environ,
+            on_unsupported=on_unsupported, system_filter=system_filter,
+        )  # fmt: skip
+        super().__init__(**{**options, "uri": link.uri_text, "model": link.endpoint.model})
+        self._link = link
 
     def close(self) -> None:
         """Close the connections."""
@@ -214,18 +238,6 @@ class EndpointClientMixin:
 
 def _restore_client(source: str | LLMURI, options: dict[str, Any]) -> EndpointClient:
     return EndpointClient(source, **options)
-
-
-_CONNECT_OPTIONS: Final = (
-    "key", "policy", "config", "providers", "environ", "on_unsupported", "system_filter"
-)  # fmt: skip
-
-
-def open_endpoint(uri: Secret | LLMURI, options: dict[str, Any]) -> EndpointClient:
-    """Connect with the arguments of `onym.connect` in `options`, and remove them from `options`."""
-    # no frame of a traceback contains the text with the key
-    connecting = {name: wrap_secret(options.pop(name, None)) for name in _CONNECT_OPTIONS}
-    return EndpointClient(uri, **connecting)
 
 
 def require_usable_endpoint(endpoint: Endpoint, policy: Policy) -> None:

@@ -12,14 +12,12 @@ from onym.bridges._llm_client import (
     EndpointClientMixin,
     decode_carried,
     encode_carried,
-    open_endpoint,
     parse_arguments,
     to_overrides,
 )
 from onym.bridges._sdk import require_extra
 from onym.errors import UsageError
 from onym.llm import types
-from onym.llm.client import wrap_secret
 
 with require_extra("langchain_core", "langchain"):
     from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -62,16 +60,6 @@ class ChatOnym(EndpointClientMixin, BaseChatModel):
     #: the model's name at the provider
     model: str = ""
     _link: EndpointClient = PrivateAttr()
-
-    def __init__(self, uri: Any = None, **options: Any) -> None:
-        if not uri:
-            raise UsageError("ChatOnym needs an llm:// URI or the name of an endpoint")
-        # from here on no frame of a traceback contains the text with the key
-        uri = wrap_secret(uri)
-        link = open_endpoint(uri, options)
-        options |= {"uri": link.uri_text, "model": link.endpoint.model}
-        super().__init__(**options)
-        self._link = link
 
     @property
     def _llm_type(self) -> str:

@@ -11,14 +11,12 @@ from onym.bridges._llm_client import (
     EndpointClientMixin,
     decode_carried,
     encode_carried,
-    open_endpoint,
     parse_arguments,
     to_overrides,
 )
 from onym.bridges._sdk import require_extra
 from onym.errors import UsageError
 from onym.llm import types
-from onym.llm.client import wrap_secret
 
 with require_extra("llama_index", "llamaindex"):
     from llama_index.core.base.llms import types as llama
@@ -48,16 +46,6 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
     #: tokens
     context_window: int = 128_000
     _link: EndpointClient = PrivateAttr()
-
-    def __init__(self, uri: Any = None, **options: Any) -> None:
-        if not uri:
-            raise UsageError("OnymLLM needs an llm:// URI or the name of an endpoint")
-        # from here on no frame of a traceback contains the text with the key
-        uri = wrap_secret(uri)
-        link = open_endpoint(uri, options)
-        options |= {"uri": link.uri_text, "model": link.endpoint.model}
-        super().__init__(**options)
-        self._link = link
 
     @classmethod
     def class_name(cls) -> str:

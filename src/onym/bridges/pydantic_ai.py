@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from onym.bridges._llm_client import decode_carried, encode_carried, open_endpoint
+from onym.bridges._llm_client import EndpointClient, decode_carried, encode_carried
 from onym.bridges._sdk import require_extra
 from onym.errors import NetError, ProviderError, UsageError
 from onym.llm import types
@@ -170,11 +170,20 @@ class OnymModel(Model[Any]):
         *,
         settings: ModelSettings | None = None,
         profile: ModelProfile | None = None,
-        **options: Any,
+        key: Any = None,
+        policy: Any = None,
+        config: Any = None,
+        providers: Any = None,
+        environ: Mapping[str, str] | None = None,
+        on_unsupported: Any = None,
+        system_filter: Callable[[str], str] | None = None,
     ) -> None:
         # from here on no frame of a traceback contains the text with the key
-        uri = wrap_secret(uri)
-        self._link = open_endpoint(uri, options)
+        uri, key = wrap_secret(uri), wrap_secret(key)
+        self._link = EndpointClient(
+            uri, key=key, policy=policy, config=config, providers=providers, environ=environ,
+            on_unsupported=on_unsupported, system_filter=system_filter,
+        )  # fmt: skip
         endpoint = self._link.endpoint
         self._name = endpoint.model
         self._system = endpoint.provider.name
@@ -185,7 +194,7 @@ class OnymModel(Model[Any]):
             supports_json_schema_output="json_schema" in formats,
             supports_json_object_output="json" in formats,
         )
-        super().__init__(settings=settings, profile=profile, **options)
+        super().__init__(settings=settings, profile=profile)
 
     @property
     def model_name(self) -> str:
