@@ -23,26 +23,53 @@ def _classes() -> Iterator[type[errors.OnymError]]:
             yield found
 
 
+# codes that a table or a variable of these files contains: the path, the codes, the class
+_IN_TABLES = (
+    ("src/onym/uri", r"uri\.(?!too-long)[a-z0-9-]+", "URISyntaxError"),
+    ("src/onym/store/valkey.py", r"valkey\.(?!stale)[a-z-]+", "StoreError"),
+    ("src/onym/sign/receipts.py", r"aiip\.provenance-[a-z]+", "ProvenanceError"),
+    ("src/onym/ai/client_flows.py", r"aiip\.([a-z]+-required|sender-constraint)", "DeniedError"),
+    # its codes follow "aiip."
+    ("src/onym/ai/endpoint/idempotency.py", r"idempotency-(in-progress|mismatch)", "AIIPError"),
+)
+
+
 @cache
 def codes_of() -> dict[str, set[str]]:
     """Class name -> the codes that the source gives its instances, beside the class's own."""
     found: dict[str, set[str]] = {}
-    names = {cls.__name__ for cls in _classes()}
-    for path in sorted((ROOT / "src" / "onym").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and _name(node.func) in names:
+    trees = {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "src" / "onym").rglob("*.py"))
+    }
+    makers = {name: name for name in (cls.__name__ for cls in _classes())}
+    for tree in trees.values():
+        makers |= dict(_find_makers(tree, makers))
+    for place, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and _name(node.func) in makers:
                 for keyword in node.keywords:
                     if keyword.arg == "code" and isinstance(keyword.value, ast.Constant):
-                        found.setdefault(_name(node.func), set()).add(str(keyword.value.value))
-            elif (
-                # make_syntax_error gets some of its codes from variables
-                path.parent.name == "uri"
-                and isinstance(node, ast.Constant)
-                and re.fullmatch(r"uri\.[a-z0-9-]+", str(node.value))
-                and node.value != "uri.too-long"
-            ):
-                found.setdefault("URISyntaxError", set()).add(str(node.value))
+                        found.setdefault(makers[_name(node.func)], set()).add(str(keyword.value.value))
+            elif isinstance(node, ast.Constant):
+                for folder, pattern, cls in _IN_TABLES:
+                    if place.startswith(folder) and re.fullmatch(pattern, str(node.value)):
+                        dotted = str(node.value) if "." in str(node.value) else f"aiip.{node.value}"
+                        found.setdefault(cls, set()).add(dotted)
     return found
+
+
+def _find_makers(tree: ast.Module, classes: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Functions with an argument `code` that make or raise errors of one class, and that class."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef) or node.name in classes:
+            continue
+        if "code" not in {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}:
+            continue
+        made = {_name(call.func) for call in ast.walk(node) if isinstance(call, ast.Call)} & classes.keys()
+        returned = _name(node.returns) if node.returns is not None else ""
+        if returned in classes or len(made) == 1:
+            yield node.name, returned if returned in classes else made.pop()
 
 
 def _name(node: ast.expr) -> str:
