@@ -1,9 +1,8 @@
-"""Data types of the JSON API: request bodies as msgspec structs, responses as frozen dataclasses."""
+"""Data types of the JSON API: request bodies and responses as msgspec structs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
@@ -18,6 +17,7 @@ from onym.server.registry import urls
 if TYPE_CHECKING:
     from onym.registry.checks import Report
 
+_DataT = TypeVar("_DataT", bound="_Data")
 #: no control characters except tab, line feed, form feed and carriage return
 _CLEAN: Final = r"^[^\u0000-\u0008\u000b\u000e-\u001f\u007f-\u009f]*$"
 
@@ -37,16 +37,22 @@ Template = Annotated[str, Meta(max_length=1_000_000, pattern=_CLEAN)]
 Short = Annotated[str, Meta(max_length=300, pattern=_CLEAN)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnData:
+class _Data(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a response."""
+
+
+class _Body(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The body of a request."""
+
+
+class ColumnData(_Data):
     """One column of a registry."""
 
     id: str
     heading: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryData:
+class RegistryData(_Data):
     """One registry."""
 
     id: str
@@ -61,15 +67,13 @@ class RegistryData:
     feed: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryList:
+class RegistryList(_Data):
     """All registries."""
 
     registries: tuple[RegistryData, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoteData:
+class NoteData(_Data):
     """A note on an entry."""
 
     kind: str
@@ -78,16 +82,14 @@ class NoteData:
     by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraftData:
+class DraftData(_Data):
     """An Internet-Draft and the day it expires."""
 
     name: str
     expires: date
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryData:
+class EntryData(_Data):
     """One entry. `If-Match` refers to its `version`; `page` is the URL of its page."""
 
     registry: str
@@ -108,24 +110,21 @@ class EntryData:
     page: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryList:
+class EntryList(_Data):
     """A page of entries by name; `next` is the URL of the next page, or None."""
 
     entries: tuple[EntryData, ...]
     next: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchHits:
+class SearchHits(_Data):
     """Search results, best first."""
 
     query: str
     entries: tuple[EntryData, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryRecord:
+class HistoryRecord(_Data):
     """One log record. `digest` is a hash of `previous` and the other members."""
 
     number: int
@@ -143,16 +142,14 @@ class HistoryRecord:
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class History(_Data):
     """A page of events, oldest first; `next` is the URL of the next page, or None."""
 
     records: tuple[HistoryRecord, ...]
     next: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionData:
+class VersionData(_Data):
     """One version of an entry, and the number of its log record."""
 
     version: int
@@ -162,15 +159,13 @@ class VersionData:
     entry: EntryData
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionList:
+class VersionList(_Data):
     """Every version of an entry, oldest first."""
 
     versions: tuple[VersionData, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestData:
+class RequestData(_Data):
     """One registration request. `If-Match` refers to its `version`."""
 
     id: str
@@ -198,24 +193,21 @@ class RequestData:
     page: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestList:
+class RequestList(_Data):
     """A page of requests, newest first."""
 
     requests: tuple[RequestData, ...]
     next: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionList:
+class ActionList(_Data):
     """The events that the caller may use now on this version of a request or entry."""
 
     version: int
     events: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FindingData:
+class FindingData(_Data):
     """One finding of the checker."""
 
     check: str
@@ -230,8 +222,7 @@ class FindingData:
     fix: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckReport:
+class CheckReport(_Data):
     """The checker's report. `ok` is true if there are no errors; there may be warnings and hints."""
 
     ok: bool
@@ -241,8 +232,7 @@ class CheckReport:
     ran: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class Health(_Data):
     """The service and its store are available: number and digest of the last log record."""
 
     status: str
@@ -250,8 +240,7 @@ class Health:
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountData:
+class AccountData(_Data):
     """The caller's account, its roles by registry (limited by the token's scopes) and scopes."""
 
     id: str
@@ -262,8 +251,7 @@ class AccountData:
     via: Literal["session", "token"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenData:
+class TokenData(_Data):
     """One API token, without its secret."""
 
     id: str
@@ -275,22 +263,19 @@ class TokenData:
     last_used: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenList:
+class TokenList(_Data):
     """All tokens of the account, including revoked ones."""
 
     tokens: tuple[TokenData, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TokenMade(TokenData):
     """A new token; `token` is the secret, which is shown only once."""
 
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(_Data):
     """Problem details (RFC 9457). `code` is stable; `hint` is the next step."""
 
     type: str
@@ -301,7 +286,7 @@ class Problem:
     code: str
 
 
-class CheckBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class CheckBody(_Body):
     """A template, draft or RFC text to check, or fields. Fields override the template's values."""
 
     registry: Word = "uri-schemes"
@@ -311,7 +296,7 @@ class CheckBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
     fields: Fields = msgspec.field(default_factory=dict)
 
 
-class OpenBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class OpenBody(_Body):
     """A request to open as a draft. `name` is optional if the template contains it."""
 
     registry: Word
@@ -324,14 +309,14 @@ class OpenBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     on_behalf_of: Short | None = None
 
 
-class EventBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class EventBody(_Body):
     """An event. The members of `data` depend on the event."""
 
     event: EventKind
     data: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class TokenBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class TokenBody(_Body):
     """A token to create. `days` is its lifetime; the default is the longest allowed."""
 
     label: Annotated[str, Meta(min_length=1, max_length=MAX_LABEL, pattern=_LINE)]
@@ -339,13 +324,11 @@ class TokenBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
     days: Annotated[int, Meta(ge=1)] | None = None
 
 
-_Data = TypeVar("_Data")
-
-
-def _copy_fields(cls: type[_Data], value: Any, **others: Any) -> _Data:
+def _copy_fields(cls: type[_DataT], value: Any, **others: Any) -> _DataT:
     """Return `cls` with the attributes of `value` that have the same names, and the other members."""
-    names: Iterable[str] = cls.__dataclass_fields__  # type: ignore[attr-defined]
-    return cls(**{name: getattr(value, name) for name in names if name not in others}, **others)
+    return cls(
+        **{name: getattr(value, name) for name in cls.__struct_fields__ if name not in others}, **others
+    )
 
 
 def to_registry_data(row: Registry) -> RegistryData:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from onym._version import __version__
-from onym.registry.records import EventKind, RequestState, Role, Scope, Status
+from onym.registry.records import RequestState, Role, Scope, Status
 from onym.registry.registries import REGISTRIES
 from onym.server.registry.api import handlers
 from onym.server.registry.api import models as m
@@ -235,8 +235,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 
 #: statuses that every operation may return
 COMMON: Final = (400, 401, 405, 406, 413, 414, 421, 429, 503)
-#: events, for the description of `EventBody`
-EVENTS: Final = tuple(str(event) for event in EventKind)
 
 _REF: Final = "#/components/schemas/{name}"
 _PROBLEM: Final = "application/problem+json"
@@ -396,6 +394,18 @@ def list_api_routes() -> list[Route]:
     by_path: dict[str, dict[str, Handler]] = {}
     for operation in OPERATIONS:
         if operation.handler is not None:
-            by_path.setdefault(API_PREFIX + operation.path, {})[operation.method] = operation.handler
+            handler = _reject_unknown_parameters(operation.handler, operation.parameters)
+            by_path.setdefault(API_PREFIX + operation.path, {})[operation.method] = handler
     by_path[OPENAPI_URL] = {"GET": get_openapi_document}
     return [make_route(path, handlers) for path, handlers in by_path.items()]
+
+
+def _reject_unknown_parameters(handler: Handler, keys: tuple[str, ...]) -> Handler:
+    names = tuple(PARAMETERS[key].name for key in keys if PARAMETERS[key].place == "query")
+
+    async def serve(request: Request) -> Response:
+        if request.scope["query_string"]:
+            handlers.require_known_parameters(request, names)
+        return await handler(request)
+
+    return serve
