@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -56,13 +56,14 @@ def create_app(
     `routes` default to the registry's. `clock` returns the time in UTC, `monotonic` seconds.
     """
     from onym.server import registry  # late: the pages need templates and the checker
+    from onym.server.registry.responses import render_service_page
 
     parts = Services(
         settings=settings,
         store=store,
         clock=clock or _get_utc_now,
         monotonic=monotonic,
-        pages=registry.make_pages(),
+        render_page=render_service_page,
         passwords=Passwords(),
         rates=TokenBuckets(settings.rates, monotonic),
         providers={
@@ -170,16 +171,24 @@ async def serve(
     `app` is created on the settings' store by default; `sockets` replace the settings' address.
     Raises ConfigError if the service cannot listen, StoreError.
     """
-    if app is not None:
-        await _serve_with_settings(settings, app, sockets, ready, stop)
-        return
-    from onym.registry.store import Store  # late: the database library is heavy
+    async with AsyncExitStack() as stack:
+        if app is None:
+            from onym.registry.store import Store  # late: the database library is heavy
 
-    store = await Store.open(settings.database)
-    try:
-        await _serve_with_settings(settings, create_app(settings, store), sockets, ready, stop)
-    finally:
-        await _close_store(store)
+            store = await Store.open(settings.database)
+            stack.push_async_callback(_close_store, store)
+            app = create_app(settings, store)
+        await http_server.serve_app(
+            app,
+            host=settings.host,
+            port=settings.port,
+            # a proxy in front terminates TLS; the middlewares read the fields that it forwards
+            plain=True,
+            sockets=sockets,
+            ready=ready,
+            stop=stop,
+            protocol=BoundedProtocol,
+        )
 
 
 async def _close_store(store: Store) -> None:
@@ -190,23 +199,3 @@ async def _close_store(store: Store) -> None:
     except asyncio.CancelledError:
         await closing
         raise
-
-
-async def _serve_with_settings(
-    settings: Settings,
-    app: Any,
-    sockets: Sequence[socket.socket] | None,
-    ready: Callable[[int], object] | None,
-    stop: asyncio.Event | None,
-) -> None:
-    await http_server.serve_app(
-        app,
-        host=settings.host,
-        port=settings.port,
-        # a proxy in front terminates TLS; the middlewares read the fields that it forwards
-        plain=True,
-        sockets=sockets,
-        ready=ready,
-        stop=stop,
-        protocol=BoundedProtocol,
-    )

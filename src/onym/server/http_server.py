@@ -257,7 +257,27 @@ async def serve_app(
     """
     _require_tls_or_loopback(host, certificate is not None or plain)
     context = None if certificate is None else make_tls_context(certificate, key)
-    server = _Server(_make_uvicorn_config(app, host, port, context, tuple(proxies), protocol), ready)
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=protocol,
+        ws="none",
+        loop="none",
+        lifespan="on",
+        workers=1,
+        log_config=None,
+        # only the named proxies are trusted to report client addresses
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+        server_header=False,
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_keep_alive=_IDLE,
+        timeout_graceful_shutdown=_GRACE,
+        ssl_context_factory=None if context is None else lambda _config, _default: context,
+    )
+    _install_log_filters()
+    server = _Server(config, ready)
     opened = _bind_sockets(host, port) if sockets is None else list(sockets)
     watch = None if stop is None else asyncio.create_task(_stop_when_set(server, stop))
     try:
@@ -344,36 +364,9 @@ async def _stop_when_set(server: uvicorn.Server, stop: asyncio.Event) -> None:
     server.should_exit = True
 
 
-def _make_uvicorn_config(
-    app: Any,
-    host: str,
-    port: int,
-    context: ssl.SSLContext | None,
-    proxies: tuple[str, ...],
-    protocol: type[BoundedProtocol],
-) -> uvicorn.Config:
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        http=protocol,
-        ws="none",
-        loop="none",
-        lifespan="on",
-        workers=1,
-        log_config=None,
-        # only the named proxies are trusted to report client addresses
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=list(proxies),
-        server_header=False,
-        limit_concurrency=_MOST_CONNECTIONS,
-        timeout_keep_alive=_IDLE,
-        timeout_graceful_shutdown=_GRACE,
-        ssl_context_factory=None if context is None else lambda _config, _default: context,
-    )
+def _install_log_filters() -> None:
     access = logging.getLogger("uvicorn.access")
     if not any(isinstance(log_filter, QueryRedactionFilter) for log_filter in access.filters):
         access.addFilter(QueryRedactionFilter())
     for name in ("uvicorn.access", "uvicorn.error", "onym.server", "onym.ai"):
         install_logging_filter(logging.getLogger(name))
-    return config

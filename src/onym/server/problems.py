@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from onym import errors
-from onym.server.services import HTTPMiddleware, ProblemView, get_request_state, get_services
+from onym.server.services import HTTPMiddleware, get_request_state, get_services
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -137,20 +137,6 @@ def make_problem_response(
     data = {"code": "onym.error", "message": kind.title} if kind.status >= 500 else error.as_dict()
     extra_headers = {**_make_challenge_headers(kind), **(headers or {}), "cache-control": "no-store"}
     request_id = str(found.get("request_id", ""))
-    if wants_page(request.scope):
-        view = ProblemView(
-            status=kind.status,
-            title=kind.title,
-            detail=str(data["message"]),
-            code=str(data["code"]),
-            request_id=request_id,
-            hint=str(data.get("hint", "")),
-            clause=str(data.get("clause", "")),
-            field=str(data.get("field", "")),
-            sign_in="/login" if kind.status == 401 else "",
-        )
-        html = get_services(request).pages.render_problem(request, view)
-        return Response(html, kind.status, extra_headers, media_type="text/html")
     body: dict[str, Any] = {
         "type": get_services(request).settings.base_url + "/problems/" + kind.slug,
         "title": kind.title,
@@ -159,6 +145,16 @@ def make_problem_response(
         "instance": f"urn:uuid:{request_id}",
         **{key: value for key, value in data.items() if key != "message"},
     }
+    if wants_page(request.scope):
+        html = get_services(request).render_page(
+            request,
+            "error.html",
+            kind.title,
+            problem={"hint": "", "clause": "", "field": "", **body},
+            request_id=request_id,
+            sign_in="/login" if kind.status == 401 else "",
+        )
+        return Response(html, kind.status, extra_headers, media_type="text/html")
     return Response(msgspec.json.encode(body), kind.status, extra_headers, media_type=PROBLEM_MEDIA_TYPE)
 
 

@@ -10,7 +10,7 @@ import pytest
 from jinja2 import meta
 
 from onym.registry.records import EventKind
-from onym.server.registry import account_pages, responses
+from onym.server.registry import responses
 from onym.server.registry.page_parts import PageFrame
 from onym.server.registry.responses import STATIC_FOLDER, get_template_environment
 from server.registry.site import HOSTILE, Site
@@ -159,8 +159,7 @@ def test_a_template_uses_what_its_page_gives_and_nothing_else(
         assert rendered.setdefault(template, {"page", *members}) == {"page", *members}
         return render(template, page, **members)
 
-    for module in (responses, account_pages):
-        monkeypatch.setattr(module, "render_page", record)
+    monkeypatch.setattr(responses, "render_page", record)
     for path in [*paths(shared, "ian"), "/nowhere", "/login"]:
         shared.get(path, people["" if path == "/login" else "ian"])
 

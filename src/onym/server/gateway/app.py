@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from starlette.datastructures import MutableHeaders
@@ -39,63 +39,6 @@ if TYPE_CHECKING:
 _KEY_SECONDS: Final = 600
 #: the action of the pages' forms
 _FORM: Final = b"/invoke"
-
-_Handler: TypeAlias = Callable[[RequestContext], Awaitable[Response]]
-
-
-class GatewayRoutes:
-    """The routes of one gateway."""
-
-    def __init__(self, parts: Dependencies, site: PageHandler, exchanges: ExchangeHandler) -> None:
-        self._parts = parts
-        self._site = site
-        self._exchanges = exchanges
-        self._prefix = parts.settings.prefix.encode("ascii") + b"/"
-        self._table: dict[tuple[str, bytes], _Handler] = {
-            ("GET", b"/"): self._serve_home,
-            ("POST", _FORM): self._serve_invoke,
-            ("GET", b"/.well-known/aiip.jwks.json"): self._serve_keys,
-        }
-
-    def needs_upstream(self, path: bytes) -> bool:
-        """Does this path call an authority?"""
-        return path.startswith(self._prefix) or path == _FORM
-
-    async def dispatch_request(self, visit: RequestContext) -> Response:
-        """Return the response. Raises OnymError."""
-        if visit.path.startswith(self._prefix):
-            visit.audited = True
-            return await self._exchanges.handle_request(visit)
-        handler = self._table.get((visit.method, visit.path))
-        return self._serve_small(visit) if handler is None else await handler(visit)
-
-    def _serve_small(self, visit: RequestContext) -> Response:
-        """Serve static files, stored results and descriptions of problem types."""
-        words = visit.path.decode("latin-1").split("/")[1:]
-        if visit.method == "GET" and words[0] == "static" and len(words) == 2 and words[1] in STATIC_FILES:
-            file, kind = STATIC_FILES[words[1]]
-            headers = {"cache-control": "public, max-age=31536000, immutable"}
-            return Response(file.read_bytes(), 200, headers, media_type=kind)
-        if visit.method == "GET" and words[0] == "results" and 2 <= len(words) <= 3:
-            return self._site.show_result(visit, words[1], words[2] if len(words) == 3 else "")
-        if visit.method == "GET" and words[0] == "problems" and words[-1] in CODES:
-            row = CODES[words[-1]]
-            return PlainTextResponse(f"{row.title} (code {row.name})\n")
-        raise AIIPError("this URL does not exist", code="aiip.endpoint-unknown")
-
-    async def _serve_home(self, visit: RequestContext) -> Response:
-        return self._site.show_home(visit)
-
-    async def _serve_keys(self, visit: RequestContext) -> Response:
-        headers = {"cache-control": f"public, max-age={_KEY_SECONDS}"}
-        octets = self._parts.jwks(visit.query == b"history")
-        return Response(octets, 200, headers, media_type="application/jwk-set+json")
-
-    async def _serve_invoke(self, visit: RequestContext) -> Response:
-        visit.audited = True
-        return await self._site.invoke_form(visit, await read_body(self._parts, visit))
-
-
 _LOG: Final = logging.getLogger("onym.server.gateway")
 _COOKIE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 #: folders whose responses are public and cacheable
@@ -103,23 +46,26 @@ _PUBLIC: Final = {b"/static": frozenset({"cache-control"}), b"/.well-known": fro
 
 
 class Gateway:
-    """The ASGI app of one gateway. `closing` are called in order when the server stops."""
+    """The ASGI app of one gateway. `close` is called when the server stops."""
 
     def __init__(
         self,
         parts: Dependencies,
-        routes: GatewayRoutes,
-        closing: tuple[Callable[[], Awaitable[None]], ...] = (),
-        telemetry: Telemetry | None = None,
+        site: PageHandler,
+        exchanges: ExchangeHandler,
+        close: Callable[[], Awaitable[None]],
+        telemetry: Telemetry | None,
     ) -> None:
-        self._telemetry = telemetry
         self._parts = parts
-        self._routes = routes
-        self._closing = closing
+        self._site = site
+        self._exchanges = exchanges
+        self._close = close
+        self._telemetry = telemetry
         settings = parts.settings
         self._hosts = frozenset(settings.allowed_hosts)
         self._fixed = (*FIXED_FIELDS, HSTS) if settings.is_https else FIXED_FIELDS
         self._proxies = parse_blocks(settings.trusted_proxies)
+        self._prefix = settings.prefix.encode("ascii") + b"/"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request or the lifespan."""
@@ -136,14 +82,14 @@ class Gateway:
             if message["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             else:
-                for close in self._closing:
-                    await close()
+                await self._close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
     async def _serve_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         telemetry = self._telemetry
-        if telemetry is None or not self._routes.needs_upstream(scope["raw_path"]):
+        path = scope["raw_path"]
+        if telemetry is None or not (path.startswith(self._prefix) or path == _FORM):
             await self._handle_request(scope, receive, send)
             return
         came = get_field_values(scope["headers"], b"traceparent")
@@ -231,7 +177,34 @@ class Gateway:
             raise AIIPError("too many requests", code="aiip.too-many-requests", retryable=True)
         if visit.method == "POST":
             self._check_source(visit)
-        return await self._routes.dispatch_request(visit)
+        if visit.path.startswith(self._prefix):
+            visit.audited = True
+            return await self._exchanges.handle_request(visit)
+        return await self._serve_page(visit)
+
+    async def _serve_page(self, visit: RequestContext) -> Response:
+        """Serve a page, a form, the keys, a static file or the description of a problem type."""
+        match visit.method, visit.path.decode("latin-1").split("/"):
+            case "GET", ["", ""]:
+                return self._site.show_home(visit)
+            case "POST", ["", "invoke"]:
+                visit.audited = True
+                return await self._site.invoke_form(visit, await read_body(self._parts, visit))
+            case "GET", ["", ".well-known", "aiip.jwks.json"]:
+                headers = {"cache-control": f"public, max-age={_KEY_SECONDS}"}
+                keys = self._parts.jwks(visit.query == b"history")
+                return Response(keys, 200, headers, media_type="application/jwk-set+json")
+            case "GET", ["", "static", name] if name in STATIC_FILES:
+                file, kind = STATIC_FILES[name]
+                headers = {"cache-control": "public, max-age=31536000, immutable"}
+                return Response(file.read_bytes(), 200, headers, media_type=kind)
+            case "GET", ["", "results", name]:
+                return self._site.show_result(visit, name, "")
+            case "GET", ["", "results", name, part]:
+                return self._site.show_result(visit, name, part)
+            case "GET", ["", "problems", *_, name] if name in CODES:
+                return PlainTextResponse(f"{CODES[name].title} (code {CODES[name].name})\n")
+        raise AIIPError("this URL does not exist", code="aiip.endpoint-unknown")
 
     def _check_source(self, visit: RequestContext) -> None:
         """Reject requests from pages of other sites (attack 34). Programs send neither field."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from onym.ai.gateway.audit import AuditLog
 from onym.ai.telemetry import resolve_telemetry
 from onym.errors import ConfigError, OnymError
-from onym.server.gateway.app import Gateway, GatewayRoutes
+from onym.server.gateway.app import Gateway
 from onym.server.gateway.dependencies import Dependencies, ResultStore, make_limiter
 from onym.server.gateway.handlers import ExchangeHandler, PageHandler, UpstreamRelay
 from onym.server.security.clients import TokenBuckets
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from onym.ai.client import AsyncAIClient
     from onym.ai.telemetry import Telemetry
     from onym.net.connections import AddressResolver
-    from onym.net.limits import TLSConfig
-    from onym.net.records import RecordResolver
     from onym.server.gateway.settings import GatewaySettings
     from onym.sign.keys import Signer
 
@@ -59,8 +57,10 @@ def open_upstream(
     from onym.ai.client import AsyncAIClient
     from onym.ai.replay import MemoryReplays, ReplayFile
     from onym.net.config import NetConfig
+    from onym.net.connections import make_tls_context
     from onym.net.limits import NetLimits, TLSConfig
     from onym.net.policy import Policy
+    from onym.net.records import RecordResolver
 
     policy = Policy.untrusted().replace(
         # tests on this computer use any free port
@@ -71,13 +71,15 @@ def open_upstream(
         ),
     )
     tls = TLSConfig(ca_files=settings.ca_files, minimum="1.3")
-    _require_valid_authorities(tls)
+    with _raise_config_error("ca_files"):
+        make_tls_context(tls)
+    records = RecordResolver(settings.nameservers or None, settings.nameserver_port)
     network = NetConfig(
         policy=policy,
         resolver=resolver,
         limits=NetLimits(body=settings.answer_limit),
         tls=tls,
-        records=_make_record_resolver(settings),
+        records=records if settings.dns else None,
     )
     limit = settings.replay_limit
     replays = MemoryReplays(limit) if settings.replays is None else ReplayFile(settings.replays, limit)
@@ -113,23 +115,8 @@ def _raise_config_error(setting: str) -> Iterator[None]:
         ) from error
 
 
-def _require_valid_authorities(tls: TLSConfig) -> None:
-    from onym.net.connections import make_tls_context
-
-    with _raise_config_error("ca_files"):
-        make_tls_context(tls)
-
-
-def _make_record_resolver(settings: GatewaySettings) -> RecordResolver | None:
-    if not settings.dns:
-        return None
-    from onym.net.records import RecordResolver
-
-    return RecordResolver(settings.nameservers or None, settings.nameserver_port)
-
-
 def _build_resolver_settings(settings: GatewaySettings, clock: Callable[[], datetime]) -> Any:
-    from onym.ai.discovery.pins import MemoryPins
+    from onym.ai.discovery.pins import MemoryPins, PinFile
     from onym.ai.records import Namespace
     from onym.ai.settings import ResolverSettings
 
@@ -139,8 +126,6 @@ def _build_resolver_settings(settings: GatewaySettings, clock: Callable[[], date
     }
     pins: Any = MemoryPins()
     if settings.pins is not None:
-        from onym.ai.discovery.pins import PinFile
-
         pins = PinFile(settings.pins)
         with _raise_config_error("pins"):
             pins.require_usable()
@@ -216,8 +201,7 @@ def create_gateway(
 
     relay = UpstreamRelay(parts, monotonic)
     site = PageHandler(parts, relay)
-    routes = GatewayRoutes(parts, site, ExchangeHandler(parts, relay, site))
-    return Gateway(parts, routes, (close,), telemetry)
+    return Gateway(parts, site, ExchangeHandler(parts, relay, site), close, telemetry)
 
 
 def _open_signing_keys(

@@ -314,7 +314,6 @@ STATIC_FILES: Final = {
 def get_template_environment() -> Environment:
     """Return the Jinja environment of these pages."""
     environment = make_template_environment("onym.server.gateway")
-    environment.filters["sentence"] = _format_sentence
     environment.globals["asset"] = build_asset_url
     return environment
 
@@ -323,12 +322,6 @@ def get_template_environment() -> Environment:
 def build_asset_url(name: str) -> str:
     """Return the URL of a static file; it changes with the content."""
     return f"/static/{name}?v={hashlib.sha256(STATIC_FILES[name][0].read_bytes()).hexdigest()[:12]}"
-
-
-def _format_sentence(text: str) -> str:
-    """Return an error message as a sentence."""
-    end = "" if text.endswith((".", "!", "?")) else "."
-    return text[:1].upper() + text[1:] + end if text else ""
 
 
 def render_page(template: str, settings: GatewaySettings, /, **members: Any) -> str:

@@ -1,7 +1,7 @@
 """The registry's pages for people and its JSON API; `create_app` mounts the routes of `list_routes()`.
 
 A page is one function that passes its values to one template, in the module of its subject (`entry_pages`,
-`request_pages`, `account_pages`, `help_page`); its URL is in `urls.py`. The module's `ROUTES` name its pages.
+`request_pages`, `audit_page`, `help_page`); its URL is in `urls.py`. The module's `ROUTES` name its pages.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
-    from onym.server.services import Pages
-
-__all__ = ["list_routes", "make_pages"]
+__all__ = ["list_routes"]
 
 
 def list_routes() -> list[BaseRoute]:
@@ -21,7 +19,7 @@ def list_routes() -> list[BaseRoute]:
     # late: importing this package must not load the templates and the checker
     from starlette.routing import Mount
 
-    from onym.server.registry import account_pages, entry_pages, help_page, request_pages
+    from onym.server.registry import audit_page, entry_pages, help_page, request_pages
     from onym.server.registry.api.openapi import list_api_routes
     from onym.server.registry.responses import STATIC_FOLDER, StaticAssets
 
@@ -29,14 +27,7 @@ def list_routes() -> list[BaseRoute]:
         *list_api_routes(),
         *help_page.ROUTES,
         *request_pages.ROUTES,
-        *account_pages.ROUTES,
+        *audit_page.ROUTES,
         *entry_pages.ROUTES,
         Mount("/static", StaticAssets(directory=STATIC_FOLDER), name="static"),
     ]
-
-
-def make_pages() -> Pages:
-    """Return the renderer of error, sign-in and account pages in the registry's style."""
-    from onym.server.registry.account_pages import RegistryPages  # late, as above
-
-    return RegistryPages()

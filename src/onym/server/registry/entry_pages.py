@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
@@ -273,23 +274,33 @@ async def change_page(request: HTTPRequest) -> Response:
     last = await get_store(request).list_changes_of_name(row.id, name, limit=1)
     if entry is None:
         return _show_removed_entry(request, row, last)
-    account = get_visitor(request).account
-    here = (urls.entry_url(row.id, entry.name), entry.name)
-    return make_page_response(
+    requested: tuple[ActionView, ...] = ()
+    if get_visitor(request).account is not None:
+        requested = tuple(_add_update_fields(action, entry) for action in build_change_requests(entry))
+    return _make_change_response(
         request,
-        "change.html",
-        build_page_frame(request, f"Change {entry.name}", *build_crumbs(row, here)),
-        registry=row.id,
-        name=entry.name,
-        entry=here[0],
+        row,
+        (urls.entry_url(row.id, entry.name), entry.name),
         status=entry.status,
         version=entry.version,
         direct=_list_direct_actions(request, entry, last),
-        requested=()
-        if account is None
-        else tuple(_add_update_fields(action, entry) for action in build_change_requests(entry)),
-        signed_in=account is not None,
-        removed="",
+        requested=requested,
+    )
+
+
+def _make_change_response(
+    request: HTTPRequest, row: Registry, here: tuple[str, str], *, removed: str = "", **members: Any
+) -> Response:
+    return make_page_response(
+        request,
+        "change.html",
+        build_page_frame(request, f"Change {here[1]}", *build_crumbs(row, here)),
+        registry=row.id,
+        name=here[1],
+        entry=here[0],
+        signed_in=get_visitor(request).account is not None,
+        removed=removed,
+        **members,
     )
 
 
@@ -315,29 +326,21 @@ def _show_removed_entry(request: HTTPRequest, row: Registry, last: tuple[EntryCh
     may = not EVENT_SCOPES[EventKind.OVERRIDE].isdisjoint(visitor.scopes) and not _OVERRIDES.isdisjoint(
         visitor.list_roles(row.id)
     )
-    here = (urls.entries_url(row.id, q=change.name), change.name)
-    return make_page_response(
+    href = urls.entry_events_url(row.id, change.name)
+    return _make_change_response(
         request,
-        "change.html",
-        build_page_frame(request, f"Change {change.name}", *build_crumbs(row, here)),
-        registry=row.id,
-        name=change.name,
-        entry=here[0],
+        row,
+        (urls.entries_url(row.id, q=change.name), change.name),
         status=change.before.status,
         version=change.version,
-        direct=build_undo_actions(change, href=urls.entry_events_url(row.id, change.name), version=0)
-        if may
-        else (),
+        direct=build_undo_actions(change, href=href, version=0) if may else (),
         requested=(),
-        signed_in=visitor.account is not None,
         removed=f"Removed on {format_date(change.at.date())} by record {change.number}.",
     )
 
 
 def _add_update_fields(view: ActionView, entry: Entry) -> ActionView:
     """Add the entry's fields to the form of an update."""
-    from dataclasses import replace
-
     if view.kind != "update":
         return view
     fields = tuple(

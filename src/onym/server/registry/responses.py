@@ -172,7 +172,6 @@ def get_template_environment() -> Environment:
     found.filters["roles"] = format_roles
     found.filters["reason"] = _get_reason
     found.globals |= {"urls": urls, "registries": REGISTRIES, "profiles": PROFILES, "asset": _build_asset_url}
-    found.filters["sentence"] = _format_sentence
     found.filters["coded"] = _split_code
     return found
 
@@ -185,12 +184,6 @@ def _get_reason(record: LogRecord) -> str:
 def _format_machine_time(text: str) -> str:
     """Return a time of `format_time` for the attribute `datetime`."""
     return text.replace(" ", "T", 1)
-
-
-def _format_sentence(text: str) -> str:
-    """Return an error message as a sentence."""
-    end = "" if text.endswith((".", "!", "?")) else "."
-    return text[:1].upper() + text[1:] + end if text else ""
 
 
 def _split_code(text: str) -> list[tuple[bool, str]]:
@@ -251,6 +244,11 @@ _NAV_LABELS: Final = {
 def render_page(template: str, page: PageFrame, /, **members: Any) -> str:
     """Return the whole HTML document; the template uses the frame, every member and nothing else."""
     return get_template_environment().get_template(template).render(members, page=page)
+
+
+def render_service_page(request: Request, template: str, title: str, /, **members: Any) -> str:
+    """Return a page of the service itself: errors, sign-in or the account."""
+    return render_page(template, build_page_frame(request, title, (urls.HOME_URL, "Home")), **members)
 
 
 def encode_json(value: Any) -> bytes:

@@ -26,7 +26,7 @@ from onym.server.security.middleware import (
     set_audit_action,
 )
 from onym.server.security.sessions import end_session, get_visitor, require_access, set_cookie, start_session
-from onym.server.services import SignInView, get_request_state, get_services
+from onym.server.services import get_request_state, get_services
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
@@ -168,16 +168,16 @@ def _make_form_response(
     request: Request, target: str, login: str = "", error: OnymError | None = None, status: int = 200
 ) -> Response:
     parts = get_services(request)
-    view = SignInView(
-        csrf_token=get_visitor(request).csrf_token,
+    html = parts.render_page(
+        request,
+        "login.html",
+        "Sign in",
+        local=parts.settings.local_accounts,
         next=target,
-        providers=tuple(
-            (issuer.title or issuer.id, f"/login/oidc/{issuer.id}") for issuer in parts.settings.oidc
-        ),
+        providers=[(issuer.title or issuer.id, f"/login/oidc/{issuer.id}") for issuer in parts.settings.oidc],
         login=login,
         error=error,
     )
-    html = parts.pages.render_sign_in(request, view)
     return HTMLResponse(html, status, {"cache-control": "no-store"})
 
 

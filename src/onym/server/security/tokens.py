@@ -11,11 +11,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from onym.accounts.records import ApiToken, hash_secret, make_id, make_token, validate_label
 from onym.errors import RegistryError, UnknownEntryError
-from onym.registry.records import TOKEN_PREFIX, Scope, parse_scopes
+from onym.registry.records import TOKEN_PREFIX, Role, Scope, get_registry_roles, parse_scopes
+from onym.registry.registries import REGISTRIES
 from onym.server.security.middleware import set_audit_action
 from onym.server.security.sessions import Visitor, get_visitor, require_access
 from onym.server.security.sign_in import read_form
-from onym.server.services import AccountView, get_services
+from onym.server.services import get_services
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
 MAX_TOKENS: Final = 50
 _DAYS: Final = re.compile(r"[0-9]{1,4}\Z")
 _LONGEST_BODY: Final = 16 * 1024
+_SCOPES: Final = {
+    Scope.READ: "read",
+    Scope.SUBMIT: "submit and revise requests",
+    Scope.REVIEW: "review as an expert",
+    Scope.IANA: "act for IANA",
+    Scope.IESG: "act for the IESG",
+    Scope.ADMIN: "manage accounts",
+}
 
 
 class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -38,7 +47,7 @@ class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 async def account_page(request: Request) -> Response:
     """GET /account."""
-    return await _make_account_response(request)
+    return await _make_account_response(request, None, 200)
 
 
 async def create_token(request: Request) -> Response:
@@ -64,7 +73,7 @@ async def get_api_account(request: Request) -> Response:
     """GET /api/v1/account: the caller's account, roles and scopes."""
     visitor = get_visitor(request)
     account = require_access(visitor)
-    roles = {name: sorted(visitor.list_roles(name)) for name in (*_list_registries(), *account.roles)}
+    roles = {name: sorted(visitor.list_roles(name)) for name in (*REGISTRIES, *account.roles)}
     return _make_json_response(
         {
             "id": account.id,
@@ -178,25 +187,30 @@ def _make_days_error(request: Request) -> RegistryError:
     )
 
 
-async def _make_account_response(
-    request: Request, secret: Secret | None = None, status: int = 200
-) -> Response:
-    visitor = get_visitor(request)
-    account = require_access(visitor)
+async def _make_account_response(request: Request, secret: Secret | None, status: int) -> Response:
+    account = require_access(get_visitor(request))
     parts = get_services(request)
-    view = AccountView(
-        csrf_token=visitor.csrf_token,
+    at = parts.clock()
+    html = parts.render_page(
+        request,
+        "account.html",
+        "Your account",
         account=account,
-        tokens=tuple(await parts.store.tokens.list(account.id)),
-        new_token=secret,
+        roles=[
+            (row.title, get_registry_roles(account, row.id) | {Role.REGISTRANT})
+            for row in REGISTRIES.values()
+        ],
+        tokens=[(token, _get_token_state(token, at)) for token in await parts.store.tokens.list(account.id)],
+        scopes=_SCOPES,
+        new_token="" if secret is None else secret.reveal(),
     )
-    return HTMLResponse(parts.pages.render_account(request, view), status, {"cache-control": "no-store"})
+    return HTMLResponse(html, status, {"cache-control": "no-store"})
 
 
-def _list_registries() -> tuple[str, ...]:
-    from onym.registry.registries import REGISTRIES
-
-    return tuple(REGISTRIES)
+def _get_token_state(token: ApiToken, at: datetime) -> str:
+    if token.revoked is not None:
+        return "revoked"
+    return "in use" if token.is_live(at) else "expired"
 
 
 def _to_token_data(token: ApiToken) -> dict[str, Any]:

@@ -37,11 +37,11 @@ Template = Annotated[str, Meta(max_length=1_000_000, pattern=_CLEAN)]
 Short = Annotated[str, Meta(max_length=300, pattern=_CLEAN)]
 
 
-class _Data(msgspec.Struct, frozen=True, kw_only=True):
+class _Data(msgspec.Struct):
     """A part of a response."""
 
 
-class _Body(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class _Body(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a request."""
 
 
