@@ -16,7 +16,7 @@ from onym.server.registry.labels import STATUS_LABELS, format_date
 from onym.server.registry.page_parts import ActionField, ActionView, Choice
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Action:
     """One step. `tone` is good, bad or plain."""
 
@@ -26,129 +26,113 @@ class Action:
     asks: tuple[ActionField, ...] = ()
 
 
-def _make_reason_input(
-    help_: str = "It is stored in the history and sent to the people concerned.",
-) -> ActionField:
-    return ActionField(id="reason", label="Reason", kind="long", required=True, help=help_)
-
-
-_REASON_REQUIRED: Final = (_make_reason_input(),)
+_REASON: Final = ActionField(
+    id="reason",
+    label="Reason",
+    kind="long",
+    required=True,
+    help="It is stored in the history and sent to the people concerned.",
+)
 
 #: event -> its button; other events have no button
 ACTIONS: Final[Mapping[EventKind, Action]] = {
     EventKind.ANNOUNCE: Action(
-        label="Announce for list review",
-        help="Post the template to uri-review@ietf.org, then enter the URL of the message.",
+        "Announce for list review",
+        "Post the template to uri-review@ietf.org, then enter the URL of the message.",
         asks=(ActionField(id="archive", label="URL of the message in the list's archive"),),
     ),
-    EventKind.SUBMIT: Action(
-        label="Submit to IANA", help="Submits the current version of the request.", tone="good"
-    ),
-    EventKind.WITHDRAW: Action(label="Withdraw", help="Ends the request.", tone="bad", asks=_REASON_REQUIRED),
+    EventKind.SUBMIT: Action("Submit to IANA", "Submits the current version of the request.", tone="good"),
+    EventKind.WITHDRAW: Action("Withdraw", "Ends the request.", tone="bad", asks=(_REASON,)),
     EventKind.CHECK_COMPLETE: Action(
-        label="Complete: continue",
-        help="Registers it at once or sends it to review, depending on the procedure.",
+        "Complete: continue",
+        "Registers it at once or sends it to review, depending on the procedure.",
         tone="good",
     ),
     EventKind.REJECT_INCOMPLETE: Action(
-        label="Reject as incomplete",
-        help="A required field is missing or a citation is wrong. The registrant can correct it.",
+        "Reject as incomplete",
+        "A required field is missing or a citation is wrong. The registrant can correct it.",
         tone="bad",
-        asks=(ActionField(id="missing", label="What is missing", kind="list"), _make_reason_input()),
+        asks=(ActionField(id="missing", label="What is missing", kind="list"), _REASON),
     ),
     EventKind.ASK_MORE_REVIEW: Action(
-        label="Ask for more review",
-        help="Asks the registrant; the request stays open.",
-        asks=_REASON_REQUIRED,
+        "Ask for more review", "Asks the registrant; the request stays open.", asks=(_REASON,)
     ),
-    EventKind.RESUME_REVIEW: Action(label="Resume the review", help="The questions have been answered."),
+    EventKind.RESUME_REVIEW: Action("Resume the review", "The questions have been answered."),
     EventKind.APPROVE: Action(
-        label="Approve", help="Recommends the registration to IANA.", tone="good", asks=_REASON_REQUIRED
+        "Approve", "Recommends the registration to IANA.", tone="good", asks=(_REASON,)
     ),
     EventKind.APPROVE_AS_PROVISIONAL: Action(
-        label="Approve as provisional",
-        help="The request is for permanent; registers it as provisional.",
-        asks=_REASON_REQUIRED,
+        "Approve as provisional",
+        "The request is for permanent; registers it as provisional.",
+        asks=(_REASON,),
     ),
     EventKind.ASK_IETF_REVIEW: Action(
-        label="Ask for IETF review",
-        help="The IESG decides; the entry is provisional until then.",
-        asks=_REASON_REQUIRED,
+        "Ask for IETF review", "The IESG decides; the entry is provisional until then.", asks=(_REASON,)
     ),
-    EventKind.REJECT: Action(label="Reject", help="Ends the request.", tone="bad", asks=_REASON_REQUIRED),
+    EventKind.REJECT: Action("Reject", "Ends the request.", tone="bad", asks=(_REASON,)),
     EventKind.ASK_UPGRADE: Action(
-        label="Make it permanent",
-        help="Changes provisional to permanent without a request.",
+        "Make it permanent",
+        "Changes provisional to permanent without a request.",
         tone="good",
-        asks=_REASON_REQUIRED,
+        asks=(_REASON,),
     ),
     EventKind.IESG_APPROVE: Action(
-        label="Approve for the IESG", help="The IESG has approved it.", tone="good", asks=_REASON_REQUIRED
+        "Approve for the IESG", "The IESG has approved it.", tone="good", asks=(_REASON,)
     ),
     EventKind.IESG_DECLINE: Action(
-        label="Decline for the IESG", help="The IESG has declined it.", tone="bad", asks=_REASON_REQUIRED
+        "Decline for the IESG", "The IESG has declined it.", tone="bad", asks=(_REASON,)
     ),
     EventKind.REASSIGN: Action(
-        label="Reassign",
-        help="Assigns a provisional entry to another registrant.",
+        "Reassign",
+        "Assigns a provisional entry to another registrant.",
         asks=(
             ActionField(id="to", label="Account ID of the new registrant", required=True),
             ActionField(id="change_controller", label="New change controller"),
-            _make_reason_input(),
+            _REASON,
         ),
     ),
     EventKind.DEMAND_CHANGES: Action(
-        label="Demand changes", help="The IESG asks the registrant for changes.", asks=_REASON_REQUIRED
+        "Demand changes", "The IESG asks the registrant for changes.", asks=(_REASON,)
     ),
     EventKind.ATTACH_SECURITY_NOTE: Action(
-        label="Attach a security note",
-        help="Adds security information that became known after the registration.",
+        "Attach a security note",
+        "Adds security information that became known after the registration.",
         asks=(
             ActionField(id="text", label="Security information", kind="long", required=True),
             ActionField(id="reference", label="Reference"),
         ),
     ),
     EventKind.DESIGNATE: Action(
-        label="Change the designees",
-        help="Accounts that may also change the entry: IDs, separated by commas.",
+        "Change the designees",
+        "Accounts that may also change the entry: IDs, separated by commas.",
         asks=(ActionField(id="add", label="Add"), ActionField(id="remove", label="Remove")),
     ),
     EventKind.RETIRE: Action(
-        label="Retire",
-        help="The name is no longer used; it stays registered.",
-        tone="bad",
-        asks=_REASON_REQUIRED,
+        "Retire", "The name is no longer used; it stays registered.", tone="bad", asks=(_REASON,)
     ),
     EventKind.DRAFT_PUBLISHED: Action(
-        label="The draft is published",
-        help="The Internet-Draft has become an RFC.",
+        "The draft is published",
+        "The Internet-Draft has become an RFC.",
         asks=(ActionField(id="reference", label="Reference", required=True, help="For example [RFC7595]."),),
     ),
     EventKind.ENTER_SAFE_MODE: Action(
-        label="Put into safe mode", help="The name can be looked up and must not act.", asks=_REASON_REQUIRED
+        "Put into safe mode", "The name can be looked up and must not act.", asks=(_REASON,)
     ),
     EventKind.SUSPEND: Action(
-        label="Suspend",
-        help="The name is not resolved until it is reinstated.",
-        tone="bad",
-        asks=_REASON_REQUIRED,
+        "Suspend", "The name is not resolved until it is reinstated.", tone="bad", asks=(_REASON,)
     ),
-    EventKind.REINSTATE: Action(
-        label="Reinstate", help="The name becomes active again.", tone="good", asks=_REASON_REQUIRED
-    ),
-    EventKind.REVOKE: Action(
-        label="Revoke", help="Withdraws the name permanently.", tone="bad", asks=_REASON_REQUIRED
-    ),
+    EventKind.REINSTATE: Action("Reinstate", "The name becomes active again.", tone="good", asks=(_REASON,)),
+    EventKind.REVOKE: Action("Revoke", "Withdraws the name permanently.", tone="bad", asks=(_REASON,)),
     EventKind.RENEW: Action(
-        label="Renew",
-        help="Sets a new expiry date.",
+        "Renew",
+        "Sets a new expiry date.",
         asks=(ActionField(id="expires", label="Last day", kind="date", required=True),),
     ),
     EventKind.OVERRIDE: Action(
-        label="Override",
-        help="Bypasses the procedure. Your name and the reason are recorded; an override can be undone.",
+        "Override",
+        "Bypasses the procedure. Your name and the reason are recorded; an override can be undone.",
         tone="bad",
-        asks=(ActionField(id="status", label="New status", kind="choice"), _make_reason_input()),
+        asks=(ActionField(id="status", label="New status", kind="choice"), _REASON),
     ),
 }
 
@@ -156,20 +140,20 @@ ACTIONS: Final[Mapping[EventKind, Action]] = {
 _REMOVE: Final = "remove"
 
 _UNDO: Final = Action(
-    label="Undo the last override",
-    help="Restores the entry. Your name and the reason are recorded.",
-    asks=(ActionField(id="undoes", label="Override to undo", kind="choice"), _make_reason_input()),
+    "Undo the last override",
+    "Restores the entry. Your name and the reason are recorded.",
+    asks=(ActionField(id="undoes", label="Override to undo", kind="choice"), _REASON),
 )
 
 _CONTROL: Final = Action(
-    label="Override the controllers",
-    help="Empty fields are not changed. Your name and the reason are recorded.",
+    "Override the controllers",
+    "Empty fields are not changed. Your name and the reason are recorded.",
     tone="bad",
     asks=(
         ActionField(id="registrant", label="Login or account ID of the new registrant"),
         ActionField(id="change_controller", label="New change controller"),
         ActionField(id="iesg_approved", label="Does an IESG-approved document define it?", kind="choice"),
-        _make_reason_input(),
+        _REASON,
     ),
 )
 
@@ -219,22 +203,22 @@ EVENT_SCOPES: Final[Mapping[EventKind, frozenset[Scope]]] = {
 #: kinds of request about an entry
 _REQUESTS: Final[Mapping[str, Action]] = {
     "update": Action(
-        label="Update its registration",
-        help="New contact, controller, references or text. Empty fields are not changed.",
+        "Update its registration",
+        "New contact, controller, references or text. Empty fields are not changed.",
     ),
     "status-change": Action(
-        label="Change its status",
-        help="The expert reviews provisional to permanent; the IESG decides permanent to historical.",
+        "Change its status",
+        "The expert reviews provisional to permanent; the IESG decides permanent to historical.",
         asks=(ActionField(id="status", label="New status", kind="choice"),),
     ),
     "note-separate-use": Action(
-        label="Note a separate use",
-        help="The name has a second use, which the entry should mention.",
+        "Note a separate use",
+        "The name has a second use, which the entry should mention.",
         asks=(ActionField(id="use", label="Second use", kind="long", required=True),),
     ),
     "reassign": Action(
-        label="Request a reassignment",
-        help="The registrant cannot be reached. The IESG decides.",
+        "Request a reassignment",
+        "The registrant cannot be reached. The IESG decides.",
         asks=(ActionField(id="grounds", label="Grounds", kind="long", required=True),),
     ),
 }
