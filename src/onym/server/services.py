@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
@@ -17,6 +20,10 @@ if TYPE_CHECKING:
     from onym.registry.store import Store
     from onym.server.security.clients import TokenBuckets
     from onym.server.settings import Settings
+
+
+#: the folder of style sheet, script and icon
+STATIC_FOLDER: Final = Path(__file__).parent / "static"
 
 
 def make_template_environment(package: str) -> Environment:
@@ -36,7 +43,14 @@ def make_template_environment(package: str) -> Environment:
         auto_reload=False,
     )
     environment.filters["sentence"] = _format_sentence
+    environment.globals["asset"] = _build_asset_url
     return environment
+
+
+@cache
+def _build_asset_url(name: str) -> str:
+    """Return the URL of a static file; it changes with the content."""
+    return f"/static/{name}?v={hashlib.sha256((STATIC_FOLDER / name).read_bytes()).hexdigest()[:12]}"
 
 
 def _format_sentence(text: str) -> str:

@@ -30,7 +30,7 @@ from onym.cli.commands.ai.serve import audit_command as audit
 from onym.errors import ConfigError
 from onym.net.sse import SSEDecoder
 from onym.server.gateway.dependencies import ResultStore
-from onym.server.gateway.responses import StartedStream, make_stream_response
+from onym.server.gateway.responses import EventStreamResponse, StartedStream
 from onym.server.gateway.views import build_control_views, get_template_environment
 from onym.sign.keystore import KeyStore
 
@@ -193,7 +193,7 @@ def test_a_description_without_an_end_is_not_read_and_not_kept(town: Any) -> Non
     page = town.ask("GET", "/long", Accept="text/html")
     assert (page.status, b"xxxx" in page.body) == (502, False)
     assert town.ask("POST", "/short", b"{}").status == 200
-    kept = town.gateway._routes._exchanges._relay._described
+    kept = town.gateway._exchanges._relay._described
     uris = [uri for uri in kept if uri.endswith(("/long", "/short"))]
     assert [uri.rpartition("/")[2] for uri in uris] == ["short"]
     assert all(description.input is None and description.output is None for _, description in kept.values())
@@ -252,7 +252,7 @@ def test_who_leaves_before_a_stream_begins_gives_its_place_back() -> None:
 
     nothing: Any = None
     begun = StartedStream(cast("Any", Stream()), None, nothing, nothing)
-    answer = make_stream_response(nothing, nothing, begun, lambda: ended.append("place"))
+    answer = EventStreamResponse(nothing, nothing, begun, lambda: ended.append("place"))
     asyncio.run(answer({"type": "http", "asgi": {"spec_version": "2.3"}}, left, held))
     assert sorted(ended) == ["place", "stream"]
 

@@ -12,7 +12,8 @@ from jinja2 import meta
 from onym.registry.records import EventKind
 from onym.server.registry import responses
 from onym.server.registry.page_parts import PageFrame
-from onym.server.registry.responses import STATIC_FOLDER, get_template_environment
+from onym.server.registry.responses import get_template_environment
+from onym.server.services import STATIC_FOLDER
 from server.registry.site import HOSTILE, Site
 
 LOGINS = ("", "rita", "ian", "eve", "ingo")

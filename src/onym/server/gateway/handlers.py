@@ -25,11 +25,11 @@ from onym.errors import AIIPError, AIURIError, DeniedError, URIError
 from onym.server.gateway.dependencies import read_body, record_exchange
 from onym.server.gateway.responses import (
     TRANSLATED_STATUSES,
+    EventStreamResponse,
     StartedStream,
     make_gateway_receipt,
     make_page_response,
     make_result_response,
-    make_stream_response,
 )
 from onym.server.gateway.views import build_gateway_url, render_home, render_resource, render_result
 from onym.uri.ai import AIURI, from_target
@@ -411,9 +411,7 @@ class ExchangeHandler:
                 raise
             visit.streaming = True
             begun = StartedStream(stream, first, rest, lambda: record_exchange(self._parts, visit))
-            return make_stream_response(
-                self._parts, visit, begun, self._finish_stream(visit, stack.pop_all())
-            )
+            return EventStreamResponse(self._parts, visit, begun, self._finish_stream(visit, stack.pop_all()))
 
     def _finish_stream(self, visit: RequestContext, stack: ExitStack) -> Callable[[], None]:
         """Return the function that ends a stream."""

@@ -129,32 +129,26 @@ class StartedStream:
     record: Callable[[], None]
 
 
-def make_stream_response(
-    parts: Dependencies, visit: RequestContext, begun: StartedStream, done: Callable[[], None]
-) -> Response:
-    """Return a response that streams events, provisional until the receipt; `done` is always called last."""
-    headers = {
-        "content-security-policy": forwarding.RESULT_POLICY,
-        "vary": "Accept",
-        "aiip-provisional": "?1",
-    }
-    return _EventStreamResponse(begun, done, _stream_events(parts, visit, begun), headers)
+class EventStreamResponse(StreamingResponse):
+    """A response that streams events, provisional until the receipt.
 
-
-class _EventStreamResponse(StreamingResponse):
-    """A streaming response that closes its stream even if the client disconnects before the first byte."""
+    It closes its stream even if the client disconnects before the first byte; `done` is always called last.
+    """
 
     def __init__(
-        self,
-        begun: StartedStream,
-        done: Callable[[], None],
-        events: AsyncIterator[bytes],
-        headers: dict[str, str],
+        self, parts: Dependencies, visit: RequestContext, begun: StartedStream, done: Callable[[], None]
     ) -> None:
+        headers = {
+            "content-security-policy": forwarding.RESULT_POLICY,
+            "vary": "Accept",
+            "aiip-provisional": "?1",
+        }
+        events = _stream_events(parts, visit, begun)
         super().__init__(events, 200, headers, media_type="text/event-stream")
         self._begun, self._done = begun, done
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -171,9 +165,9 @@ async def _stream_events(
         async with begun.stream:
             yield b": provisional until the event receipt\n\n"
             if begun.first is not None:
-                yield _encode_sse_event(begun.first)
+                yield encode_event(*begun.first)
             async for event in begun.rest:
-                yield _encode_sse_event(event)
+                yield encode_event(*event)
             result = begun.stream.result
             own = make_gateway_receipt(parts, visit, result)
             begun.record()  # what the events become by their receipt is in the log before
@@ -185,10 +179,6 @@ async def _stream_events(
         yield encode_event("error", _encode_problem(parts, visit, refusal).decode("utf-8"))
         # the message must not end as if it were whole: the server closes the connection instead
         raise
-
-
-def _encode_sse_event(event: SSEEvent) -> bytes:
-    return encode_event(event.event, event.data, event.id)
 
 
 def encode_event(event: str, data: str, id: str | None = None) -> bytes:  # noqa: A002

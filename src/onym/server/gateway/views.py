@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,7 +15,7 @@ from onym.ai.gateway.forwarding import find_denial
 from onym.ai.records import parse_media_type
 from onym.errors import NetError
 from onym.net.sse import SSEDecoder, SSEEvent
-from onym.server.services import make_template_environment
+from onym.server.services import STATIC_FOLDER, make_template_environment
 from onym.uri.ai import to_path
 
 if TYPE_CHECKING:
@@ -305,23 +303,15 @@ def _format_json_body(body: bytes) -> str:
 
 #: files of /static/: name -> (file, media type)
 STATIC_FILES: Final = {
-    "onym.css": (Path(__file__).parent.parent / "static" / "onym.css", "text/css"),
-    "icon.svg": (Path(__file__).parent.parent / "static" / "icon.svg", "image/svg+xml"),
+    "onym.css": (STATIC_FOLDER / "onym.css", "text/css"),
+    "icon.svg": (STATIC_FOLDER / "icon.svg", "image/svg+xml"),
 }
 
 
 @cache
 def get_template_environment() -> Environment:
     """Return the Jinja environment of these pages."""
-    environment = make_template_environment("onym.server.gateway")
-    environment.globals["asset"] = build_asset_url
-    return environment
-
-
-@cache
-def build_asset_url(name: str) -> str:
-    """Return the URL of a static file; it changes with the content."""
-    return f"/static/{name}?v={hashlib.sha256(STATIC_FILES[name][0].read_bytes()).hexdigest()[:12]}"
+    return make_template_environment("onym.server.gateway")
 
 
 def render_page(template: str, settings: GatewaySettings, /, **members: Any) -> str:

@@ -21,7 +21,8 @@ def list_routes() -> list[BaseRoute]:
 
     from onym.server.registry import audit_page, entry_pages, help_page, request_pages
     from onym.server.registry.api.openapi import list_api_routes
-    from onym.server.registry.responses import STATIC_FOLDER, StaticAssets
+    from onym.server.registry.responses import StaticAssets
+    from onym.server.services import STATIC_FOLDER
 
     return [
         *list_api_routes(),

@@ -22,13 +22,11 @@ from onym import errors
 from onym.errors import OnymError, RegistryError
 from onym.registry.checks.context import Finding, Level, Report
 from onym.registry.codec import to_data
-from onym.registry.records import Entry
 from onym.registry.registries import REGISTRIES
 from onym.registry.service import (
     ParsedSubmission,
     SubmissionInput,
     build_report,
-    fill_from_entry,
     list_requested_names,
     load_reference_data,
     parse_submission,
@@ -270,7 +268,9 @@ async def check_submission(request: HTTPRequest, given: SubmissionInput) -> Repo
     """Parse and check a submission off the event loop. Raises RegistryError if it has no template."""
 
     async def known(asked: tuple[str, ...]) -> ReferenceData:
-        return await load_known_facts(request, given, asked)
+        # all names of this registry, and the requested entries
+        names = await _load_registry_names(request, given.registry.id)
+        return await load_reference_data(get_store(request), given, asked, names)
 
     return await get_check_workers(request.app).check(given, known, key=_get_visitor_key(request))
 
@@ -302,23 +302,12 @@ def make_input_from_request(about: Request) -> SubmissionInput:
     )
 
 
-async def check_saved_request(
-    request: HTTPRequest, about: Request, entry: Entry | None
-) -> tuple[Report | None, str]:
-    """Return the report about a saved request, or None and the reason. `entry` is the existing entry."""
-    given = fill_from_entry(make_input_from_request(about), entry)
+async def check_for_page(request: HTTPRequest, given: SubmissionInput) -> tuple[Report | None, str]:
+    """Return the report about a submission, or None and the reason."""
     try:
         return await check_submission(request, given), ""
     except RegistryError as error:
         return None, str(error)
-
-
-async def load_known_facts(
-    request: HTTPRequest, given: SubmissionInput, asked: tuple[str, ...]
-) -> ReferenceData:
-    """Return the facts for checks: all names of this registry, and the requested entries."""
-    names = await _load_registry_names(request, given.registry.id)
-    return await load_reference_data(get_store(request), given, asked, names)
 
 
 async def _load_registry_names(request: HTTPRequest, registry: str) -> NameIndex:

@@ -171,8 +171,6 @@ class ResponseCache:
 
 def get_response_cache(request: HTTPConnection) -> ResponseCache:
     """Return the application's cache, created at first use."""
-    from onym.server.services import get_services  # late: services know nothing of this room
-
     state = request.app.state
     found = getattr(state, "registry_cache", None)
     if not isinstance(found, ResponseCache):

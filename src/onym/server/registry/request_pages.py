@@ -24,8 +24,7 @@ from onym.registry.service import (
 from onym.server.registry import urls
 from onym.server.registry.actions import build_actions, parse_event_data
 from onym.server.registry.checking import (
-    check_saved_request,
-    check_submission,
+    check_for_page,
     make_input_from_request,
     parse_in_worker,
 )
@@ -134,7 +133,11 @@ async def check_form(request: HTTPRequest) -> Response:
     form = await read_form(request)
     about, given = await _parse_submit_form(request, form)
     entry = await get_store(request).entry(about.registry, about.name) if about and given.update else None
-    report, fault = await _check_input(request, fill_from_entry(given, entry))
+    filled = fill_from_entry(given, entry)
+    if filled.is_empty:
+        report, fault = None, "Nothing to check yet: paste a template, or fill a field."
+    else:
+        report, fault = await check_for_page(request, filled)
     if request.headers.get("hx-request") == "true":
         macros: Any = get_template_environment().get_template("parts/macros.html").module
         return Response(
@@ -148,16 +151,6 @@ async def check_form(request: HTTPRequest) -> Response:
         about=about,
         step=form.get_text("step") if about else "open",
     )
-
-
-async def _check_input(request: HTTPRequest, given: SubmissionInput) -> tuple[Report | None, str]:
-    """Return the report, or None and the reason."""
-    if given.is_empty:
-        return None, "Nothing to check yet: paste a template, or fill a field."
-    try:
-        return await check_submission(request, given), ""
-    except RegistryError as error:
-        return None, str(error)
 
 
 async def save_form(request: HTTPRequest) -> Response:
@@ -439,7 +432,7 @@ async def review_page(request: HTTPRequest) -> Response:
     about = await find_request(request)
     require_access(get_visitor(request), registry=about.registry, roles=_REVIEWERS)
     entry = await get_store(request).entry(about.registry, about.name)
-    report, fault = await check_saved_request(request, about, entry)
+    report, fault = await check_for_page(request, fill_from_entry(make_input_from_request(about), entry))
     findings = () if report is None else report.findings
     names = await load_account_names(request, (about.registrant,))
     lines = tuple(about.template.split("\n")[:_MOST_LINES]) if about.template else ()

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -141,11 +138,6 @@ async def get_entry_counts(request: Request, registry: str) -> dict[Status, int]
     return found[1]
 
 
-_HERE: Final = Path(__file__).parent
-#: the folder of style sheet, script and icon
-STATIC_FOLDER: Final = _HERE.parent / "static"
-
-
 class StaticAssets(StaticFiles):
     """Static files. An address that contains the file's hash may be cached for a year."""
 
@@ -171,7 +163,7 @@ def get_template_environment() -> Environment:
     found.filters["sign"] = STATUS_SIGNS.__getitem__
     found.filters["roles"] = format_roles
     found.filters["reason"] = _get_reason
-    found.globals |= {"urls": urls, "registries": REGISTRIES, "profiles": PROFILES, "asset": _build_asset_url}
+    found.globals |= {"urls": urls, "registries": REGISTRIES, "profiles": PROFILES}
     found.filters["coded"] = _split_code
     return found
 
@@ -191,15 +183,6 @@ def _split_code(text: str) -> list[tuple[bool, str]]:
     pieces = text.split("`")
     paired = len(pieces) % 2 == 1
     return [(paired and at % 2 == 1, piece) for at, piece in enumerate(pieces) if piece]
-
-
-@cache
-def _hash_asset(name: str) -> str:
-    return hashlib.sha256((STATIC_FOLDER / name).read_bytes()).hexdigest()[:12]
-
-
-def _build_asset_url(name: str) -> str:
-    return urls.asset_url(name, _hash_asset(name))
 
 
 def list_all_roles(request: Request) -> frozenset[Role]:
@@ -251,11 +234,6 @@ def render_service_page(request: Request, template: str, title: str, /, **member
     return render_page(template, build_page_frame(request, title, (urls.HOME_URL, "Home")), **members)
 
 
-def encode_json(value: Any) -> bytes:
-    """JSON in UTF-8."""
-    return msgspec.json.encode(value)
-
-
 def negotiate_media_type(request: Request, offered: Iterable[str]) -> str:
     """Return the offered media type that the client prefers, the first of several (RFC 9110 12.5.1).
 
@@ -266,11 +244,6 @@ def negotiate_media_type(request: Request, offered: Iterable[str]) -> str:
     if not qualities[best]:
         raise HTTPException(406)
     return best
-
-
-def accepts_media_type(request: Request, media: str) -> bool:
-    """Does the client accept this media type?"""
-    return _get_quality(request, media) > 0
 
 
 def _get_quality(request: Request, media: str) -> float:
@@ -308,7 +281,7 @@ def make_page_response(
 
     A page that reports an error is always sent.
     """
-    if http_status == 200 and not accepts_media_type(request, "text/html"):
+    if http_status == 200 and not _get_quality(request, "text/html"):
         raise UsageError(
             "this page is available as HTML only",
             code="http.406",

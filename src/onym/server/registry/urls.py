@@ -74,11 +74,6 @@ def api_url(*segments: str, **query: str | int | None) -> str:
     return API_PREFIX + build_path(*segments, **query)
 
 
-def asset_url(name: str, version: str) -> str:
-    """A file of `static/`; `version` changes with the file."""
-    return f"/static/{name}?v={version}"
-
-
 def entries_url(registry: str, **query: str | int | None) -> str:
     """The list of a registry."""
     return build_path("r", registry, **query)

@@ -27,7 +27,6 @@ _TAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\Z')
 _VERSION: Final = re.compile(r'"([0-9]{1,15})(?:-[a-z0-9]+)?"\Z')
 _CURSOR: Final = re.compile(r"[A-Za-z0-9_.~=:+-]+\Z")
 _NUMBER: Final = re.compile(r"[0-9]{1,6}\Z")
-_HINT_STALE: Final = "Read it again, look at the changes, and repeat your request if it still applies."
 
 
 def make_version_tag(version: int, variant: str) -> str:
@@ -79,13 +78,7 @@ def require_match(request: HTTPConnection, version: int) -> int:
         )
     if any(named == "*" or _parse_tag_version(named) == version for named in given):
         return version
-    raise StaleError(
-        f"this has changed since you read it; it is now at version {version}",
-        field="If-Match",
-        clause="RFC 9110 13.1.1",
-        version=version,
-        hint=_HINT_STALE,
-    )
+    raise _make_stale_error(f"this has changed since you read it; it is now at version {version}", version)
 
 
 def require_absent(request: HTTPConnection) -> int:
@@ -95,13 +88,7 @@ def require_absent(request: HTTPConnection) -> int:
     (412) if the request names a version.
     """
     if _parse_tags(request, "if-match"):
-        raise StaleError(
-            "this does not exist any more",
-            field="If-Match",
-            clause="RFC 9110 13.1.1",
-            version=0,
-            hint=_HINT_STALE,
-        )
+        raise _make_stale_error("this does not exist any more", 0)
     if "*" in _parse_tags(request, "if-none-match"):
         return 0
     raise RegistryError(
@@ -110,6 +97,16 @@ def require_absent(request: HTTPConnection) -> int:
         field="If-None-Match",
         clause="RFC 9110 13.1.2",
         hint="Send If-None-Match: * to confirm it.",
+    )
+
+
+def _make_stale_error(message: str, version: int) -> StaleError:
+    return StaleError(
+        message,
+        field="If-Match",
+        clause="RFC 9110 13.1.1",
+        version=version,
+        hint="Read it again, look at the changes, and repeat your request if it still applies.",
     )
 
 

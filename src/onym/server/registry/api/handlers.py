@@ -65,7 +65,6 @@ from onym.server.registry.page_parts import index_versions
 from onym.server.registry.responses import (
     MEDIA_TYPES,
     clean_query,
-    encode_json,
     make_file_response,
     negotiate_media_type,
     parse_number,
@@ -105,7 +104,7 @@ def make_api_response(
 ) -> Response:
     """Return a value as JSON. `tag` is the ETag of its version; the default is a hash of the body."""
     negotiate_media_type(request, (JSON,))
-    body = encode_json(value)
+    body = msgspec.json.encode(value)
     return make_bytes_response(request, body, tag or make_entity_tag(body), status=status, headers=headers)
 
 
@@ -230,7 +229,9 @@ async def get_entry(request: HTTPRequest) -> Response:
 
     async def make() -> CachedResponse:
         found = await find_entry(request)
-        return CachedResponse(encode_json(to_entry_data(found)), make_version_tag(found.version, "json"))
+        return CachedResponse(
+            msgspec.json.encode(to_entry_data(found)), make_version_tag(found.version, "json")
+        )
 
     kept = await get_response_cache(request).get(key, make)
     return make_bytes_response(request, kept.body, kept.tag)

@@ -18,7 +18,7 @@ from onym.registry.registries import REGISTRIES
 from onym.server.registry.api import handlers
 from onym.server.registry.api import models as m
 from onym.server.registry.api.models import Problem
-from onym.server.registry.responses import MEDIA_TYPES, encode_json, negotiate_media_type
+from onym.server.registry.responses import MEDIA_TYPES, negotiate_media_type
 from onym.server.registry.urls import API_PREFIX, OPENAPI_URL, Handler, make_route
 from onym.server.security.conditional_requests import make_cached_response, make_entity_tag
 
@@ -378,7 +378,7 @@ def _build_fault(status: int, references: dict[Any, Any]) -> dict[str, Any]:
 
 @cache
 def _encode_document() -> tuple[bytes, str]:
-    body = encode_json(build_openapi_document())
+    body = msgspec.json.encode(build_openapi_document())
     return body, make_entity_tag(body)
 
 
