@@ -331,18 +331,6 @@ def verify_link(previous: ChainLink | None, record: LogRecord) -> None:
         raise _make_broken_chain_error(record.number, f"record {record.number} does not match its digest")
 
 
-def verify_chain(records: Iterable[LogRecord]) -> int:
-    """Check the chain from the first record, and return the number of records.
-
-    Raises StoreError (registry.broken-chain); `field` is the number of the first record that does not fit.
-    """
-    last: LogRecord | None = None
-    for record in records:
-        verify_link(last, record)
-        last = record
-    return 0 if last is None else last.number
-
-
 def _make_broken_chain_error(number: int, message: str) -> StoreError:
     return StoreError(
         message,

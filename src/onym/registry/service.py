@@ -242,13 +242,9 @@ def fill_from_entry(given: SubmissionInput, entry: Entry | None) -> SubmissionIn
     """The submission of an update, with the entry's values for what it leaves out."""
     if entry is None or not given.update:
         return given
-    known = {name for profile in given.registry.profiles for name in _list_field_ids(PROFILES[profile])}
+    known = {field.id for profile in given.registry.profiles for field in PROFILES[profile].all_fields}
     kept = {name: text for name, text in _get_entry_fields(entry).items() if name in known}
     return replace(given, row=kept)
-
-
-def _list_field_ids(profile: Profile) -> set[str]:
-    return {template_field.id for template_field in (*profile.fields, *profile.elsewhere)}
 
 
 def _get_entry_fields(entry: Entry) -> dict[str, str]:

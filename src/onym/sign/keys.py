@@ -286,17 +286,12 @@ def _find_rejection(data: Mapping[str, Any]) -> str | None:
 def _make_authority_key(data: Mapping[str, Any]) -> Key:
     kind = ALGORITHMS[data["alg"]].kind
     if kind[1] is None:
-        _require_odd(data["n"], data["e"])
+        if not all((decode_base64url(data[name], "key") or b"\0")[-1] & 1 for name in ("n", "e")):
+            raise SignatureError("an RSA key must have an odd modulus and exponent", code="sign.weak-key")
     else:
         _require_valid_point(kind[1], *(data[name] for name in ("x", "y") if name in data))
     native = import_native_key({name: data[name] for name in PUBLIC if name in data})
     return Key(kind, data["kid"], data["alg"], native, starts=data.get("nbf"), ends=data.get("exp"))
-
-
-def _require_odd(*numbers: str) -> None:
-    """Raise unless modulus and exponent of an RSA key are odd."""
-    if not all((decode_base64url(number, "key") or b"\0")[-1] & 1 for number in numbers):
-        raise SignatureError("an RSA key must have an odd modulus and exponent", code="sign.weak-key")
 
 
 def _require_valid_point(curve: str, *coordinates: str) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from onym.errors import SignatureError
 from onym.sign.jws import make_claim_error, parse_time_claim
-from onym.sign.keys import LEEWAY, parse_json_object
+from onym.sign.keys import LEEWAY, AuthorityKeys, Signer, parse_json_object
 from onym.sign.receipts import (
     DEFAULT_ALGORITHMS,
     find_key_in_force,
@@ -20,9 +20,6 @@ from onym.sign.receipts import (
     sign_token,
     split_token,
 )
-
-if TYPE_CHECKING:
-    from onym.sign.keys import AuthorityKeys, Signer
 
 #: `typ` of the token
 METADATA: Final = "aiip-anchor+jwt"

@@ -18,17 +18,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NoReturn, final
+from typing import Final, NoReturn, final
 
 from onym.errors import AIURIError, URIError, URISyntaxError, UsageError
 from onym.uri import generic
 from onym.uri.components import decode_component, normalize_triplets
 from onym.uri.generic import URI, FrozenURI, URIOffsets, URIParts, compute_offsets
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: characters of a text that has a canonical form, and of that form
 MAX_CANONICAL_LENGTH: Final = 2_048

@@ -18,17 +18,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from onym.errors import AIURIError, URIError
 from onym.uri.ai import AIURI, CANONICAL_CLAUSE, INVISIBLE, MAX_CANONICAL_LENGTH
-from onym.uri.iri import convert_iri, to_iri
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onym.uri.iri import IRIConversion
+from onym.uri.iri import IRIConversion, convert_iri, to_iri
 
 #: scripts that one label may mix: "highly restrictive" of UTS 39 5.2
 _TOGETHER: Final = (

@@ -17,7 +17,8 @@ RFC 3986 3.2.1 recommends. `LLMURI` hides it in both.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self, final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple, NoReturn, Self, final
 
 from onym.errors import URILimitError, UsageError
 from onym.uri import components
@@ -34,9 +35,6 @@ from onym.uri.components import (
     parse_ipv6,
     uppercase_triplets,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 #: characters; a longer text is refused unless the caller says otherwise
 MAX_LENGTH: Final = 65_536

@@ -14,6 +14,7 @@ that the draft forbids. Onym always writes URIs in the draft's grammar.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, final
 
@@ -33,8 +34,6 @@ from onym.uri.parameters import DEFAULT_LIMITS, Limits, parse_typed_query
 from onym.uri.secret import MARK, Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from onym.uri.llm_check import Diagnostic, Severity
 
 

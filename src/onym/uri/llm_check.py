@@ -8,17 +8,8 @@ comma-separated lists do not: those findings are warnings.
 from __future__ import annotations
 
 import re
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    Generic,
-    Literal,
-    NamedTuple,
-    Protocol,
-    TypeAlias,
-    TypeVar,
-)
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from onym.errors import LLMURIError, ParameterError, URIError
 from onym.uri import generic
@@ -44,16 +35,12 @@ from onym.uri.parameters import (
     DRAFT,
     PROVIDER_NAMES,
     VALUE_PARSERS,
+    Limits,
     find_closest_name,
     format_name,
     is_redirecting,
 )
 from onym.uri.secret import MARK, Secret
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from onym.uri.parameters import Limits
 
 #: error: forbidden by the draft, or it cannot work; warning: discouraged, or a likely mistake
 Severity: TypeAlias = Literal["error", "warning", "note"]
@@ -200,15 +187,11 @@ def repair_text(text: str, reader: URIReader[U]) -> U | None:
     better = text.strip(_WRAPPING)
     better = _SHORT_START.sub("llm://", better, count=1) if _SHORT_START.match(better) else better
     better = _STRAY.sub(lambda found: f"%{ord(found[0]):02X}", better)
-    better = _PATH.sub(_remove_empty_segments, better, count=1)
+    better = _PATH.sub(lambda path: _SLASHES.sub("/", path[0]).rstrip("/") or "/", better, count=1)
     try:
         return reader.parse(better) if better.isascii() else reader.from_iri(better)
     except URIError:
         return None
-
-
-def _remove_empty_segments(path: re.Match[str]) -> str:
-    return _SLASHES.sub("/", path[0]).rstrip("/") or "/"
 
 
 _RESERVED = re.compile("[^A-Za-z0-9._~%-]")

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 from onym.errors import LLMURIError, ParameterError, URIError, URILimitError, URISyntaxError
 from onym.uri import generic
@@ -52,9 +52,6 @@ from onym.uri.parameters import (
     split_dotted_name,
 )
 from onym.uri.secret import MARK, Secret
-
-if TYPE_CHECKING:
-    from collections.abc import ItemsView, Iterator, Sequence, ValuesView
 
 #: for text that was within the caller's limits already
 LOOSE_LIMITS: Final = Limits(

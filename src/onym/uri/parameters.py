@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+from typing import Any, Final, NoReturn, final
 
 from onym.errors import ParameterError, URIError, UsageError
 from onym.uri._registered import TYPES
 from onym.uri._registered import WELL_KNOWN as WELL_KNOWN
 from onym.uri.components import Frozen, decode_component
 from onym.uri.secret import Secret
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 # above these, Python raises its own errors (recursion, int() of long texts)
 _CEILINGS: Final = {"depth": 200, "number": 640}
@@ -397,7 +395,9 @@ def _make_decoder(number: int) -> json.JSONDecoder:
         object_pairs_hook=_require_unique_members,
         parse_int=parse_integer if number else int,
         parse_float=parse_fraction,
-        parse_constant=_refuse_constant,
+        parse_constant=lambda name: raise_bad_value(
+            "contains NaN or Infinity, which JSON does not have", code="llm.bad-json"
+        ),
     )
 
 
@@ -406,10 +406,6 @@ def _require_unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) != len(pairs):
         raise_bad_value("contains a JSON object with one name twice", code="llm.bad-json")
     return value
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise_bad_value("contains NaN or Infinity, which JSON does not have", code="llm.bad-json")
 
 
 _INT64: Final = 2**63 - 1
@@ -652,7 +648,8 @@ def _locate_error(error: URIError, items: list[str], item: str, name: str, start
     index = next(i for i, other in enumerate(items) if other is item)
     if error.parameter is not None:
         name = error.parameter
-        index = next(i for i, other in enumerate(items) if _parse_item_name(other) == name)
+        raw_names = [other.partition("=")[0] for other in items]
+        index = next(i for i, raw in enumerate(raw_names) if decode_component(raw, component="query") == name)
     at = start + index + sum(map(len, items[:index]))
     raw, equals, _ = items[index].partition("=")
     if isinstance(error, ParameterError):
@@ -671,10 +668,6 @@ def add_parameter_name(error: URIError, name: str) -> URIError:
         text = f"in the parameter {name}, {error.message}"
     error.args, error.message, error.parameter = (text,), text, name
     return error
-
-
-def _parse_item_name(item: str) -> str:
-    return decode_component(item.partition("=")[0], component="query")
 
 
 def copy_value(value: Any) -> Any:

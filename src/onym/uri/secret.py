@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from _operator import _compare_digest
+from collections.abc import Callable
 from os import urandom
-from typing import TYPE_CHECKING, Any, NoReturn, final
+from typing import Any, NoReturn, final
 
 from onym.errors import SecretError
 from onym.uri.components import Frozen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: replaces a secret in every text that Onym writes (draft 10.1)
 MARK = "***"
 
 # hash() of a secret must not confirm a guess, even if PYTHONHASHSEED is fixed
 _SALT = urandom(16)
-
-
-def _make_reveal(value: str) -> Callable[[], str]:
-    def reveal() -> str:
-        return value
-
-    return reveal
 
 
 @final
@@ -43,7 +34,7 @@ class Secret(Frozen):
     def __init__(self, value: str) -> None:
         if not isinstance(value, str):
             raise TypeError(f"a secret is a str, not {type(value).__name__}")
-        object.__setattr__(self, "_reveal", _make_reveal(value))
+        object.__setattr__(self, "_reveal", lambda: value)
 
     def reveal(self) -> str:
         """Return the text. The caller is responsible for keeping it secret."""

@@ -8,8 +8,9 @@ from datetime import timedelta
 
 import pytest
 
+from chain_support import verify_chain
 from onym.errors import RefusalError, RegistryError, StaleError, UnknownEntryError
-from onym.registry.codec import GENESIS, verify_chain
+from onym.registry.codec import GENESIS
 from onym.registry.records import IANA_CLOCK, DraftReference, Event, EventKind, RequestState, Role, Status
 from onym.registry.store import MAX_EVENT, Head, Store, queries
 from onym.store import sql

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from onym.registry.codec import verify_chain
+from chain_support import verify_chain
 from onym.registry.store import Store
 from registry.store.crash_support import mortal_postgres
 from registry.store.store_support import SCHEMES, in_store

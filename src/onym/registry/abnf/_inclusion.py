@@ -30,6 +30,7 @@ from onym.registry.abnf._nfa import (
     format_octets,
     list_octets,
     make_undecided_error,
+    trace_back,
 )
 from onym.registry.abnf.grammar import Grammar
 
@@ -151,7 +152,7 @@ class _ProductSearch:
         self.width = len(dfa.rows)
         self.seen = bytearray(len(nfa.moves) * self.width)
         self.count = 0
-        # the group before each group, and the rank of the last byte
+        # the group before each group, and the last byte
         self.parents: list[tuple[int, int]] = [(-1, 0)]
         self.octets: dict[int, list[int]] = {}
         self.steps: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -165,7 +166,7 @@ class _ProductSearch:
             for group, pairs in layer:
                 edges = self.collect_edges(pairs)
                 if edges is None:
-                    return self.build_string(group)
+                    return trace_back(self.parents, group)
                 ready.append((group, edges))
                 if self.count > MAX_PAIRS:
                     raise make_undecided_error(f"the search took more than {MAX_PAIRS:,} steps")
@@ -223,16 +224,8 @@ class _ProductSearch:
             if rank != last:
                 last = rank
                 layer.append((len(self.parents), []))
-                self.parents.append((group, rank))
+                self.parents.append((group, ORDER[rank]))
             layer[-1][1].append(pair)
-
-    def build_string(self, group: int) -> bytes:
-        out = bytearray()
-        while group:
-            group, rank = self.parents[group]
-            out.append(ORDER[rank])
-        out.reverse()
-        return bytes(out)
 
 
 @cache

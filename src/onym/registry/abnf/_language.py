@@ -21,6 +21,7 @@ from onym.registry.abnf._nfa import (
     list_octets,
     make_undecided_error,
     to_octets,
+    trace_back,
 )
 from onym.registry.abnf.grammar import Grammar
 
@@ -302,7 +303,7 @@ class _PairSearch:
         for index, (x, y) in enumerate(pairs):
             kind = _KINDS.get((a.accepts(x), b.accepts(y)))
             if kind in wanted and kind not in found:
-                found[kind] = self.build_witness(parents, index)
+                found[kind] = format_octets(trace_back(parents, index))
                 if len(found) == len(wanted):
                     break
             for octet, to in zip(self.octets, zip(a.get_row(x), b.get_row(y), strict=True), strict=True):
@@ -318,15 +319,6 @@ class _PairSearch:
         """Return whether a wanted string can still follow this pair."""
         x, y = pair[0] != self.a.dead, pair[1] != self.b.dead
         return any(x if kind == "only_a" else y if kind == "only_b" else x and y for kind in wanted)
-
-    @staticmethod
-    def build_witness(parents: list[tuple[int, int]], index: int) -> str:
-        out = bytearray()
-        while index:
-            index, octet = parents[index]
-            out.append(octet)
-        out.reverse()
-        return format_octets(bytes(out))
 
 
 _KINDS: Final = {(True, False): "only_a", (False, True): "only_b", (True, True): "both"}

@@ -183,7 +183,7 @@ class _GrammarBuilder:
             )
         rules, others = {}, []
         for key, definitions in self.defined.items():
-            current = [rule for rule in definitions if not _is_in_appendix(rule)] or definitions
+            current = [rule for rule in definitions if not _APPENDIX.match(rule.section or "")] or definitions
             rules[key] = current[-1]
             replaced = [rule for rule in definitions if rule is not current[-1]]
             others.extend(replaced)
@@ -203,10 +203,6 @@ def _join_alternatives(first: Node, second: Node) -> Alternation:
     left = first.items if isinstance(first, Alternation) else (first,)
     right = second.items if isinstance(second, Alternation) else (second,)
     return Alternation(items=(*left, *right), line=first.line, column=first.column)
-
-
-def _is_in_appendix(rule: Rule) -> bool:
-    return rule.section is not None and _APPENDIX.match(rule.section) is not None
 
 
 def _make_repeated_remark(current: Rule, replaced: Rule) -> Remark:

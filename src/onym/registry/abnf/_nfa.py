@@ -159,9 +159,8 @@ class ExpressionPool:
 
     def make_text(self, text: str, *, sensitive: bool) -> Expression:
         """A literal string."""
-        return self.make_concatenation(
-            [self.make_octets(_make_letter_mask(char, sensitive)) for char in text]
-        )
+        pairs = zip(text, text, strict=True) if sensitive else zip(text.lower(), text.upper(), strict=True)
+        return self.make_concatenation([self.make_octets(1 << ord(a) | 1 << ord(b)) for a, b in pairs])
 
     def make_range(self, first: int, last: int) -> Expression:
         """One terminal of a range."""
@@ -176,14 +175,18 @@ class ExpressionPool:
         return self.make_alternation(options)
 
 
+def trace_back(parents: Sequence[tuple[int, int]], index: int) -> bytes:
+    """Return the bytes that lead from item 0 to an item; `parents` has the item and the byte before each."""
+    out = bytearray()
+    while index:
+        index, octet = parents[index]
+        out.append(octet)
+    out.reverse()
+    return bytes(out)
+
+
 def _make_mask(first: int, last: int) -> int:
     return (1 << (last + 1)) - (1 << first)
-
-
-def _make_letter_mask(char: str, sensitive: bool) -> int:
-    if sensitive:
-        return 1 << ord(char)
-    return 1 << ord(char.lower()) | 1 << ord(char.upper())
 
 
 def _skip_surrogates(first: int, last: int) -> Iterator[tuple[int, int]]:

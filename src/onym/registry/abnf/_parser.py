@@ -125,10 +125,6 @@ def _can_continue(line: str, indent: int) -> bool:
     return len(line) - len(text) > indent or text[:1] in tuple('/;("[<%*0123456789')
 
 
-def _match_name_line(row: str, after: list[str]) -> re.Match[str] | None:
-    return _NAME_LINE.match(row) if after and _DEFINES.match(after[0]) else None
-
-
 def split_chunks(text: str, *, line: int = 1) -> Iterator[Chunk]:
     """Yield the text of each rule; a line that begins with `name =` begins a rule, at any indentation.
 
@@ -140,7 +136,9 @@ def split_chunks(text: str, *, line: int = 1) -> Iterator[Chunk]:
     lines = text.split("\n")
     for number, raw in enumerate(lines, line):
         row = _clean_line(raw)
-        match = _RULE_LINE.match(row) or _match_name_line(row, lines[number - line + 1 : number - line + 2])
+        match = _RULE_LINE.match(row)
+        if match is None and any(map(_DEFINES.match, lines[number - line + 1 : number - line + 2])):
+            match = _NAME_LINE.match(row)
         ends = blank and name is not None and bool(row.strip()) and not _can_continue(row, indent)
         if match or ends:
             if "".join(rows).strip():

@@ -64,7 +64,8 @@ def check_name_syntax(ctx: CheckContext) -> Findings:
             fix=f"write one template for each name: `{label}: {parts[0]}`, ...",
         )
         return
-    odd = next((offset for offset, character in enumerate(name) if not _is_name_character(character)), None)
+    invalid = re.search("[^A-Za-z0-9+.-]", name)
+    odd = None if invalid is None else invalid.start()
     line, column = _find_position(ctx, name, odd or 0)
     yield ctx.report(
         "name-syntax",
@@ -75,10 +76,6 @@ def check_name_syntax(ctx: CheckContext) -> Findings:
         witness=name,
         fix=f"write `{label}: NAME`, where NAME is {registry.name_rule}",
     )
-
-
-def _is_name_character(character: str) -> bool:
-    return character.isascii() and (character.isalnum() or character in "+.-")
 
 
 def _explain_name_syntax(name: str, odd: int | None, rule: str) -> str:
@@ -211,9 +208,9 @@ def _check_similar_names(ctx: CheckContext, name: str) -> Findings:
     if not ctx.known.has_names:
         yield ctx.report_unchecked("names that look alike", _NO_ENTRIES)
         return
-    others = [
-        other for other in ctx.known.find_similar(name) if other != name and not _is_secure_pair(other, name)
-    ]
+    # `aaas` is the secure variant of `aaa`
+    expected = {name, f"{name}s", name.removesuffix("s")}
+    others = [other for other in ctx.known.find_similar(name) if other not in expected]
     alike = sorted(other for other in others if compute_skeleton(other) == compute_skeleton(name))
     close = sorted(other for other in others if other not in alike and is_one_edit_apart(other, name))
     if alike:
@@ -234,11 +231,6 @@ def _format_names(names: Iterable[str]) -> str:
     listed = list(names)
     more = len(listed) - MAX_NEAR
     return ", ".join(listed[:MAX_NEAR]) + (f" and {more} more" if more > 0 else "")
-
-
-def _is_secure_pair(one: str, other: str) -> bool:
-    """Return whether the names are `aaa` and `aaas`, a scheme and its secure variant."""
-    return one == f"{other}s" or other == f"{one}s"
 
 
 def check_service_name(ctx: CheckContext) -> Findings:

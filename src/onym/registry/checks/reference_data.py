@@ -129,11 +129,12 @@ def load_builtin(registry: str = "uri-schemes") -> ReferenceData:
     from onym.registry.iana import load_builtin_snapshot, load_known_rfcs
 
     entries = load_builtin_snapshot(registry).entries
+    services = _read_data_file("service-names.txt").splitlines()
     return ReferenceData(
         entries=MappingProxyType({entry.name.lower(): entry for entry in entries}),
         rfcs=load_known_rfcs(),
         tlds=_load_tlds(),
-        services=_load_services(),
+        services=frozenset(line for line in services if line and not line.startswith("#")),
     )
 
 
@@ -154,11 +155,6 @@ def load_word_list(kind: str) -> frozenset[str]:
     `ReferenceData.services` lacks.
     """
     return frozenset(json.loads(_read_data_file("words.json"))[kind].split())
-
-
-def _load_services() -> frozenset[str]:
-    lines = _read_data_file("service-names.txt").splitlines()
-    return frozenset(line for line in lines if line and not line.startswith("#"))
 
 
 def _read_data_file(name: str) -> str:

@@ -85,13 +85,6 @@ def clean_rows(text: str) -> list[str]:
     return [row.expandtabs(4).rstrip("¶ ") for row in rows]
 
 
-def _split_rows(text: str) -> list[str]:
-    require_at_most(text, MAX_TEXT, "characters")
-    rows = _BREAK.split(text)
-    require_at_most(rows, MAX_LINES, "lines")
-    return rows
-
-
 def _is_furniture(rows: list[str], at: int, near: bool) -> bool:
     """Return whether a row is a footer, or a header next to one."""
     if _FOOTER.match(rows[at]):
@@ -125,9 +118,12 @@ def _is_continued(before: str, after: str) -> bool:
 
 def split_lines(text: str) -> list[Line]:
     """Return the lines of a plain text without page furniture. Raises TemplateError beyond the limits."""
+    require_at_most(text, MAX_TEXT, "characters")
+    rows = _BREAK.split(text)
+    require_at_most(rows, MAX_LINES, "lines")
     lines: list[Line] = []
     gap = broken = False
-    for number, row, furniture in _iter_rows(_split_rows(text)):
+    for number, row, furniture in _iter_rows(rows):
         if furniture:
             broken = True
             # blank lines above a footer are part of it

@@ -60,7 +60,7 @@ def detect_kind(text: str) -> DocumentKind:
         return DocumentKind.RFC
     if _is_draft(head):
         return DocumentKind.DRAFT
-    if _has_markup(text):
+    if any(_MARKDOWN.match(row) for row in text.splitlines()):
         return DocumentKind.MARKDOWN
     return DocumentKind.TEMPLATE
 
@@ -88,10 +88,6 @@ def _match_rfc(text: str, head: list[str]) -> re.Match[str] | None:
     """Find the number of an RFC on its first page, or in the header of a later page."""
     first = next((match for row in head if (match := _RFC.match(row))), None)
     return first or _RFC_HEADER.search(text, 0, _HEAD * _CUT)
-
-
-def _has_markup(text: str) -> bool:
-    return any(_MARKDOWN.match(row) for row in text.splitlines())
 
 
 def find_name(text: str, kind: DocumentKind, source: str) -> str | None:

@@ -428,10 +428,6 @@ _OVERRIDES: Final[Mapping[str, _Override]] = {
 }
 
 
-def _has_nothing_to_override(case: EventContext) -> bool:
-    return case.entry is None and not _has_value(case, "undoes")
-
-
 def _is_control_override(case: EventContext) -> bool:
     """Report whether the override changes who controls an existing entry."""
     if any(_has_value(case, member) for member in _CONTROL):
@@ -462,7 +458,8 @@ OVERRIDE_RULES: Final = (
     ),
     Rule(
         id="X", event=EventKind.OVERRIDE, clauses=_OVERRIDE_CLAUSES, roles=(Role.IANA, Role.IESG),
-        when=_has_nothing_to_override, said="there is no entry with this name",
+        when=lambda case: case.entry is None and not _has_value(case, "undoes"),
+        said="there is no entry with this name",
         hint="To restore an entry, undo the record that removed it.",
     ),
     Rule(

@@ -75,12 +75,6 @@ class EventContext:
 _Condition: TypeAlias = Callable[[EventContext], bool]
 
 
-def is_always_met(case: EventContext) -> bool:
-    """The condition of a rule that has none."""
-    del case
-    return True
-
-
 def is_request_owner(case: EventContext) -> bool:
     """Report whether the actor opened the request."""
     return case.request is not None and case.request.registrant == case.actor.id
@@ -194,7 +188,7 @@ class Rule:
     clauses: Mapping[str, str]
     roles: tuple[Role, ...] = ()
     who: _Condition | None = None
-    when: _Condition = is_always_met
+    when: _Condition = lambda case: True
     effect: Callable[[EventContext, Rule], Decision] | None = None
     said: str
     hint: str | None = None
@@ -528,8 +522,7 @@ def _validate_namespace(case: EventContext, given: Mapping[str, str]) -> None:
 
 
 def _list_known_fields(case: EventContext) -> frozenset[str]:
-    profile = case.profile
-    template = {field.id for field in (*profile.fields, *profile.elsewhere)}
+    template = {field.id for field in case.profile.all_fields}
     return frozenset(template | {column.id for column in case.registry.columns} | {"service"}) - _IANA_COLUMNS
 
 

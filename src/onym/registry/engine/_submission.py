@@ -257,10 +257,6 @@ def _withdraw_request(case: EventContext, rule: Rule) -> Decision:
     return make_decision(case, rule, request=request, entry=entry, removed=removed, notices=told)
 
 
-def _is_rejected_incomplete(case: EventContext) -> bool:
-    return case.current_request.outcome == "incomplete"
-
-
 _OpeningRule: Final = partial(Rule, event=EventKind.OPEN, roles=_ANYONE)
 
 REQUEST_RULES: Final = (
@@ -323,7 +319,8 @@ REQUEST_RULES: Final = (
     Rule(
         id="I1", event=EventKind.RESUBMIT, states=(RequestState.REJECTED,),
         clauses=build_clauses(None, "7.2 step 1", "RFC 8126 4.5"), who=is_request_owner,
-        when=_is_rejected_incomplete, effect=_resubmit_request, said="corrected and handed in again",
+        when=lambda case: case.current_request.outcome == "incomplete", effect=_resubmit_request,
+        said="corrected and handed in again",
     ),
     Rule(
         id="W1", event=EventKind.WITHDRAW, states=(*_BEFORE_SUBMISSION, *_REVIEWERS),
@@ -352,10 +349,6 @@ def list_missing_fields(case: EventContext) -> tuple[str, ...]:
     return tuple(
         field.label for field in case.profile.list_missing_fields(asked.status, given) if field.id in given
     )
-
-
-def _has_missing_fields(case: EventContext) -> bool:
-    return bool(list_missing_fields(case))
 
 
 def _is_duplicate_name(case: EventContext) -> bool:
@@ -499,7 +492,8 @@ INTAKE_RULES: Final = (
     ),
     _IntakeRule(
         id="I1", event=_CHECK, clauses=build_clauses("5.2 step 1", "7.2 step 1", _POLICY),
-        when=_has_missing_fields, effect=_reject_missing_fields, said="rejected: a required field is missing",
+        when=lambda case: bool(list_missing_fields(case)), effect=_reject_missing_fields,
+        said="rejected: a required field is missing",
     ),
     _IntakeRule(
         id="I1", event=EventKind.REJECT_INCOMPLETE,

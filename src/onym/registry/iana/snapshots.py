@@ -229,7 +229,7 @@ def is_known_column(registry: Registry, column: str) -> bool:
 @cache
 def _list_known_columns(registry: Registry) -> frozenset[str]:
     profiles = [PROFILES[profile] for profile in registry.profiles]
-    fields = (field.id for profile in profiles for field in (*profile.fields, *profile.elsewhere))
+    fields = (field.id for profile in profiles for field in profile.all_fields)
     return _EXTRA_FIELDS.union(fields, (column.id for column in registry.columns))
 
 

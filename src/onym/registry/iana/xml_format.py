@@ -96,12 +96,6 @@ _XREF_TYPES: Final = (
 _RFC_WITH_MORE: Final = re.compile(r"RFC([1-9][0-9]{0,5})\W.*", re.DOTALL)
 
 
-def _iter_xrefs(reference: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the (type, data, text) of each element; `_format_xref` restores the reference."""
-    for piece in _REFERENCE.findall(reference):
-        yield _parse_xref(piece)
-
-
 def _parse_xref(piece: str) -> tuple[str, str, str]:
     inner = piece[1:-1]
     if piece == f"[{inner}]":
@@ -357,6 +351,6 @@ def _format_tag(tag: str, value: str, attributes: str = "") -> str:
 
 
 def _iter_reference_elements(value: str) -> Iterator[str]:
-    for kind, data, text in _iter_xrefs(value):
+    for kind, data, text in map(_parse_xref, _REFERENCE.findall(value)):
         named = f' type="{kind}"' + (f' data="{escape_attribute(data)}"' if data else "")
         yield _format_tag("xref", text, named) if text else f"<xref{named}/>"

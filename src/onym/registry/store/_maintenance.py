@@ -31,7 +31,7 @@ from onym.common.files import replace_file
 from onym.errors import RefusalError, RegistryError, StoreError
 from onym.registry.codec import canonicalize_json, decode_time, encode_time, from_data, to_data, verify_link
 from onym.registry.engine import Decide, RegistryState
-from onym.registry.records import Actor, Decision, Entry, Event, EventKind, LogRecord
+from onym.registry.records import Actor, Entry, Event, EventKind, LogRecord
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store._writes import (
     EMPTY_HEAD,
@@ -435,12 +435,9 @@ async def _iter_lines(connection: AsyncConnection) -> AsyncIterator[dict[str, An
         statement = select(table).order_by(*table.primary_key.columns)
         async for row in (await connection.stream(statement)).mappings():
             counts[table.name] += 1
-            yield {"table": table.name, "row": {name: _encode_column(table, name, row[name]) for name in row}}
+            cells = {key: encode_time(it) if isinstance(it, datetime) else it for key, it in row.items()}
+            yield {"table": table.name, "row": cells}
     yield {"end": counts}
-
-
-def _encode_column(table: Table, name: str, value: Any) -> Any:
-    return encode_time(value) if isinstance(table.c[name].type, Time) and value is not None else value
 
 
 class _PortableLoader:
@@ -637,7 +634,8 @@ class _ImportRun:
         event = self._make_event(key, entry)
         decision = self._decide(event, self._actor, self._at, request=None, entry=before)
         decision = continue_version(decision, before, self.last.get(key, 0))
-        if _is_unchanged(before, decision):
+        after = decision.entry
+        if before and after and replace(after, version=before.version, updated=before.updated) == before:
             self._counts["same"] += 1
             return None
         record = seal_decision(self._head, decision, at=self._at, actor=self._actor, event=event)
@@ -662,10 +660,3 @@ class _ImportRun:
         """Return the result of the import."""
         absent = tuple(sorted(self.present.keys() - self._seen))
         return ImportReport(**self._counts, absent=absent, irregular=tuple(self._irregular))
-
-
-def _is_unchanged(before: Entry | None, decision: Decision) -> bool:
-    after = decision.entry
-    if before is None or after is None:
-        return False
-    return replace(after, version=before.version, updated=before.updated) == before

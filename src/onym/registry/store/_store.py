@@ -253,8 +253,12 @@ class Store(AccountStore):
         limit: int = 50,
     ) -> Page[Request]:
         """Return the requests that match all filters, the newest first."""
-        conditions = queries.build_request_conditions(registry, state, holder, registrant, name)
-        return await self._query_snapshot(queries.select_requests, conditions, after, limit)
+        if registry is not None and name is not None:
+            name = registry_of(registry).normalize_name(name)
+        columns: dict[str, str | None] = {
+            "registry": registry, "state": state, "holder": holder, "registrant": registrant, "name": name
+        }  # fmt: skip
+        return await self._query_snapshot(queries.select_requests, columns, after, limit)
 
     async def log(self, *, after: int = 0, limit: int = 500) -> tuple[LogRecord, ...]:
         """Return log records after number `after`, oldest first.
@@ -389,12 +393,6 @@ class Outbox:
     async def mark_failed(self, id: int, at: datetime, retry_at: datetime | None, reason: str) -> None:  # noqa: A002
         """Record a failure; the next attempt is at `retry_at` (None: never). Raises UnknownEntryError."""
         await self._update_notice(id, ready=retry_at, reason=replace_unstorable(reason[:_MAX_REASON]))
-
-    async def count_waiting(self) -> int:
-        """Return the number of notices that are still to be sent."""
-        async with self._database.open_reader() as connection:
-            rows = await connection.execute(select(outbox.c.id).where(outbox.c.ready.is_not(None)))
-            return len(rows.all())
 
     async def _update_notice(self, identifier: int, **values: object) -> None:
         async def work(connection: AsyncConnection) -> None:

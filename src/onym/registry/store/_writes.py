@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -182,7 +182,7 @@ def make_text_row(entry: Entry) -> dict[str, Any]:
         "name": entry.name,
         "status": str(entry.status),
         "folded": fold_text(entry.name),
-        "text": fold_text(_join_text_fields(entry.fields)),
+        "text": fold_text("\n".join(filter(None, map(entry.fields.get, _TEXT_FIELDS)))),
     }
 
 
@@ -221,10 +221,6 @@ def fold_text(text: str) -> str:
     # folding can decompose letters, so they are composed again (UAX #15, 3.13 of Unicode)
     folded = normalize("NFC", normalize("NFC", text[:MAX_TEXT]).casefold())
     return folded.replace("\0", " ")
-
-
-def _join_text_fields(fields: Mapping[str, str]) -> str:
-    return "\n".join(fields[name] for name in _TEXT_FIELDS if fields.get(name))
 
 
 _INDEX: Final = text(
@@ -324,7 +320,8 @@ async def add_restored_entry(
     # an error inside the block would leave the cursor open
     async with connection.stream_scalars(later.execution_options(yield_per=_FETCH_SIZE)) as rows:
         async for before in rows:
-            changed = _decode_bare_entry(before) != _strip_pending(entry)
+            old = None if before is None else decode_record(Entry, before)
+            changed = _strip_pending(old) != _strip_pending(entry)
             if changed:
                 break
     if changed:
@@ -333,10 +330,6 @@ async def add_restored_entry(
         raise _make_undo_error("a request for this name is under review", "Decide that request first.")
     restored = to_data(decode_record(Entry, first.before))
     return replace(event, data={**event.data, "undoes": number, "restore": restored})
-
-
-def _decode_bare_entry(record: str | None) -> Entry | None:
-    return None if record is None else _strip_pending(decode_record(Entry, record))
 
 
 def _strip_pending(entry: Entry | None) -> Entry | None:
@@ -578,27 +571,23 @@ class PendingChanges:
         if self.opened:
             await connection.execute(insert(requests), self.opened)
         if self.moved:
-            rows = [{f"new_{name}": item for name, item in row.items()} for row in self.moved]
-            await connection.execute(_UPDATE_REQUEST, rows)
+            await _update_rows(connection, requests, self.moved, by=("id",), fixed=("opened", "registry"))
 
 
 def _match_key(table: Table, registry: str, name: str) -> Any:
     return and_(table.c.registry == registry, table.c.name == name)
 
 
-async def _update_rows(connection: AsyncConnection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-    columns = [record for record in rows[0] if record not in {"registry", "name"}]
-    statement = (
-        update(table)
-        .where(_match_key(table, bindparam("new_registry"), bindparam("new_name")))  # type: ignore[arg-type]
-        .values({column: bindparam(f"new_{column}") for column in columns})
-    )
-    await connection.execute(statement, [{f"new_{name}": item for name, item in row.items()} for row in rows])
-
-
-_MUTABLE_COLUMNS: Final = ("name", "state", "holder", "registrant", "version", "record")
-_UPDATE_REQUEST: Final = (
-    update(requests)
-    .where(requests.c.id == bindparam("new_id"))
-    .values({name: bindparam(f"new_{name}") for name in _MUTABLE_COLUMNS})
-)
+async def _update_rows(
+    connection: AsyncConnection,
+    table: Table,
+    rows: Sequence[dict[str, Any]],
+    *,
+    by: Sequence[str] = ("registry", "name"),
+    fixed: Sequence[str] = (),
+) -> None:
+    """Update the rows of the table that have the same values in the columns `by`, except `fixed` columns."""
+    statement = update(table).where(*(table.c[name] == bindparam(f"new_{name}") for name in by))
+    values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in rows[0] if name not in {*by, *fixed}}
+    parameters = [{f"new_{name}": item for name, item in row.items()} for row in rows]
+    await connection.execute(statement.values(values), parameters)

@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, literal_column, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import StoreError
-from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestState, Role, Status
+from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestState, Status
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store._writes import MOST_TEXT, EntryChange, decode_record, fold_text
 from onym.registry.store.schema import entries, entry_changes, entry_text, log, requests
@@ -225,7 +225,7 @@ async def select_entries(
 
 
 async def select_requests(
-    connection: AsyncConnection, conditions: dict[str, object], after: str | None, limit: int
+    connection: AsyncConnection, conditions: dict[str, str | None], after: str | None, limit: int
 ) -> Page[Request]:
     """Return requests, newest first; `conditions` are values of columns (None: any value).
 
@@ -277,19 +277,6 @@ async def select_timed(connection: AsyncConnection, day: Any) -> tuple[list[Requ
     return [decode_record(Request, record) for record in open_ones], [
         decode_record(Entry, record) for record in ripe
     ]
-
-
-def build_request_conditions(
-    registry: str | None,
-    state: RequestState | None,
-    holder: Role | None,
-    registrant: str | None,
-    name: str | None,
-) -> dict[str, object]:
-    """Return the conditions of `select_requests`, with the name as its registry stores it."""
-    if registry is not None:
-        name = None if name is None else registry_of(registry).normalize_name(name)
-    return {"registry": registry, "state": state, "holder": holder, "registrant": registrant, "name": name}
 
 
 async def _fetch_rows(
