@@ -24,11 +24,11 @@ from dataclasses import MISSING, fields, replace
 from datetime import date, datetime
 from functools import partial
 from types import MappingProxyType, NoneType, UnionType
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from onym.common.text import format_timestamp, parse_timestamp
 from onym.errors import StoreError
-from onym.registry.records import Actor, DraftReference, Entry, Event, LogRecord, Note, Request
+from onym.registry.records import Actor, DraftReference, Entry, Event, Head, LogRecord, Note, Request
 
 #: version of the form
 VERSION: Final = 1
@@ -267,18 +267,6 @@ _MEMBERS: Final = {cls: _build_members(cls) for cls in _TYPES}
 GENESIS: Final = "0" * 64
 
 
-class ChainLink(Protocol):
-    """The previous link of the chain: a LogRecord, or the head of a store."""
-
-    @property
-    def number(self) -> int:
-        """Its number; the first record has 1."""
-
-    @property
-    def digest(self) -> str:
-        """Its digest, in lower-case hex."""
-
-
 def canonicalize_json(data: Any) -> str:
     """Return the canonical JSON text of a JSON value. Raises StoreError (registry.bad-record)."""
     try:
@@ -301,7 +289,7 @@ def compute_digest(record: LogRecord) -> str:
 
 
 def seal_record(
-    previous: ChainLink | None, *, at: datetime, actor: Actor, event: Event, rule: str, clause: str
+    previous: LogRecord | Head | None, *, at: datetime, actor: Actor, event: Event, rule: str, clause: str
 ) -> LogRecord:
     """Return the record after `previous` (None: the first). Raises StoreError (registry.bad-record)."""
     number, digest = (0, GENESIS) if previous is None else (previous.number, previous.digest)
@@ -318,7 +306,7 @@ def seal_record(
     return replace(record, digest=compute_digest(record))
 
 
-def verify_link(previous: ChainLink | None, record: LogRecord) -> None:
+def verify_link(previous: LogRecord | None, record: LogRecord) -> None:
     """Check that `record` follows `previous`. Raises StoreError (registry.broken-chain) with its number."""
     number, digest = (0, GENESIS) if previous is None else (previous.number, previous.digest)
     if record.number != number + 1:

@@ -354,6 +354,15 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The end of the log. An empty log has number 0, the digest of sixty-four zeros, and no time."""
+
+    number: int
+    digest: str
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogRecord:
     """One accepted event. `digest` is SHA-256 over `previous` and the canonical JSON of the rest, in hex."""
 

@@ -149,7 +149,8 @@ _STATE_FILE: Final = "keys.json"
 _LOCK_FILE: Final = ".lock"
 _MAX_STATE: Final = 1024 * 1024
 _MAX_KEY: Final = 16 * 1024
-_Change = Callable[[tuple[KeyRecord, ...]], tuple[KeyRecord, ...]]
+#: returns the new records and the kid of the key that the caller asks for
+_Change = Callable[[tuple[KeyRecord, ...]], tuple[tuple[KeyRecord, ...], str]]
 
 
 class KeyStore:
@@ -177,17 +178,16 @@ class KeyStore:
         require_extra("joserfc", "ai")  # or there would be a folder without a key
         _require_algorithm(algorithm)
         make_private_folder(self.path)
-        made = _KeyMaker(self.path, algorithm, at, starts=at)
 
-        def change(records: tuple[KeyRecord, ...]) -> tuple[KeyRecord, ...]:
+        def change(records: tuple[KeyRecord, ...]) -> tuple[tuple[KeyRecord, ...], str]:
             if any(record.can_sign(at) or record.is_waiting(at) for record in records):
                 message = f"{self.path} already has a signing key"
                 hint = f"replace it with onym ai keys rotate {self.path}"
                 raise CredentialError(message, code="credential.key-exists", hint=hint)
-            return (*records, made.write_record())
+            made = _create_key(self.path, algorithm, at, starts=at)
+            return (*records, made), made.kid
 
-        self._update_records(change, at)
-        return made.kid
+        return self._update_records(change, at)
 
     def rotate(self, at: float, *, algorithm: str | None = None) -> str:
         """Publish a new key now, and sign with it when all copies of the set are new. Returns its kid.
@@ -197,22 +197,18 @@ class KeyStore:
         """
         if algorithm is not None:
             _require_algorithm(algorithm)
-        kids: list[str] = []
 
-        def change(records: tuple[KeyRecord, ...]) -> tuple[KeyRecord, ...]:
+        def change(records: tuple[KeyRecord, ...]) -> tuple[tuple[KeyRecord, ...], str]:
             waiting = _find_waiting(records, at)
             if waiting is not None:
-                kids.append(waiting.kid)
-                return records
+                return records, waiting.kid
             current = self._find_current(records, at)
             starts = at + self.max_age
-            made = _KeyMaker(self.path, algorithm or current.algorithm, at, starts=starts)
-            kids.append(made.kid)
+            made = _create_key(self.path, algorithm or current.algorithm, at, starts=starts)
             ended = replace(current, ends=starts, dropped=starts + self.max_age + MAX_LIFE + LEEWAY)
-            return (*_replace_record(records, current, ended), made.write_record())
+            return (*_replace_record(records, current, ended), made), made.kid
 
-        self._update_records(change, at)
-        return kids[0]
+        return self._update_records(change, at)
 
     def revoke(self, kid: str, at: float) -> str:
         """Revoke a key and remove its private part. Returns the kid of the key that signs from now on.
@@ -220,21 +216,17 @@ class KeyStore:
         That is the present key, the waiting key, or else a new key. Raises CredentialError for a key that is
         not in this store.
         """
-        kids: list[str] = []
 
-        def change(records: tuple[KeyRecord, ...]) -> tuple[KeyRecord, ...]:
+        def change(records: tuple[KeyRecord, ...]) -> tuple[tuple[KeyRecord, ...], str]:
             revoked = next((record for record in records if record.kid == kid), None)
             if revoked is None:
                 hint = f"list the keys with onym ai keys list {self.path}"
                 raise CredentialError(f"{self.path} has no key {kid}", code="credential.no-key", hint=hint)
             if revoked.revoked is None:
                 records = _replace_record(records, revoked, replace(revoked, revoked=at))
-            records, current = self._ensure_signing_key(records, at)
-            kids.append(current)
-            return records
+            return self._ensure_signing_key(records, at)
 
-        self._update_records(change, at)
-        return kids[0]
+        return self._update_records(change, at)
 
     def _ensure_signing_key(
         self, records: tuple[KeyRecord, ...], at: float
@@ -249,8 +241,8 @@ class KeyStore:
         if waiting is not None:
             return _replace_record(records, waiting, replace(waiting, starts=at)), waiting.kid
         last = max(records, key=lambda record: record.starts)
-        made = _KeyMaker(self.path, last.algorithm, at, starts=at)
-        return (*records, made.write_record()), made.kid
+        made = _create_key(self.path, last.algorithm, at, starts=at)
+        return (*records, made), made.kid
 
     def signer(self, at: float) -> Signer:
         """The key that signs now. Raises CredentialError if there is none."""
@@ -320,11 +312,11 @@ class KeyStore:
             raise CredentialError(message, code="credential.no-key", hint=hint)
         return max(usable, key=lambda record: record.starts)
 
-    def _update_records(self, change: _Change, at: float) -> None:
+    def _update_records(self, change: _Change, at: float) -> str:
         require_private_folder(self.path)
         with lock_private_file(self.path / _LOCK_FILE):
             before = self._load_records() if (self.path / _STATE_FILE).exists() else ()
-            after = change(before)
+            after, kid = change(before)
             if len(after) > MAX_HISTORY:
                 message = f"{self.path} has {MAX_HISTORY} keys, the maximum of a history"
                 hint = "publish its history elsewhere and use a new folder"
@@ -333,25 +325,18 @@ class KeyStore:
             for record in after:
                 if not (record.can_sign(at) or record.is_waiting(at)):
                     remove_private_file(_get_key_file(self.path, record.kid))
+        return kid
 
 
-class _KeyMaker:
-    """A new key. `write_record` writes its private file, before the state file names it."""
-
-    def __init__(self, folder: Path, algorithm: str, at: float, *, starts: float) -> None:
-        self._folder, self._algorithm, self._at, self._starts = folder, algorithm, at, starts
-        self.kid = "-"
-        while self.kid.startswith("-"):
-            # on a command line it would be an option
-            self._key = SigningKey.generate(algorithm).with_thumbprint()
-            self.kid = str(self._key.kid)
-
-    def write_record(self) -> KeyRecord:
-        write_private_file(_get_key_file(self._folder, self.kid), self._key.secret().reveal().encode())
-        public = self._key.public()
-        return KeyRecord(
-            kid=self.kid, algorithm=self._algorithm, public=public, created=self._at, starts=self._starts
-        )
+def _create_key(folder: Path, algorithm: str, at: float, *, starts: float) -> KeyRecord:
+    """Write the private file of a new key, and return its record for the state file."""
+    kid = "-"
+    while kid.startswith("-"):
+        # on a command line it would be an option
+        key = SigningKey.generate(algorithm).with_thumbprint()
+        kid = str(key.kid)
+    write_private_file(_get_key_file(folder, kid), key.secret().reveal().encode())
+    return KeyRecord(kid=kid, algorithm=algorithm, public=key.public(), created=at, starts=starts)
 
 
 def _find_waiting(records: tuple[KeyRecord, ...], at: float) -> KeyRecord | None:

@@ -7,12 +7,12 @@ async with await Store.open("registry.db", create=True) as store:
 from __future__ import annotations
 
 from onym.registry.engine import Decide
+from onym.registry.records import Head
 from onym.registry.store._store import LEASE, Store, restore
 from onym.registry.store._writes import (
     MAX_EVENT,
     Applied,
     EntryChange,
-    Head,
     ImportReport,
     Irregularity,
     OutboxNotice,

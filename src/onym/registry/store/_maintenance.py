@@ -31,13 +31,12 @@ from onym.common.files import replace_file
 from onym.errors import RefusalError, RegistryError, StoreError
 from onym.registry.codec import canonicalize_json, decode_time, encode_time, from_data, to_data, verify_link
 from onym.registry.engine import Decide, RegistryState
-from onym.registry.records import Actor, Entry, Event, EventKind, LogRecord
+from onym.registry.records import Actor, Entry, Event, EventKind, Head, LogRecord
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store._writes import (
     EMPTY_HEAD,
     MOST_TEXT,
     Applied,
-    Head,
     ImportReport,
     Irregularity,
     PendingChanges,

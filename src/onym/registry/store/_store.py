@@ -22,13 +22,12 @@ from onym.registry.codec import GENESIS
 from onym.registry.engine import Decide
 from onym.registry.engine import decide as engine_decide
 from onym.registry.engine import iter_due_events as engine_due
-from onym.registry.records import Actor, Entry, Event, LogRecord, Request, RequestState, Role, Status
+from onym.registry.records import Actor, Entry, Event, Head, LogRecord, Request, RequestState, Role, Status
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store import _maintenance, queries
 from onym.registry.store._writes import (
     Applied,
     EntryChange,
-    Head,
     ImportReport,
     OutboxNotice,
     Verified,

@@ -27,6 +27,7 @@ from onym.registry.records import (
     Entry,
     Event,
     EventKind,
+    Head,
     LogRecord,
     Notice,
     Request,
@@ -45,16 +46,6 @@ from onym.registry.store.schema import (
     sequences,
 )
 from onym.store.sql import is_storable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
-    """The end of the log. An empty log has number 0, the digest of sixty-four zeros, and no time."""
-
-    number: int
-    digest: str
-    at: datetime | None = None
-
 
 EMPTY_HEAD: Final = Head(number=0, digest=GENESIS)
 
