@@ -120,7 +120,7 @@ class Town:
         """A gateway that asks the name server at this port."""
         with pytest.MonkeyPatch.context() as patch:
             # a test may not listen on port 443
-            patch.setattr("onym.net.transport.AsyncTransport", led_to(self.anchor))
+            patch.setattr("onym.ai.client.AsyncAIClient._transport_class", led_to(self.anchor))
             settings = {"dns": True, "nameservers": (LOOPBACK,), "nameserver_port": port, **changes}
             found = stack.enter_context(self.house.gateway(FACTORY, **settings))
         self.factory.front.seen.clear()

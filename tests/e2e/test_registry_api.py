@@ -20,8 +20,7 @@ import pytest
 
 from e2e.walk import seed
 from onym.accounts import records
-from onym.registry import accounts
-from onym.registry.records import Actor, Event, EventKind, Role
+from onym.registry.records import TOKEN_PREFIX, Actor, Event, EventKind, Role, Scope
 from onym.server.registry.api.openapi import EXAMPLES, OPERATIONS
 from onym.server.registry.urls import API_PREFIX
 from onym.server.settings import RateLimit, RateLimits
@@ -34,7 +33,7 @@ pytestmark = pytest.mark.xdist_group("registry-api")
 BEGIN = datetime(2026, 3, 2, 9, tzinfo=UTC)
 #: a fuzzer asks more often than anybody may
 FREE = RateLimit(burst=1_000_000, per_minute=1_000_000.0)
-TOKEN = records.make_token(accounts.TOKEN_PREFIX)
+TOKEN = records.make_token(TOKEN_PREFIX)
 
 #: The checks are all on. Two are told what they do not know:
 #: - positive_data_acceptance: what follows the schema may still be refused: 412 for a version that is not in
@@ -88,7 +87,7 @@ async def _seed(store: Any) -> None:
     )
     await store.apply(event, registrant, BEGIN)
     await store.tokens.create(_token("token-all", TOKEN))
-    await store.tokens.create(_token(str(EXAMPLES["token"]), records.make_token(accounts.TOKEN_PREFIX)))
+    await store.tokens.create(_token(str(EXAMPLES["token"]), records.make_token(TOKEN_PREFIX)))
 
 
 def _token(identifier: str, secret: Any) -> records.ApiToken:
@@ -97,7 +96,7 @@ def _token(identifier: str, secret: Any) -> records.ApiToken:
         digest=records.hash_secret(secret),
         account="user-all",
         label="schemathesis",
-        scopes=frozenset(accounts.Scope),
+        scopes=frozenset(Scope),
         created=BEGIN,
         expires=None,
     )
