@@ -27,6 +27,7 @@ _VARIABLES = {
     "ONYM_REGISTRY_ACCOUNT": "the login that `onym registry` acts as",
     "ONYM_REGISTRY_CONFIG": "the settings' file of [the service](../how-to/run-a-registry.md); "
     "`ONYM_REGISTRY_` and a setting's name in capitals sets that one",
+    "ONYM_REGISTRY_OIDC_": "followed by the id of a sign-in provider and `_CLIENT_SECRET`: its secret",
     "ONYM_GATEWAY_CONFIG": "the settings' file of [the gateway](../how-to/run-a-gateway.md); "
     "`ONYM_GATEWAY_` and a setting's name in capitals sets that one",
     "ONYM_DEBUG": "`1` shows where a bug is, keys masked",

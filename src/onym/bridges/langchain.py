@@ -61,6 +61,9 @@ class ChatOnym(EndpointClientMixin, BaseChatModel):
     model: str = ""
     _link: EndpointClient = PrivateAttr()
 
+    # named here too, because type checkers make an __init__ of the fields of a Pydantic class otherwise
+    __init__ = EndpointClientMixin.__init__
+
     @property
     def _llm_type(self) -> str:
         return "onym"

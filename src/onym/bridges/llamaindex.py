@@ -47,6 +47,9 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
     context_window: int = 128_000
     _link: EndpointClient = PrivateAttr()
 
+    # named here too, because type checkers make an __init__ of the fields of a Pydantic class otherwise
+    __init__ = EndpointClientMixin.__init__
+
     @classmethod
     def class_name(cls) -> str:
         """Return the name under which LlamaIndex stores this class."""
