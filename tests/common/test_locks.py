@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -55,5 +56,7 @@ def test_an_open_file_is_locked_and_unlocked(tmp_path: Path) -> None:
 
 def test_a_link_is_not_locked(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("elsewhere")
-    with pytest.raises(OSError, match="link"), lock_file(tmp_path / "link"):
+    link = tmp_path / "link"
+    with pytest.raises(OSError, match="link") as caught, lock_file(link):
         pytest.fail("locked")
+    assert (caught.value.errno, str(caught.value.filename)) == (errno.ELOOP, str(link))

@@ -93,11 +93,8 @@ def test_a_certificate_for_another_name_is_refused(
     make_face: MakeFace, authority: Authority, tls: TLSConfig
 ) -> None:
     error = failure(make_face, authority.server("other.example"), tls)
-    assert (error.code, error.message) == (
-        "net.tls.certificate",
-        "the server's certificate is for another host name",
-    )
-    assert not error.retryable
+    assert (error.code, error.retryable) == ("net.tls.certificate", False)
+    assert "host name" in error.message
 
 
 def test_a_certificate_whose_time_is_over_is_refused(
@@ -106,13 +103,14 @@ def test_a_certificate_whose_time_is_over_is_refused(
     past = dt.datetime(2020, 1, 2, tzinfo=dt.UTC)
     context = authority.server("pub.example", not_before=past - dt.timedelta(1), not_after=past)
     error = failure(make_face, context, tls)
-    assert error.message == "the server's certificate has expired"
+    assert error.code == "net.tls.certificate"
+    assert "expired" in error.message
 
 
 def test_a_certificate_of_an_unknown_authority_is_refused(make_face: MakeFace, authority: Authority) -> None:
     error = failure(make_face, authority.server("pub.example"), TLSConfig())
     assert error.code == "net.tls.certificate"
-    assert "TLSConfig(ca_files=...)" in str(error)
+    assert "TLSConfig(ca_files=...)" in (error.hint or "")
 
 
 def test_the_systems_authorities_are_trusted_beside_ones_own(
@@ -154,7 +152,8 @@ def test_an_ip_literal_is_verified_as_such(make_face: MakeFace, authority: Autho
     with Server(answering(OK), tls=authority.server("127.0.0.2")) as server:
         with pytest.raises(TLSError) as caught:
             make_face(policy, tls=tls).send(asking(Origin("https", "127.0.0.1", server.port)))
-        assert caught.value.message == "the server's certificate is for another IP address"
+        assert caught.value.code == "net.tls.certificate"
+        assert "IP address" in caught.value.message
 
 
 def test_a_connection_over_tls_is_used_again(

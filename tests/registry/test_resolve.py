@@ -109,8 +109,9 @@ def test_the_pinned_key_decides(files: Files) -> None:
 
 def test_a_signature_of_another_sort_is_refused(files: Files) -> None:
     files.write(payload(), typ="JWT")
-    with pytest.raises(SignatureError, match="registry file"):
+    with pytest.raises(SignatureError) as caught:
         files.load()
+    assert (caught.value.code, caught.value.hint) == ("sign.bad-header", "onym-ai-namespaces+jws")
 
 
 def test_a_file_without_signature_is_refused(files: Files) -> None:
@@ -143,8 +144,9 @@ def test_what_is_no_public_key_is_refused(files: Files, text: str) -> None:
 
 def test_a_private_key_is_no_key_to_pin(files: Files) -> None:
     files.key.write_text(files.signer.secret().reveal(), encoding="utf-8")
-    with pytest.raises(SignatureError, match="private"):
+    with pytest.raises(SignatureError) as caught:
         files.load()
+    assert (caught.value.code, "replace" in (caught.value.hint or "")) == ("sign.bad-key", True)
 
 
 def test_files_that_are_not_there_are_named(files: Files, tmp_path: Path) -> None:
@@ -169,9 +171,9 @@ def test_an_older_file_than_one_seen_is_refused(files: Files) -> None:
     assert files.state.stat().st_mode & 0o777 == 0o600
     assert files.state.read_text(encoding="ascii") == "2026-11-23T00:00:00Z\n"
     files.write(payload(issued=ISSUED + timedelta(days=1)))
-    with pytest.raises(SnapshotError, match="older than the last one") as caught:
+    with pytest.raises(SnapshotError) as caught:
         files.load(state=files.state)
-    assert caught.value.field == "issued"
+    assert (caught.value.code, caught.value.field) == ("registry.expired-file", "issued")
     files.write(payload(issued=ISSUED + timedelta(days=3)))
     files.load(state=files.state)
     assert files.state.read_text(encoding="ascii").count("\n") == 2

@@ -89,8 +89,10 @@ def test_the_examples_of_the_draft_are_read_and_the_damaged_one_as_it_was_meant(
     meant = AIURI.parse("ai://factory.example/pay?amount=10&currency=USD")
     assert (meant.authority_text, meant.path) == ("factory.example", "/pay")
     assert meant.parameters == (("amount", "10"), ("currency", "USD"))
-    with pytest.raises(URISyntaxError, match="&currency"):
+    with pytest.raises(URISyntaxError) as caught:
         AIURI.parse("ai://factory.example/pay?amount=10¤cy=USD")
+    assert (caught.value.code, caught.value.offset) == ("uri.bad-character", 34)
+    assert caught.value.hint == DAMAGED_HINT
 
 
 @pytest.mark.parametrize("sign", ["%C2%A4", "%c2%a4", "%A4", "&curren;"])
@@ -112,10 +114,10 @@ def test_a_currency_sign_is_recognised_as_a_damaged_ampersand() -> None:
     with pytest.raises(URISyntaxError) as caught:
         AIURI.parse("ai://bank/pay?amount=10¤cy=USD")
     assert (caught.value.component, caught.value.offset) == ("query", 23)
-    assert "&currency" in str(caught.value)
+    assert caught.value.hint == DAMAGED_HINT
     with pytest.raises(URISyntaxError) as caught:
         AIURI.parse("ai://bank/pay?amount=10€")
-    assert "&currency" not in str(caught.value)
+    assert caught.value.hint != DAMAGED_HINT
 
 
 def test_an_ai_uri_is_a_value_of_its_own_kind() -> None:
@@ -296,8 +298,9 @@ def test_authority_resource_and_parameters_are_those_of_the_canonical_form(
 
 @pytest.mark.parametrize("name", ["target", "authority_text", "without_query", "parameters"])
 def test_what_has_no_canonical_form_has_none_of_its_parts(name: str) -> None:
-    with pytest.raises(AIURIError, match="userinfo"):
+    with pytest.raises(AIURIError) as caught:
         getattr(AIURI.parse("ai://u@bank/x"), name)
+    assert (caught.value.code, caught.value.component, caught.value.offset) == ("ai.userinfo", "userinfo", 5)
 
 
 @pytest.mark.parametrize("text", ["ai://bank/x/%ff", "ai://bank/x?%ff", "ai://bank/x?a=%ff"])

@@ -136,8 +136,9 @@ def test_limits_can_be_set_one_by_one():
     tight = DEFAULT_LIMITS.replace(uri=20)
     with pytest.raises(URILimitError):
         LLMURI.parse("llm://h.example/mmmmm", limits=tight)
-    with pytest.raises(ParameterError, match="levels"):
+    with pytest.raises(ParameterError) as caught:
         LLMURI.parse("llm://h/m?x=%5B%5B1%5D%5D", limits=Limits(depth=1))
+    assert (caught.value.code, caught.value.parameter) == ("llm.too-deep", "x")
     assert LLMURI.parse("llm://h/" + "m" * 9000, limits=Limits(uri=10000)).model == "m" * 9000
 
 
@@ -149,7 +150,7 @@ def test_limits_can_be_set_one_by_one():
     ],
 )
 def test_a_syntax_error_in_a_value_names_the_parameter_in_its_message_alone(code, clause, text):
-    with pytest.raises(URISyntaxError, match="in the parameter web") as caught:
+    with pytest.raises(URISyntaxError, match=r"\bweb\b") as caught:
         LLMURI.parse(text)
     assert (caught.value.code, caught.value.clause, caught.value.parameter) == (code, clause, None)
 

@@ -200,8 +200,9 @@ def test_what_fits_is_written_and_checked(kind: Any, value: Any, body: bytes) ->
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_place(kind: Any, value: Any, where: str) -> None:
-    with pytest.raises(OnymError, match=where.replace("$.", r"\$.").replace(r"\\$", r"\$")):
+    with pytest.raises(OnymError, match=where.replace("$.", r"\$.").replace(r"\\$", r"\$")) as caught:
         ResultEncoder("give", kind).encode(value)
+    assert caught.value.code == "aiip.internal"
 
 
 @as_subtests(

@@ -110,7 +110,8 @@ def test_recursion_is_told_by_its_ring() -> None:
     verdict = decide_inclusion(grammar('s = "a:" t\nt = [ u ]\nu = "(" t ")"'), "s")
     assert verdict.outcome is Outcome.RECURSIVE
     assert verdict.problem is not None
-    assert verdict.problem.message == "the rule is recursive: t > u > t"
+    assert verdict.problem.code == "abnf.recursive"
+    assert "t > u > t" in verdict.problem.message
 
 
 def test_a_rule_without_strings_is_an_outcome_of_its_own() -> None:
@@ -150,8 +151,9 @@ def test_a_string_beyond_the_cap_is_refused() -> None:
 
 def test_a_match_that_takes_too_many_steps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onym.registry.abnf._language.MAX_STEPS", 100)
-    with pytest.raises(GrammarError, match="steps"):
+    with pytest.raises(GrammarError, match=r"\b100\b") as caught:
         match(grammar("s = *( *ALPHA *ALPHA )"), "s", "ab" * 100)
+    assert caught.value.code == "abnf.too-large"
 
 
 def test_the_steps_of_a_match_count_moves_and_not_states_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,8 +161,9 @@ def test_the_steps_of_a_match_count_moves_and_not_states_alone(monkeypatch: pyte
     many = " / ".join(
         f'"{first}{second}{third}"' for first in "ab" for second in "ab" for third in range(300)
     )
-    with pytest.raises(GrammarError, match="steps"):
+    with pytest.raises(GrammarError, match=r"\b1,000\b") as caught:
         match(grammar(f"s = *( {many} )"), "s", "aa1")
+    assert caught.value.code == "abnf.too-large"
 
 
 def test_states_that_were_seen_before_cost_one_step_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,10 +181,10 @@ def test_states_are_forgotten_where_they_grow_beyond_the_memory(monkeypatch: pyt
 def test_steps_given_to_a_matcher_are_for_all_its_strings() -> None:
     every = build_matcher(grammar("s = *ALPHA"), "s", steps=100)
     assert every("a" * 50)
-    with pytest.raises(GrammarError, match="steps"):
-        every("a" * 60)
-    with pytest.raises(GrammarError, match="steps"):
-        every("a")
+    for text in ("a" * 60, "a"):
+        with pytest.raises(GrammarError, match=r"\b100\b") as caught:
+            every(text)
+        assert caught.value.code == "abnf.too-large"
 
 
 def test_a_lone_surrogate_is_in_no_language() -> None:

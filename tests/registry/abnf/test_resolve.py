@@ -127,7 +127,8 @@ def test_names_of_no_library_stay_undefined() -> None:
     verdict = decide_inclusion(resolve(parse_grammar('s = "a:" nowhere ALPHA elsewhere')), "s")
     assert verdict.outcome == "undefined"
     assert verdict.problem is not None
-    assert verdict.problem.message == "not defined: nowhere, elsewhere"
+    assert verdict.problem.code == "abnf.undefined-rule"
+    assert "nowhere, elsewhere" in verdict.problem.message
     assert (verdict.problem.line, verdict.problem.column) == (1, 10)
     assert not verdict.decided
 

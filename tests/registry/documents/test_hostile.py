@@ -156,7 +156,7 @@ def test_time_grows_with_length(form: str) -> None:
     ],
 )
 def test_what_is_too_much_is_refused(text: str, what: str) -> None:
-    with pytest.raises(TemplateError, match=f"more than [0-9]+ {what}") as caught:
+    with pytest.raises(TemplateError, match=f"[0-9]+ {what}") as caught:
         read_document(text)
     assert caught.value.code == "registry.too-large"
 

@@ -112,8 +112,9 @@ def test_the_feed_is_capped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("tagger", ["", "registry.example", "a b,2026", 'x"/>,2026', "registry.example,26"])
 def test_ids_are_minted_under_a_real_authority(tagger: str) -> None:
-    with pytest.raises(UsageError, match="tag URI"):
+    with pytest.raises(UsageError, match=re.escape(repr(tagger))) as caught:
         feed(tagger=tagger)
+    assert caught.value.code == "usage.bad-argument"
 
 
 def test_a_time_without_an_offset_is_refused() -> None:

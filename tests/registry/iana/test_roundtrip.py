@@ -215,8 +215,10 @@ def test_the_notes_of_the_procedure_stand_in_their_column_once() -> None:
 
 
 def test_formats_that_there_are_not_are_refused() -> None:
-    with pytest.raises(UsageError, match="csv-2015"):
+    with pytest.raises(UsageError, match="yaml") as caught:
         write_entries((), format="yaml", registry="uri-schemes", updated=DAY)
+    assert caught.value.code == "usage.bad-format"
+    assert "csv-2015" in (caught.value.hint or "")
     with pytest.raises(UsageError):
         write_entries((), format="csv-2022", registry="llm-parameters", updated=DAY)
     with pytest.raises(UsageError) as caught:
@@ -227,9 +229,10 @@ def test_formats_that_there_are_not_are_refused() -> None:
 
 def test_one_part_of_2015_is_of_one_status() -> None:
     rows = (entry("a"), entry("b", Status.HISTORICAL))
-    with pytest.raises(UsageError, match="several") as caught:
+    with pytest.raises(UsageError) as caught:
         write_entries(rows, format="csv-2015", registry="uri-schemes", updated=DAY)
-    assert "historical, permanent" in str(caught.value)
+    assert caught.value.code == "usage.status-needed"
+    assert "historical, permanent" in (caught.value.hint or "")
     text = write_entries(rows[:1], format="csv-2015", registry="uri-schemes", updated=DAY)
     assert text == "URI Scheme,Template,Description,Reference\r\na,,,\r\n"
 

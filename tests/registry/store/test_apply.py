@@ -304,10 +304,11 @@ def test_a_race_lost_each_time_is_stale(store_url: str, monkeypatch: pytest.Monk
         from onym.accounts.store import accounts
 
         monkeypatch.setattr(sql, "is_lost_race", lost)
-        with pytest.raises(StaleError, match=f"{sql.TRIES} times"):
+        with pytest.raises(StaleError, match=rf"\b{sql.TRIES}\b") as caught:
             await store._database.run_transaction(
                 lambda connection: connection.execute(insert(accounts), row)
             )
+        assert caught.value.code == "registry.stale"
         assert len(tries) == sql.TRIES
         assert (await store.verify()).records == 1
 

@@ -168,7 +168,8 @@ def test_a_removal_is_not_undone_over_somebody_elses_registration(store_url: str
         await remove(store)
         with pytest.raises(RefusalError) as caught:
             await undo(store, number)
-        assert caught.value.message == "the entry has changed since record 4"
+        assert (caught.value.code, caught.value.field) == ("registry.not-allowed", "undoes")
+        assert "record 4" in caught.value.message
 
     in_store(store_url, work)
 

@@ -104,8 +104,9 @@ def test_rows_that_point_nowhere_are_found(sqlite_path: Path) -> None:
         with closing(sqlite3.connect(path)) as outside:
             outside.execute("INSERT INTO account_roles VALUES ('nobody', '*', 'iana')")
             outside.commit()
-        with pytest.raises(StoreError, match="missing row"):
+        with pytest.raises(StoreError, match=r"\brow 1\b") as caught:
             await store.verify()
+        assert (caught.value.code, caught.value.field) == ("registry.projection-differs", "account_roles")
 
     in_store(str(path), work)
 
@@ -390,8 +391,10 @@ def test_a_backup_does_not_take_the_place_of_the_database_itself(tmp_path: Path,
 
 def test_a_backup_without_a_name_is_refused(store_url: str) -> None:
     async def work(store: Store) -> None:
-        with pytest.raises(StoreError, match="needs a file name"):
+        with pytest.raises(StoreError) as caught:
             await store.backup("")
+        assert (caught.value.code, caught.value.field) == ("registry.io", "file")
+        assert caught.value.hint == "Give a file name."
 
     in_store(store_url, work)
 

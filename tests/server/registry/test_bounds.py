@@ -207,5 +207,6 @@ def test_a_request_is_not_revised_without_end(fresh: Site, monkeypatch: pytest.M
 def test_fields_have_a_size_together(fresh: Site) -> None:
     request = fresh.open("much", "muchly", status="provisional")
     fresh.act("rita", EventKind.REVISE, about=request, fields={"contact": "x" * 900_000})
-    with pytest.raises(RegistryError, match="together"):
+    with pytest.raises(RegistryError) as caught:
         fresh.act("rita", EventKind.REVISE, about=request, fields={"applications": "x" * 200_000})
+    assert (caught.value.code, caught.value.field) == ("registry.too-large", "fields")
