@@ -125,8 +125,8 @@ def test_the_systems_authorities_are_trusted_beside_ones_own(
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "system.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     other.issue_cert("pub.example").configure_cert(context)
-    for each in (context, authority.server("pub.example")):
-        with Server(answering(OK), tls=each) as server:
+    for server_context in (context, authority.server("pub.example")):
+        with Server(answering(OK), tls=server_context) as server:
             assert call(make_face, server, tls).status == 200
 
 

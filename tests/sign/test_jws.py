@@ -33,7 +33,7 @@ ALL = tuple(TOKEN_ALGORITHMS)
 
 
 def keys_of(*keys: SigningKey) -> KeySet:
-    return read_keys(json.dumps({"keys": [each.public() for each in keys]}).encode())
+    return read_keys(json.dumps({"keys": [key.public() for key in keys]}).encode())
 
 
 SET = keys_of(*KEYS.values())
@@ -309,7 +309,7 @@ def test_a_set_with_a_private_member_is_refused(member: str) -> None:
 )
 def test_keys_for_other_things_are_left_out(key: dict[str, Any]) -> None:
     keys = read_keys(json.dumps({"keys": [key, KEYS["RS256"].public()]}).encode())
-    assert [each.kid for each in keys.keys] == ["RS256"]
+    assert [key.kid for key in keys.keys] == ["RS256"]
 
 
 @as_subtests(

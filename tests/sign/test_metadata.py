@@ -24,7 +24,7 @@ MEMBERS = {"jwks": f"{ANCHOR}/keys", "scopes": ["pay"]}
 
 
 def keys_of(*keys: SigningKey, **more: Any) -> AuthorityKeys:
-    return read_authority_keys(json.dumps({"keys": [{**each.public(), **more} for each in keys]}).encode())
+    return read_authority_keys(json.dumps({"keys": [{**key.public(), **more} for key in keys]}).encode())
 
 
 KEYS = keys_of(KEY)

@@ -18,7 +18,7 @@ from support import as_subtests, linear_enough, load_shared
 
 
 def codes(text: str) -> list[str]:
-    return [each.code for each in parse_user_input(text).warnings]
+    return [warning.code for warning in parse_user_input(text).warnings]
 
 
 @pytest.mark.requirement("ai-i18n-d")

@@ -131,14 +131,14 @@ def test_a_start_rule_that_does_not_exist_is_unknown() -> None:
 
 def test_the_examples_of_the_llm_draft_are_in_its_grammar() -> None:
     of_llm = build_matcher(grammar(STRICT), "llm-URI")
-    for each in (
+    for uri in (
         "llm://api.openai.com/gpt-5?temp=0.7&max_tokens=1500",
         "llm://my-app:sk-proj-abc123@api.openai.com/gpt-5",
         "LLM://localhost:11434/mistral?format=json&temp=0#code-review",
     ):
-        assert of_llm(each)
-    for each in ("llm://localhost/llama3:8b", "llm://", "llm:///", "llm://h/a\n", ""):
-        assert not of_llm(each)
+        assert of_llm(uri)
+    for uri in ("llm://localhost/llama3:8b", "llm://", "llm:///", "llm://h/a\n", ""):
+        assert not of_llm(uri)
 
 
 def test_a_string_beyond_the_cap_is_refused() -> None:
@@ -202,7 +202,7 @@ def test_examples_are_in_the_grammar_and_the_same_for_the_same_seed() -> None:
     of_llm = build_matcher(llm, "llm-URI")
     assert found[0] == "llm:///a"
     assert len(set(found)) == 50
-    assert all(of_llm(each) for each in found)
+    assert all(of_llm(uri) for uri in found)
     assert found == generate_examples(llm, "llm-URI", 50)
     assert found[1:] != generate_examples(llm, "llm-URI", 50, seed=1)[1:]
     assert found[:10] == generate_examples(llm, "llm-URI", 10)
@@ -215,7 +215,7 @@ def test_examples_take_every_alternative_before_any_again() -> None:
 
 def test_a_language_with_few_strings_gives_them_all() -> None:
     assert sorted(generate_examples(grammar('s = ["a"] %s"b"'), "s", 10)) == ["ab", "b"] or {
-        each.lower() for each in generate_examples(grammar('s = ["a"] %s"b"'), "s", 10)
+        example.lower() for example in generate_examples(grammar('s = ["a"] %s"b"'), "s", 10)
     } == {"ab", "b"}
 
 
@@ -230,7 +230,7 @@ def test_strings_that_are_no_utf8_or_too_long_are_no_examples() -> None:
 def test_a_shortest_string_that_is_no_utf8_keeps_no_other_from_being_an_example() -> None:
     found = generate_examples(grammar("s = %x80-FF / 2ALPHA"), "s", 5)
     assert len(found) == 5
-    assert all(len(each) == 2 for each in found)
+    assert all(len(example) == 2 for example in found)
 
 
 def test_a_thousand_examples_of_a_long_alternation_are_soon_made() -> None:
@@ -278,7 +278,7 @@ def test_the_probes_of_both_drafts_are_as_measured() -> None:
     assert llm.decided
     assert not llm.admits("bare-scheme")
     assert ai.admits("bare-scheme")
-    assert list(ai.found) == [each.id for each in PROBES]
+    assert list(ai.found) == [probe.id for probe in PROBES]
 
 
 def test_slashes_before_no_authority_are_found() -> None:
@@ -359,7 +359,8 @@ def test_a_start_rule_is_never_an_imported_or_a_broken_one() -> None:
 
 def test_reserved_characters_are_found_component_by_component() -> None:
     found = {
-        (each.character, each.component): each.witness for each in find_reserved(grammar(STRICT), "llm-URI")
+        (reserved.character, reserved.component): reserved.witness
+        for reserved in find_reserved(grammar(STRICT), "llm-URI")
     }
     of = build_matcher(grammar(STRICT), "llm-URI")
     assert all(of(witness) for witness in found.values())
@@ -375,18 +376,18 @@ def test_reserved_characters_are_found_component_by_component() -> None:
 
 def test_a_slash_and_a_colon_in_a_path_are_data() -> None:
     found = {
-        (each.character, each.component): each.witness
-        for each in find_reserved(grammar('s = "x:" path-rootless / "y:" path-absolute'), "s")
+        (reserved.character, reserved.component): reserved.witness
+        for reserved in find_reserved(grammar('s = "x:" path-rootless / "y:" path-absolute'), "s")
     }
     assert found[":", "path"] == "x::"
     assert found["/", "path"] == "y:/"
     assert ("/", "authority") not in found
     slashes = find_reserved(grammar('s = "x://" *( "/" / ";" )'), "s")
-    assert [(each.character, each.component, each.witness) for each in slashes] == [
+    assert [(reserved.character, reserved.component, reserved.witness) for reserved in slashes] == [
         ("/", "path", "x:///"),
         (";", "authority", "x://;"),
         (";", "path", "x:///;"),
-    ] or {(each.character, each.component) for each in slashes} == {
+    ] or {(reserved.character, reserved.component) for reserved in slashes} == {
         ("/", "path"),
         (";", "authority"),
         (";", "path"),

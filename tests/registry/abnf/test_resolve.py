@@ -29,8 +29,11 @@ def test_the_library_is_closed_and_can_be_decided(rfc: str) -> None:
     for rule in load_library(rfc).rules.values():
         assert rule.node is not None
         assert rule.section == f"RFC {rfc}"
-        for each in list_references(rule.node):
-            assert find_library_rule(each.name, rfc) or find_library_rule(each.name), (rfc, each.name)
+        for reference in list_references(rule.node):
+            assert find_library_rule(reference.name, rfc) or find_library_rule(reference.name), (
+                rfc,
+                reference.name,
+            )
 
 
 def test_undefined_names_come_from_the_library_with_all_that_they_need() -> None:
@@ -40,12 +43,12 @@ def test_undefined_names_come_from_the_library_with_all_that_they_need() -> None
     assert (found["host"], found["IPv6address"], found["ALPHA"]) == ("RFC 3986", "RFC 3986", "RFC 5234")
     assert "segment" not in found
     assert next(iter(found)) == "s"
-    told = [(each.message, each.rule, each.column) for each in grammar.remarks]
+    told = [(remark.message, remark.rule, remark.column) for remark in grammar.remarks]
     assert told == [
         ("host is taken from RFC 3986", "s", 10),
         ("ALPHA is taken from RFC 5234", "s", 15),
     ]
-    assert all(each.code is RemarkCode.IMPORTED for each in grammar.remarks)
+    assert all(remark.code is RemarkCode.IMPORTED for remark in grammar.remarks)
 
 
 def test_a_second_resolve_changes_nothing() -> None:
@@ -72,7 +75,7 @@ def test_prose_imports_the_rule_that_it_names(prose: str, rule: str, same: str) 
     grammar = resolve(parse_grammar(f's = "x" {rule}\n{rule} = {prose}'))
     standard = resolve(parse_grammar(f"t = {same}"))
     assert compare(grammar, rule, standard, "t").relation is Relation.EQUAL
-    assert RemarkCode.PROSE not in [each.code for each in grammar.remarks]
+    assert RemarkCode.PROSE not in [remark.code for remark in grammar.remarks]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,7 @@ def test_prose_that_names_no_rule_of_the_library_stays(prose: str) -> None:
     grammar = resolve(parse_grammar(f"thing = {prose}"))
     verdict = decide_inclusion(grammar, "thing")
     assert verdict.outcome == "prose"
-    assert [each.code for each in grammar.remarks] == [RemarkCode.PROSE]
+    assert [remark.code for remark in grammar.remarks] == [RemarkCode.PROSE]
 
 
 def test_prose_within_a_rule_is_imported_by_its_first_word() -> None:
@@ -101,7 +104,7 @@ def test_prose_within_a_rule_never_takes_the_rule_of_its_own_name() -> None:
 def test_an_angle_reference_to_a_rule_of_the_text_is_that_rule() -> None:
     grammar = resolve(parse_grammar('s = <t> "b"\nt = "a"'))
     assert match(grammar, "s", "ab")
-    assert [each.code for each in grammar.remarks] == [RemarkCode.ANGLE_REFERENCE]
+    assert [remark.code for remark in grammar.remarks] == [RemarkCode.ANGLE_REFERENCE]
 
 
 def test_an_import_keeps_its_meaning_where_the_text_redefines_what_it_uses() -> None:
@@ -142,7 +145,7 @@ def test_a_broken_rule_is_never_replaced_by_an_import() -> None:
 
 
 def test_earlier_rfcs_stand_for_those_that_replaced_them() -> None:
-    assert [find_library_rfc(each) for each in ("2234", "4234", "5234", "7230", "1738")] == [
+    assert [find_library_rfc(number) for number in ("2234", "4234", "5234", "7230", "1738")] == [
         "5234",
         "5234",
         "5234",
@@ -192,17 +195,17 @@ def test_prose_that_cites_without_a_number_takes_the_rule_that_it_names(prose: s
 def test_a_rule_that_is_another_in_angle_brackets_is_not_told_as_words() -> None:
     grammar = resolve(parse_grammar('s = a\na = <b>\nb = "x"'))
     assert match(grammar, "s", "x")
-    assert [each.code for each in grammar.remarks] == [RemarkCode.ANGLE_REFERENCE]
+    assert [remark.code for remark in grammar.remarks] == [RemarkCode.ANGLE_REFERENCE]
 
 
 def test_an_import_of_a_definition_that_lost_leaves_the_remark_on_the_other() -> None:
     grammar = resolve(parse_grammar("host = <host, see RFC 3986>\nhost = <a word>"))
     assert decide_inclusion(grammar, "host").outcome == "prose"
-    assert RemarkCode.PROSE in [each.code for each in grammar.remarks]
+    assert RemarkCode.PROSE in [remark.code for remark in grammar.remarks]
 
 
 def test_thousands_of_imports_are_resolved_in_linear_time() -> None:
     grammar = parse_grammar("\n".join(f"r{at} = <host, RFC 3986>" for at in range(3_900)))
     with linear_enough(4):
         resolved = resolve(grammar)
-    assert RemarkCode.PROSE not in {each.code for each in resolved.remarks}
+    assert RemarkCode.PROSE not in {remark.code for remark in resolved.remarks}

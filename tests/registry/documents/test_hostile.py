@@ -99,12 +99,12 @@ def test_any_text_is_read_or_refused(text: str, kind: DocumentKind | None) -> No
         return
     last = len(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
     places = (
-        *(each.line for each in document.templates),
-        *(each.line for each in document.sections),
-        *(each.line for each in document.citations),
-        *(each.line for each in document.references),
-        *(each.line for each in document.blocks),
-        *(each.line for each in document.examples),
+        *(template.line for template in document.templates),
+        *(section.line for section in document.sections),
+        *(citation.line for citation in document.citations),
+        *(reference.line for reference in document.references),
+        *(block.line for block in document.blocks),
+        *(example.line for example in document.examples),
     )
     assert all(1 <= place <= last for place in places)
     assert document.text == text

@@ -27,7 +27,7 @@ SIX = "name status applications contact change_controller references"
 
 def less(*names: str) -> str:
     """The eleven fields without these."""
-    return " ".join(each for each in ALL.split() if each not in names)
+    return " ".join(name for name in ALL.split() if name not in names)
 
 
 def rows(fields: str, *names: str) -> list[tuple[str, str]]:
@@ -97,7 +97,7 @@ def read(path: Path, **options: bool) -> Document:
 
 
 def found(document: Document) -> list[tuple[str, set[str]]]:
-    return [(each.text("name"), set(each.values)) for each in document.templates]
+    return [(template.text("name"), set(template.values)) for template in document.templates]
 
 
 def wanted(table: list[tuple[str, str]]) -> list[tuple[str, set[str]]]:
@@ -109,11 +109,11 @@ def test_the_templates_of_an_rfc_have_their_names_and_fields(number: int) -> Non
     document = read(TEMPLATES / "rfc" / f"rfc{number}.txt")
     assert found(document) == wanted(RFCS[number])
     assert document.name == f"RFC {number}"
-    assert not any(each.repeated for each in document.templates)
+    assert not any(template.repeated for template in document.templates)
 
 
 def test_the_table_names_every_rfc_of_the_folder() -> None:
-    assert {f"rfc{number}.txt" for number in RFCS} == {each.name for each in (TEMPLATES / "rfc").iterdir()}
+    assert {f"rfc{number}.txt" for number in RFCS} == {path.name for path in (TEMPLATES / "rfc").iterdir()}
     assert len(RFCS) == 36
 
 
@@ -125,8 +125,8 @@ def test_a_request_as_it_was_sent_has_the_six_fields(name: str) -> None:
     assert template.values["change_controller"].label == "Change controllers"
     assert template.text("change_controller").startswith("- Frédéric Wang (fwang@igalia.com)\n- ")
     assert document.references[0].text.startswith("https://")
-    listed = {each.key for each in document.references}
-    assert {each.key for each in document.citations} == listed
+    listed = {reference.key for reference in document.references}
+    assert {citation.key for citation in document.citations} == listed
     assert profile_of_template(template) == "rfc7595"
 
 
@@ -155,32 +155,32 @@ def test_the_llm_draft_is_read_though_its_indentation_is_lost() -> None:
     assert template.section == "12.1"
     assert template.text("applications").splitlines()[-1].startswith("systems that connect")
     assert template.text("references") == "This document; RFC 3986; RFC 7595."
-    numbers = [each.number for each in document.sections if each.number]
+    numbers = [section.number for section in document.sections if section.number]
     assert numbers[:6] == ["1", "1.1", "1.2", "2", "3", "3.1"]
     assert numbers[-6:] == ["12.1", "12.2", "13", "13.1", "13.2", "A"]
-    assert [(each.section, each.text.count("\n") + 1) for each in document.blocks] == [
+    assert [(block.section, block.text.count("\n") + 1) for block in document.blocks] == [
         ("3.1", 2),
         ("3.2", 6),
         ("4.2", 1),
         ("4.2.1", 3),
     ]
-    listed = {each.key for each in document.references}
+    listed = {reference.key for reference in document.references}
     assert len(listed) == 10
-    cited = {each.key for each in document.citations}
+    cited = {citation.key for citation in document.citations}
     assert listed - cited == {"OPENAI-API", "RFC8446"}
     assert cited - listed == {"draft-sogomonian-ai-uri-scheme"}
 
 
 def test_every_uri_of_the_llm_draft_is_found_once_and_whole() -> None:
     document = read(SPEC / "draft-levy-llm-uri-scheme-00.txt")
-    places = [(each.section or "").split(".")[0] for each in document.examples]
+    places = [(example.section or "").split(".")[0] for example in document.examples]
     # nine of them in sections 3 to 7, two in 10.5
     assert [place for place in places if place != "10"] == ["3", "4", "4", "7", "7", "7", "7", "7", "7"]
-    assert [each.uri for each in document.examples if each.section == "10.5"] == [
+    assert [example.uri for example in document.examples if example.section == "10.5"] == [
         "llm://localhost:8080/admin",
         "llm://169.254.169.254/latest/meta-data",
     ]
-    uris = {each.uri for each in document.examples}
+    uris = {example.uri for example in document.examples}
     assert "llm://api.anthropic.com/claude-sonnet-4.5?temp=0.3&max_tokens=4096#code-review" in uris
 
 
@@ -194,16 +194,16 @@ def test_the_ai_draft_is_read_though_its_template_stands_on_one_line() -> None:
     assert template.text("contact") == "Aram Sogomonian <waterbottling@icloud.com>"
     assert template.text("security") == 'See "Security Considerations" of this document'
     assert profile_of_template(template) == "rfc7595"
-    assert [each.uri for each in document.examples] == [
+    assert [example.uri for example in document.examples] == [
         "ai:/agent/forklift-42?task=load&zone=A3",
         "ai://factory.example/pay?amount=10¤cy=USD",
         "ai://bank/service/payments",
         "ai://bank/service/payments?amount=10¤cy=USD",
     ]
-    assert [each.text.split(" ; ")[0] for each in document.blocks] == [
+    assert [block.text.split(" ; ")[0] for block in document.blocks] == [
         'ai-uri = "ai:" hier-part [ "?" query ] [ "#" fragment ]'
     ]
-    assert ("RFC7595", "3.4") in {(each.key, each.section) for each in document.citations}
+    assert ("RFC7595", "3.4") in {(citation.key, citation.section) for citation in document.citations}
 
 
 @pytest.mark.parametrize(
@@ -215,13 +215,13 @@ def test_whole_rfcs_are_read(number: int, dated: str, templates: int) -> None:
     assert document.kind is DocumentKind.RFC
     assert (document.name, str(document.dated), document.expires) == (f"RFC {number}", dated, None)
     assert len(document.templates) == templates
-    numbers = [each.number for each in document.sections if each.number]
+    numbers = [section.number for section in document.sections if section.number]
     assert len(numbers) == len(set(numbers))
-    assert not any("[Page" in each.text for each in document.sections)
+    assert not any("[Page" in section.text for section in document.sections)
 
 
 def test_the_grammar_of_rfc_3986_is_found_with_its_sections() -> None:
     document = read(SPEC / "rfc" / "rfc3986.txt", need_template=False)
-    collected = [each for each in document.blocks if each.section == "A"]
-    rules = [line for each in collected for line in each.text.splitlines() if " = " in line]
+    collected = [block for block in document.blocks if block.section == "A"]
+    rules = [line for block in collected for line in block.text.splitlines() if " = " in line]
     assert len(rules) == 36

@@ -23,18 +23,18 @@ _2015 = ("template", "description", "reference")
 _2022 = ("template", "description", "well_known", "reference", "notes")
 
 
-def carried(each: Entry, columns: tuple[str, ...] | None, *, dates: bool) -> Entry:
+def carried(row: Entry, columns: tuple[str, ...] | None, *, dates: bool) -> Entry:
     """The entry as far as a format carries it."""
-    fields = {name: value for name, value in each.fields.items() if columns is None or name in columns}
+    fields = {name: value for name, value in row.fields.items() if columns is None or name in columns}
     return Entry(
-        registry=each.registry,
-        name=each.name,
-        spelling=each.spelling,
-        status=each.status,
+        registry=row.registry,
+        name=row.name,
+        spelling=row.spelling,
+        status=row.status,
         fields=fields,
-        expires=each.expires,
-        registered=each.registered if dates else None,
-        updated=each.updated if dates else None,
+        expires=row.expires,
+        registered=row.registered if dates else None,
+        updated=row.updated if dates else None,
     )
 
 
