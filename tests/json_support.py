@@ -88,7 +88,7 @@ def check_malformed(read: Callable[[], object]) -> MalformedResponseError:
 def check_page(decode: Callable[[bytes, Headers], object]) -> None:
     """A page that comes with status 200 is called one, and nothing of it is quoted."""
     page = Headers([("content-type", "text/html; charset=utf-8")])
-    with pytest.raises(MalformedResponseError, match="an HTML page") as caught:
+    with pytest.raises(MalformedResponseError, match="HTML") as caught:
         decode(b"<html>sk-secret-in-page</html>", page)
     assert "sk-secret" not in str(caught.value)
 

@@ -29,7 +29,7 @@ from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part, Role, SendMessageRequest
-from a2a.utils.errors import A2AError, InvalidParamsError, TaskNotFoundError
+from a2a.utils.errors import A2AError, InvalidParamsError, TaskNotFoundError, UnsupportedOperationError
 from a2a.utils.signing import create_agent_card_signer
 from google.protobuf.json_format import MessageToJson
 from jwt import PyJWK
@@ -180,8 +180,9 @@ def test_data_is_a_part_of_its_own(served: Any) -> None:
 @pytest.mark.parametrize("number", [2**53, -(2**53), 10**400])
 def test_an_integer_that_a2a_would_change_is_not_sent(served: Any, number: int) -> None:
     body = f'{{"message":"say","data":{{"a":[{number}]}}}}'.encode()
-    with pytest.raises(AIIPError, match="integer beyond") as found:
+    with pytest.raises(AIIPError) as found:
         given(run(a2a_agent(served.url)), call(raw=body))
+    assert found.value.hint is not None
     assert found.value.code == "aiip.invalid-input"
     assert not served.agent.got
 
@@ -214,8 +215,9 @@ def test_a_card_that_leads_to_another_origin_is_refused(served: Any) -> None:
         "grpc.example:443",
     ):
         served.build(elsewhere)
-        with pytest.raises(UsageError, match="another origin"):
+        with pytest.raises(UsageError) as caught:
             run(a2a_agent(served.url))
+        assert caught.value.code == "usage.bad-url"
 
 
 def test_a_card_that_cannot_be_had_is_said_at_once(served: Any) -> None:
@@ -248,13 +250,15 @@ def test_a_card_counts_by_the_keys_that_the_operator_knows(served: Any) -> None:
         jwks(SigningKey.generate("ES256", kid="k")),
         b'{"keys":[{"kty":"oct","k":"AA","kid":"k"}]}',
     ):
-        with pytest.raises(AIIPError, match="no signature"):
+        with pytest.raises(AIIPError, match="signature") as caught:
             run(a2a_agent(served.url, keys=wrong))
+        assert caught.value.code == "aiip.internal"
 
 
 def test_a_card_without_a_signature_is_refused_where_one_is_asked_for(served: Any) -> None:
-    with pytest.raises(AIIPError, match="no signature"):
+    with pytest.raises(AIIPError, match="signature") as caught:
         run(a2a_agent(served.url, keys=jwks(SigningKey.generate("ES256", kid="k"))))
+    assert caught.value.code == "aiip.internal"
 
 
 def test_a_card_that_was_changed_is_refused(served: Any) -> None:
@@ -267,8 +271,9 @@ def test_a_card_that_was_changed_is_refused(served: Any) -> None:
 
     served.card = changed
     served.build(f"{served.url}/")
-    with pytest.raises(AIIPError, match="no signature"):
+    with pytest.raises(AIIPError, match="signature") as caught:
         run(a2a_agent(served.url, keys=jwks(key)))
+    assert caught.value.code == "aiip.internal"
 
 
 class Failing(Client):
@@ -324,7 +329,7 @@ def ask(source: HandClient, *parts: Any, own: AgentCard | None = None, message_i
             client = await ClientFactory(ClientConfig(httpx_client=http)).create_from_url(url)
             message = new_message(list(parts) or [new_text_part("hi")], role=Role.ROLE_USER)
             message.message_id = message_id
-            return [each async for each in client.send_message(SendMessageRequest(message=message))]
+            return [event async for event in client.send_message(SendMessageRequest(message=message))]
 
     async def whole() -> Any:
         app = await a2a_app(source, PLANNER, url="http://factory.example/", card=own)
@@ -462,7 +467,7 @@ def test_what_the_resource_refuses_is_an_error_with_its_code(code: str) -> None:
     source.error = DeniedError("no", code=code)
     with pytest.raises(A2AError) as found:
         ask(source)
-    assert "no" in str(found.value)
+    assert found.value.data["aiip-code"] == code
 
 
 def test_a_card_of_your_own_is_served_as_it_is_with_its_signatures() -> None:
@@ -510,7 +515,7 @@ def test_a_cancelled_message_is_no_task_that_could_be_cancelled() -> None:
     from onym.bridges.a2a import _make_executor
 
     agent = _make_executor(planner(), AIURI.parse(PLANNER), Description(uri=PLANNER))
-    with pytest.raises(A2AError, match="ends with its request"):
+    with pytest.raises(UnsupportedOperationError):
         run(agent.cancel(None, None))  # type: ignore[arg-type]
 
 
@@ -520,8 +525,9 @@ def test_without_the_sdk_the_command_that_installs_it_is_named(monkeypatch: pyte
     for name in [module for module in sys.modules if module == "a2a" or module.startswith("a2a.")]:
         monkeypatch.setitem(sys.modules, name, None)
     for work in (a2a_agent("http://127.0.0.1:9"), a2a_app(planner(), PLANNER, url="http://x.example")):
-        with pytest.raises(MissingExtraError, match=r"onym\[a2a\]"):
+        with pytest.raises(MissingExtraError) as caught:
             asyncio.run(work)  # type: ignore[arg-type]
+        assert caught.value.command == "pip install 'onym[a2a]'"
 
 
 def test_a_text_message_of_the_sdk_reads_as_it_was_written() -> None:

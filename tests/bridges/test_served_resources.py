@@ -93,8 +93,8 @@ def fill(app: Endpoint) -> None:
 
     @app.resource("/stream")
     async def stream(n: int) -> AsyncIterator[Node]:
-        for each in range(n):
-            yield Node(each)
+        for number in range(n):
+            yield Node(number)
 
     @app.resource("/pay", effects="write")
     def pay(cents: int) -> dict[str, int]:
@@ -140,7 +140,7 @@ def agent(use: Any, path: str, *parts: Part, message_id: str = "msg 1", times: i
             for _ in range(times):
                 message = new_message(list(parts), role=Role.ROLE_USER)
                 message.message_id = message_id
-                (found,) = [each async for each in made.send_message(SendMessageRequest(message=message))]
+                (found,) = [event async for event in made.send_message(SendMessageRequest(message=message))]
             return found.message
 
     return use(work)
@@ -171,7 +171,7 @@ def test_every_type_goes_through_mcp_and_back(use: Any, mode: str) -> None:
 )
 def test_what_is_no_object_is_text(use: Any, path: str, text: str | None) -> None:
     _, result = tool(use, path, {})
-    assert [each.text for each in result.content] == ([] if text is None else [text])
+    assert [block.text for block in result.content] == ([] if text is None else [text])
     assert (result.structured_content, result.is_error) == (None, False)
 
 
@@ -205,8 +205,10 @@ def test_every_type_goes_through_a2a_and_back(use: Any) -> None:
 
 
 def test_an_integer_beyond_doubles_is_refused_by_one_side_and_whole_from_the_other(use: Any) -> None:
-    with pytest.raises(InvalidParamsError, match="Expected `int`"):
+    with pytest.raises(InvalidParamsError) as caught:
         agent(use, "stream", new_data_part({"n": 2**53}))
+    assert caught.value.data["aiip-code"] == "aiip.invalid-input"
+    assert "$.n" in caught.value.message
     (part,) = agent(use, "number", new_data_part({})).parts
     assert (part.raw, part.media_type) == (b"9007199254740993", "application/json")
 
@@ -215,5 +217,6 @@ def test_the_same_message_is_one_payment(use: Any) -> None:
     part = new_data_part({"cents": 5})
     reply = agent(use, "pay", part, message_id='pay "1"', times=2)
     assert get_data_parts(reply.parts) == [{"cents": 5}]
-    with pytest.raises(A2AError, match="key"):
+    with pytest.raises(A2AError) as caught:
         agent(use, "pay", new_data_part({"cents": 6}), message_id='pay "1"')
+    assert caught.value.data["aiip-code"] == "aiip.idempotency-mismatch"

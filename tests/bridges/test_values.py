@@ -95,12 +95,14 @@ def test_env_reads_a_variable_and_falls_back(key):
 
 
 def test_env_names_the_variable_and_never_shows_it(key):
-    with pytest.raises(ConfigError, match="MODEL_URL is not set"):
+    with pytest.raises(ConfigError, match="MODEL_URL") as caught:
         env("MODEL_URL", environ={})
+    assert caught.value.code == "config.no-variable"
     for given, default in ({"LLM_URL": "x" + URI.format(key)}, None), ({}, "x" + URI.format(key)):
         with pytest.raises(ConfigError, match="LLM_URL") as caught:
             env(environ=given, default=default)
         assert key not in str(caught.value)
+        assert caught.value.code == "config.bad-uri"
         assert caught.value.__context__ is None
     with pytest.raises(ConfigError):
         env(environ={"LLM_URL": "llm://localhost/llama3:8b"}, strict=True)
@@ -147,8 +149,9 @@ def test_flask_without_a_uri_or_an_extension_says_so(monkeypatch):
     with app.app_context(), pytest.raises(UsageError, match="init_app"):
         _ = llm.client
     monkeypatch.delenv("LLM_URL", raising=False)
-    with pytest.raises(ConfigError, match="LLM_URL"):
+    with pytest.raises(ConfigError, match="LLM_URL") as caught:
         llm.init_app(app)
+    assert caught.value.code == "config.no-variable"
     monkeypatch.setenv("LLM_URL", "llm://openai/m")
     llm.init_app(app)
     assert app.config["LLM_URL"] == LLMURI.parse("llm://openai/m")

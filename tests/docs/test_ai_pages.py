@@ -45,7 +45,7 @@ REFERENCE = (DOCS / "reference" / "aiip.md").read_text(encoding="utf-8")
 
 
 def blocks(page: Path, *verbs: str) -> list[Fence]:
-    return [each for each in fences(page.read_text(encoding="utf-8")) if each.verb in verbs]
+    return [fence for fence in fences(page.read_text(encoding="utf-8")) if fence.verb in verbs]
 
 
 # -- ten lines -------------------------------------------------------------------------------------
@@ -54,11 +54,11 @@ def blocks(page: Path, *verbs: str) -> list[Fence]:
 def test_five_lines_of_python_and_five_commands_publish_and_verify() -> None:
     code = [line for line in (EXAMPLES / "ai_tool.py").read_text(encoding="utf-8").splitlines() if line]
     serving, elsewhere, *_ = blocks(PUBLISH, "serve", "run")
-    asked = [each for fence in (serving, elsewhere) for each in commands(fence.body)]
+    asked = [command for fence in (serving, elsewhere) for command in commands(fence.body)]
     # a certificate for trials, and the way into another folder, are no part of it
-    counted = [each for each in asked if not each.startswith(("openssl", "mkdir"))]
+    counted = [command for command in asked if not command.startswith(("openssl", "mkdir"))]
     assert len(code) == 5
-    assert [each.split(" -", 1)[0] for each in counted] == [
+    assert [command.split(" -", 1)[0] for command in counted] == [
         "onym ai keys new keys",
         "onym ai serve ai_tool:app",
         "onym ai invoke ai://factory.localhost:8443/tool/add",
@@ -77,7 +77,7 @@ def test_a_result_verifies_on_another_machine_when_its_publisher_is_gone(tmp_pat
         scene.serve(serving.body, "8443")
         shutil.copy(scene.home / "cert.pem", tmp_path / "ca.pem")
         _, invoke, fetch, verify = (
-            re.sub(r"\b8443\b", scene.ports["8443"], each) for each in commands(elsewhere.body)
+            re.sub(r"\b8443\b", scene.ports["8443"], command) for command in commands(elsewhere.body)
         )
         said = shell(tmp_path, invoke)
         assert said.stdout.strip() == "5"
@@ -181,9 +181,9 @@ def b64(octets: bytes) -> str:
 
 
 def test_the_request_hashes_of_the_page_are_sha_256_of_its_lines() -> None:
-    shown = [each for each in fences(part("Request hash")) if each.language == "text"]
-    for each in shown:
-        text, _, said = each.body.partition("\n\nrqh = ")
+    shown = [fence for fence in fences(part("Request hash")) if fence.language == "text"]
+    for fence in shown:
+        text, _, said = fence.body.partition("\n\nrqh = ")
         lines = [line.split("  ")[0] for line in text.splitlines()]
         assert len(lines) == 6
         assert b64(hashlib.sha256("\n".join(lines).encode()).digest()) == said.strip()
@@ -191,7 +191,7 @@ def test_the_request_hashes_of_the_page_are_sha_256_of_its_lines() -> None:
 
 
 def test_the_receipt_of_the_page_holds_by_onym_and_by_jwcrypto() -> None:
-    public, head, claims, receipt = (each.body for each in fences(part("A whole example")))
+    public, head, claims, receipt = (fence.body for fence in fences(part("A whole example")))
     token = receipt.replace("\n", "")
     found = verify_filed(
         token,
@@ -217,7 +217,7 @@ def test_the_chain_of_the_page_is_as_its_formula_says() -> None:
     value = hashlib.sha256(f"aiip-stream-v1\n{rqh}\n-".encode()).digest()
     assert b64encode(value).decode() == rows[0][3]
     for name, event, data, said in rows[1:]:
-        inner = "\n".join(each.strip("`") for each in (name, event, data)).encode()
+        inner = "\n".join(cell.strip("`") for cell in (name, event, data)).encode()
         value = hashlib.sha256(value + hashlib.sha256(inner).digest()).digest()
         assert b64encode(value).decode() == said
     assert len(rows) == 4
@@ -265,11 +265,11 @@ def test_every_page_is_in_the_navigation_exactly_once() -> None:
         leaves(tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"])
     )
     assert sorted(named) == sorted(set(named))
-    assert set(named) == {each.relative_to(DOCS).as_posix() for each in pages() if DOCS in each.parents}
+    assert set(named) == {page.relative_to(DOCS).as_posix() for page in pages() if DOCS in page.parents}
 
 
 def leaves(node: Any) -> Iterator[str]:
     if isinstance(node, str):
         yield node
-    for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-        yield from leaves(each)
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from leaves(child)

@@ -40,26 +40,28 @@ def test_a_page_shows_what_its_examples_and_commands_do_today(page: Path) -> Non
 @as_subtests("page", pages(), ids=named)
 def test_no_python_or_console_block_stands_without_a_run(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    bare = [each.line for each in fences(text) if each.verb not in BACKED.get(each.language, {each.verb})]
+    bare = [
+        fence.line for fence in fences(text) if fence.verb not in BACKED.get(fence.language, {fence.verb})
+    ]
     assert not bare
     assert not re.findall(r"^[ \t>]+```\w", text, re.MULTILINE), "an indented block is not seen by the tools"
 
 
 @as_subtests("page", pages(), ids=named)
 def test_a_shell_block_holds_only_what_a_reader_alone_can_run(page: Path) -> None:
-    for each in fences(page.read_text(encoding="utf-8")):
-        if each.language in {"sh", "bash", "shell"}:
-            strange = [line for line in each.body.splitlines() if line and not _READERS_OWN.match(line)]
-            assert not strange, each.line
-        assert each.language in BACKED or not re.search(r"^\$ ", each.body, re.MULTILINE), each.line
+    for fence in fences(page.read_text(encoding="utf-8")):
+        if fence.language in {"sh", "bash", "shell"}:
+            strange = [line for line in fence.body.splitlines() if line and not _READERS_OWN.match(line)]
+            assert not strange, fence.line
+        assert fence.language in BACKED or not re.search(r"^\$ ", fence.body, re.MULTILINE), fence.line
 
 
 def test_every_example_is_on_a_page_and_every_script_has_an_example() -> None:
     shown = {
-        each.argument
+        fence.argument
         for page in pages()
-        for each in fences(page.read_text(encoding="utf-8"))
-        if each.verb == "example"
+        for fence in fences(page.read_text(encoding="utf-8"))
+        if fence.verb == "example"
     }
     assert shown == {named(path) for path in example_files()}
     assert set(scripts()) <= {path.stem for path in example_files()}

@@ -38,23 +38,23 @@ def test_the_parameters_page_names_the_twelve_and_their_ranges() -> None:
 
 def test_the_picture_is_cut_by_the_parser_and_tells_every_part() -> None:
     parts = spans(EXAMPLE)
-    assert [each.part for each in parts] == [
+    assert [part.part for part in parts] == [
         "scheme", "label", "key", "host", "port", "model", "parameters", "fragment",
     ]  # fmt: skip
-    assert all(EXAMPLE[each.start : each.end] for each in parts)
+    assert all(EXAMPLE[part.start : part.end] for part in parts)
     picture = ET.fromstring(uri_picture())
     described = picture.findtext("{http://www.w3.org/2000/svg}desc") or ""
-    assert all(f"{each.part}: {each.value}" in described for each in parts)
+    assert all(f"{part.part}: {part.value}" in described for part in parts)
     assert "sk-made-up" not in described
 
 
 def test_the_picture_of_three_requests_holds_each_body_whole_and_names_what_is_refused() -> None:
     picture = ET.fromstring(requests_picture())
-    texts = ["".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}text")]
-    for each in plans():
-        wires = {note.wire_name for note in each.notes if note.wire_name}
-        lines = body_lines(each.body or {}, wires)
-        assert json.loads("".join(line.text for line in lines)) == each.as_dict()["body"]
+    texts = ["".join(element.itertext()) for element in picture.iter("{http://www.w3.org/2000/svg}text")]
+    for plan in plans():
+        wires = {note.wire_name for note in plan.notes if note.wire_name}
+        lines = body_lines(plan.body or {}, wires)
+        assert json.loads("".join(line.text for line in lines)) == plan.as_dict()["body"]
         assert [line.text for line in lines if line.text not in texts] == []
         assert {line.path for line in lines} >= {wire for wire in wires if "." in wire}
     assert any("top_k refused" in text for text in texts)
@@ -72,7 +72,7 @@ def test_the_example_of_the_configuration_is_read_and_has_no_error() -> None:
     assert config.providers.find("llm.mycorp.example").name == "mycorp"
     assert config.policy is not None
     assert config.policy.allow_loopback
-    assert [each for each in config.check() if each.severity == "error"] == []
+    assert [finding for finding in config.check() if finding.severity == "error"] == []
 
 
 def test_every_diagnostic_that_the_source_writes_out_is_on_its_page() -> None:

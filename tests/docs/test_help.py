@@ -17,11 +17,11 @@ _OFFLINE = re.compile(
     r"(?: {3,}\(.*\))?$",
     re.MULTILINE,
 )
-EXAMPLES = [each for each in _OFFLINE.findall(cli_page()) if ">" not in each and "jq" not in each]
+EXAMPLES = [example for example in _OFFLINE.findall(cli_page()) if ">" not in example and "jq" not in example]
 
 
 def test_every_command_that_needs_no_network_has_an_example() -> None:
-    shown = {re.search(r"onym (\w+)", each)[1] for each in EXAMPLES}  # type: ignore[index]  # it matched so
+    shown = {re.search(r"onym (\w+)", example)[1] for example in EXAMPLES}  # type: ignore[index]  # it matched so
     assert shown >= {"explain", "parse", "check", "normalize", "build", "config", "conformance"}
 
 

@@ -170,7 +170,7 @@ def test_each_format_of_a_cell_is_sent_and_no_other(line: Any, label: str) -> No
 
 @as_subtests(
     ("profile", "row", "model"),
-    [pytest.param(*each, id=f"{each[0].family}-{each[1].name}") for each in families()],
+    [pytest.param(*case, id=f"{case[0].family}-{case[1].name}") for case in families()],
 )
 def test_what_a_family_does_otherwise_is_what_a_client_does(
     profile: profiles.Profile, row: Provider, model: str
@@ -188,7 +188,7 @@ def test_what_a_family_does_otherwise_is_what_a_client_does(
 
 def test_every_family_of_a_provider_is_asked_but_those_of_all_other_models() -> None:
     asked = {profile.family for profile, _, _ in families()}
-    assert {each.family for each in profiles.BUILTIN_PROFILES if each.matches != ("*",)} == asked
+    assert {profile.family for profile in profiles.BUILTIN_PROFILES if profile.matches != ("*",)} == asked
 
 
 @cache

@@ -23,9 +23,9 @@ def test_the_page_shows_every_picture_in_words_too() -> None:
 
 
 def test_every_picture_is_there_and_they_are_not_heavy() -> None:
-    assert sorted(each.stem for each in FOLDER.iterdir()) == sorted(PICTURES)
+    assert sorted(path.stem for path in FOLDER.iterdir()) == sorted(PICTURES)
     found = {name: (FOLDER / f"{name}.png").read_bytes() for name in PICTURES}
-    assert all(each.startswith(SIGNATURE) for each in found.values())
-    widths = {name: int.from_bytes(each[16:20], "big") for name, each in found.items()}
+    assert all(picture.startswith(SIGNATURE) for picture in found.values())
+    widths = {name: int.from_bytes(picture[16:20], "big") for name, picture in found.items()}
     assert widths == {name: 380 if name == "narrow" else 1280 for name in PICTURES}
     assert sum(map(len, found.values())) < MOST

@@ -25,8 +25,8 @@ def in_nav(node: Any) -> Iterator[str]:
     if isinstance(node, str):
         yield node
     else:
-        for each in node.values() if isinstance(node, dict) else node:
-            yield from in_nav(each)
+        for child in node.values() if isinstance(node, dict) else node:
+            yield from in_nav(child)
 
 
 @as_subtests("page", [*pages(), *ROOT.glob("*.md")], ids=lambda path: path.relative_to(ROOT).as_posix())

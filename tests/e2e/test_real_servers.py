@@ -191,7 +191,7 @@ def test_a_wrong_key_is_a_typed_error_without_the_key(peer: Peer) -> None:
     error = caught.value
     assert error.status == (400 if peer.name == "litellm" else 401)
     assert "sk-wrong-key-of-these-tests" not in f"{error} {error!r} {error.as_dict()}"
-    assert f"127.0.0.1:{peer.port}" in str(error)
+    assert f"127.0.0.1:{peer.port}" in (error.endpoint or "")
 
 
 def test_a_key_that_the_server_behind_a_gateway_refuses_is_an_authentication_error(litellm: Peer) -> None:

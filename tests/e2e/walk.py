@@ -179,7 +179,7 @@ class Person:
         self.page.evaluate("document.activeElement.blur()")
         # whoever leaves a field has it checked
         self.page.locator(".htmx-request").first.wait_for(state="detached")
-        self.page.locator(of).last.evaluate("(each, block) => each.scrollIntoView({block})", block)
+        self.page.locator(of).last.evaluate("(element, block) => element.scrollIntoView({block})", block)
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
             self.page.screenshot(path=folder / f"{name}.png", animations="disabled")
@@ -219,7 +219,7 @@ class Person:
             action.locator("summary").click()
         for name, value in fields.items():
             control = action.locator(f"[name='{name}']")
-            if control.evaluate("each => each.tagName") == "SELECT":
+            if control.evaluate("element => element.tagName") == "SELECT":
                 control.select_option(value)
             else:
                 control.fill(value)

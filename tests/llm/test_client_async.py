@@ -246,7 +246,7 @@ def test_vectors_and_models(fake: FakeProvider) -> None:
 
     vectors, models = run(fake, steps)
     assert len(vectors.vectors) == 2
-    assert [each.id for each in models] == ["fake-model"]
+    assert [model.id for model in models] == ["fake-model"]
     assert fake.requests[0].json["dimensions"] == 3
 
 

@@ -116,7 +116,7 @@ def test_tool_calls_come_back_and_their_answers_go_out(fake: FakeProvider, clien
         ["Weather?", asked, {"role": "tool", "content": "rain", "tool_call_id": "c1"}], tools=tools
     )
     assert answer.text == "Rain."
-    assert [each["role"] for each in fake.requests[1].json["messages"]] == ["user", "assistant", "tool"]
+    assert [message["role"] for message in fake.requests[1].json["messages"]] == ["user", "assistant", "tool"]
 
 
 def test_a_stream_brings_events_as_they_come(fake: FakeProvider, client: Client) -> None:
@@ -160,8 +160,9 @@ def test_leaving_a_stream_early_closes_the_connection(fake: FakeProvider, client
     with client.stream("Hi") as stream:
         assert next(stream.text) == "more "
     assert fake.gone.wait(300)
-    with pytest.raises(UsageError, match="closed before its end"):
+    with pytest.raises(UsageError) as caught:
         stream.completion()
+    assert caught.value.code == "usage.closed-stream"
     assert stream.partial().text == "more "
     assert list(stream) == []
     assert client.chat("again").text == "again"
@@ -263,7 +264,7 @@ def test_vectors_come_for_texts(fake: FakeProvider, client: Client) -> None:
 
 @pytest.mark.requirement("onym-operation-a")
 def test_models_are_listed(fake: FakeProvider, client: Client) -> None:
-    assert [each.id for each in client.models()] == ["fake-model"]
+    assert [model.id for model in client.models()] == ["fake-model"]
 
 
 def test_one_connection_serves_many_calls(fake: FakeProvider, client: Client) -> None:
@@ -336,11 +337,14 @@ def test_the_configuration_names_endpoints_and_a_policy(fake: FakeProvider, tmp_
         with connect("fast", **how) as client:
             assert client.chat("Hi").text == "Hi"
     assert fake.requests[0].json["messages"][0] == {"role": "system", "content": "Be brief."}
-    with pytest.raises(ConfigError, match="nor the name of an endpoint") as caught:
+    with pytest.raises(ConfigError) as caught:
         connect("fats", config=config, environ={})
-    assert "Did you mean fast?" in str(caught.value)
-    with pytest.raises(ConfigError, match="llm://"):
+    assert caught.value.code == "config.no-endpoint"
+    assert "fast" in (caught.value.hint or "")
+    with pytest.raises(ConfigError) as caught:
         connect("x", config=Config.empty())
+    assert caught.value.code == "config.no-endpoint"
+    assert "llm://" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("text", ["", "http://a/b", "llm://", "two words"])
@@ -352,8 +356,9 @@ def test_what_is_neither_a_name_nor_a_uri_is_refused(text: str) -> None:
 def test_arguments_of_connect_that_cannot_be_used_are_refused(fake: FakeProvider) -> None:
     with pytest.raises(UsageError, match="on_unsupported"):
         open_client(fake, on_unsupported="ignore")
-    with pytest.raises(UnsupportedError, match="does not support"):
+    with pytest.raises(UnsupportedError) as caught:
         connect("llm://elevenlabs/v3", config=Config.empty(), environ={})
+    assert caught.value.code == "llm.no-dialect"
 
 
 @pytest.mark.parametrize("form", [str, Secret, LLMURI.parse])

@@ -152,12 +152,12 @@ def test_what_another_dialect_carried_is_left_out() -> None:
 
 PDF = DocumentPart(data=b"%PDF")
 REFUSED: dict[str, tuple[Role, ContentPart, str]] = {
-    "a document of the user": ("user", PDF, "documents in a user's message"),
-    "an image of the assistant": ("assistant", ImagePart(data=b"x"), "images in an assistant's message"),
-    "a document of the system": ("system", PDF, "documents in a system message"),
-    "an image from a tool": ("tool", ImagePart(data=b"x"), "images in a tool's result"),
-    "a PDF from a tool": ("tool", PDF, "documents that are not text"),
-    "a URL from a tool": ("tool", DocumentPart(url="https://example.org/a"), "documents by URL"),
+    "a document of the user": ("user", PDF, "documents.*user"),
+    "an image of the assistant": ("assistant", ImagePart(data=b"x"), "images.*assistant"),
+    "a document of the system": ("system", PDF, "documents.*system"),
+    "an image from a tool": ("tool", ImagePart(data=b"x"), "images.*tool"),
+    "a PDF from a tool": ("tool", PDF, "documents.*text"),
+    "a URL from a tool": ("tool", DocumentPart(url="https://example.org/a"), "documents.*URL"),
 }
 
 

@@ -87,26 +87,30 @@ def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "says"),
     [
-        ("x = ]", "config.not-toml", "is not TOML at line 1, column 5"),
-        (b"\xff", "config.not-toml", "is not UTF-8 at byte 0"),
-        ("#" * 1_100_000, "config.too-long", "longer than 1 MiB"),
-        ("[" * 100_000, "config.not-toml", "is not TOML"),
+        ("x = ]", "config.not-toml", "line 1, column 5"),
+        (b"\xff", "config.not-toml", "byte 0"),
+        ("#" * 1_100_000, "config.too-long", "1 MiB"),
+        ("[" * 100_000, "config.not-toml", "line 1, column "),
         ("endpoints = 1", "config.invalid", ":1: endpoints: "),
-        ("\n[endpoint]\nfast = 'llm://h/m'", "config.invalid", "did you mean endpoints?"),
-        ("[endpoints]\nfast = 1", "config.invalid", ":2: endpoints.fast: an endpoint is an llm:// URI"),
+        ("\n[endpoint]\nfast = 'llm://h/m'", "config.invalid", "endpoints?"),
+        ("[endpoints]\nfast = 1", "config.invalid", ":2: endpoints.fast: "),
         ("[endpoints]\n'a b' = 'llm://h/m'", "config.invalid", ":2: endpoints.(a name): "),
-        ("[profiles]\nx = 1", "config.invalid", "a profile is a table"),
-        ("[policy]\nallow_host = ['h']", "config.invalid", "did you mean allow_hosts?"),
+        ("[profiles]\nx = 1", "config.invalid", ":2: profiles.x: "),
+        ("[policy]\nallow_host = ['h']", "config.invalid", "allow_hosts?"),
         ("[policy]\npreset = 'open'", "config.invalid", ":1: policy: "),
         ("[policy]\nallow_loopback = 'yes'", "config.invalid", "policy"),
         ("[policy]\nallow_networks = ['10.0.0.0/99']", "config.invalid", "policy"),
-        ("[providers]\nx = 1", "config.invalid", "a provider is a table"),
-        ("[providers.x]\nhost = ['h.example']", "config.invalid", "did you mean hosts?"),
+        ("[providers]\nx = 1", "config.invalid", ":2: providers.x: "),
+        ("[providers.x]\nhost = ['h.example']", "config.invalid", " hosts?"),
         ("[providers.x]\nhosts = 1", "config.invalid", "providers.x"),
-        ("[providers.x]\nhosts = ['api.openai.com']", "config.invalid", "already belongs to openai"),
-        ("[providers.x]\nhosts = ['h.example']\ndefault_port = 'a'", "config.invalid", "wrong type"),
+        (
+            "[providers.x]\nhosts = ['api.openai.com']",
+            "config.invalid",
+            "row x: api.openai.com ",
+        ),
+        ("[providers.x]\nhosts = ['h.example']\ndefault_port = 'a'", "config.invalid", ":1: providers.x: "),
         ("[profiles]\nx = {}\n[policy.x]\na = 1", "config.invalid", ":3: policy.x"),
-        ("zzzzzz = 1", "config.invalid", "known are endpoints, policy, profiles, providers"),
+        ("zzzzzz = 1", "config.invalid", "endpoints, policy, profiles, providers"),
     ],
 )
 def test_a_wrong_file_is_named_with_the_place_and_what_is_wrong(
@@ -148,7 +152,7 @@ def test_check_judges_every_endpoint_and_profile(tmp_path: Path) -> None:
     path = write(tmp_path, text)
     path.chmod(0o644)
     config = Config.load(path)
-    found = {(each.severity, each.where) for each in config.check()}
+    found = {(finding.severity, finding.where) for finding in config.check()}
     assert ("error", "endpoints.wrong") in found
     assert ("warning", "endpoints.keyed") in found
     assert ("note", "endpoints.keyed") in found
@@ -163,9 +167,9 @@ def test_check_judges_every_endpoint_and_profile(tmp_path: Path) -> None:
 def test_check_warns_of_a_file_with_a_key_that_others_may_read(tmp_path: Path) -> None:
     path = write(tmp_path, f'[endpoints]\nkeyed = "llm://app:{KEY}@h.example/m"\n')
     path.chmod(0o644)
-    assert str(path) in {each.where for each in Config.load(path).check()}
+    assert str(path) in {finding.where for finding in Config.load(path).check()}
     path.chmod(0o600)
-    assert str(path) not in {each.where for each in Config.load(path).check()}
+    assert str(path) not in {finding.where for finding in Config.load(path).check()}
 
 
 def test_a_built_in_row_can_be_given_hosts_of_ones_own(tmp_path: Path) -> None:
@@ -222,7 +226,7 @@ def test_check_says_nothing_of_a_file_that_has_gone(tmp_path: Path) -> None:
     path = write(tmp_path, f'[endpoints]\na = "llm://app:{KEY}@h.example/m"\n')
     config = Config.load(path)
     path.unlink()
-    assert {each.where for each in config.check()} == {"endpoints.a"}
+    assert {finding.where for finding in config.check()} == {"endpoints.a"}
 
 
 def test_check_finds_nothing_to_say_of_what_is_right(tmp_path: Path) -> None:
@@ -234,8 +238,11 @@ def test_check_finds_nothing_to_say_of_what_is_right(tmp_path: Path) -> None:
 def test_check_says_that_an_endpoint_is_no_uri_and_goes_on(tmp_path: Path) -> None:
     text = '[endpoints]\na = "https://h.example/m"\nb = "llm://h.example/m?temp=x"\n'
     found = Config.load(write(tmp_path, text)).check()
-    assert {each.where for each in found if each.severity == "error"} == {"endpoints.a", "endpoints.b"}
-    assert "None" not in repr([each.message for each in found])
+    assert {finding.where for finding in found if finding.severity == "error"} == {
+        "endpoints.a",
+        "endpoints.b",
+    }
+    assert "None" not in repr([finding.message for finding in found])
 
 
 def test_an_error_without_a_line_of_its_own_names_the_key(tmp_path: Path) -> None:

@@ -267,8 +267,10 @@ def test_a_key_pasted_as_the_name_of_a_variable_is_not_shown() -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_in_the_place_of_a_key_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(CredentialError, match="not a regular file"):
+    with pytest.raises(CredentialError) as caught:
         find(f"llm://models.example/m?auth=file:{tmp_path / 'pipe'}")
+    assert caught.value.code == "credential.unreadable"
+    assert str(tmp_path / "pipe") in (caught.value.hint or "")
 
 
 def test_a_variable_is_taken_without_the_blanks_around_it() -> None:

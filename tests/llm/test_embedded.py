@@ -266,8 +266,9 @@ def test_missing_pieces_are_named_with_the_command_that_brings_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ONYM_CACHE", str(tmp_path))
-    with pytest.raises(MissingWeightsError, match=f"onym models pull {MODEL}"):
+    with pytest.raises(MissingWeightsError) as caught:
         embedded.ensure_server(MODEL)
+    assert caught.value.command == f"onym models pull {MODEL}"
     monkeypatch.setattr(embedded, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError) as caught:
         embedded.ensure_server(MODEL)
@@ -282,8 +283,9 @@ def test_a_file_that_is_no_gguf_is_refused_before_anything_starts(
     file = tmp_path / "model.gguf"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(WeightsError, match=r"model\.gguf"):
+    with pytest.raises(WeightsError, match=r"model\.gguf") as caught:
         embedded.ensure_server("mine", gguf=file)
+    assert caught.value.code == "embedded.no-gguf"
 
 
 def test_a_broken_gguf_is_an_error_with_the_runtimes_own_words(tmp_path: Path) -> None:
@@ -304,7 +306,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("os.kill(os.getpid(), signal.SIGILL)", "lacks instructions"),
+        ("os.kill(os.getpid(), signal.SIGILL)", "SIGILL"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
         ("os.kill(os.getpid(), 40)", "signal 40"),
         ("os._exit(3)", "exit code 3"),
@@ -323,6 +325,7 @@ def test_a_runtime_that_dies_at_the_start_is_an_error_that_says_how(
     with pytest.raises(EmbeddedError, match=said) as caught:
         embedded.ensure_server("crashes", gguf=gguf)
     assert len(caught.value.message) < 1000
+    assert (caught.value.hint is not None) is (said == "SIGILL")
     assert not [launch for launch in embedded._SERVERS._children if launch.model == "crashes"]
 
 
@@ -342,14 +345,16 @@ def test_a_runtime_that_hangs_is_given_up_after_the_time_allowed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runtime(monkeypatch, tmp_path, "threading.Event().wait()")
-    with pytest.raises(EmbeddedError, match=r"not ready after 0\.5 seconds"):
+    with pytest.raises(EmbeddedError, match=r"\b0\.5 seconds") as caught:
         embedded.ensure_server("hangs", gguf=gguf, start_timeout=0.5)
+    assert (caught.value.code, caught.value.hint is not None) == ("embedded.failed", True)
 
 
 def test_an_interpreter_that_cannot_be_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded.sys, "executable", "/no/such/python")
-    with pytest.raises(EmbeddedError, match="could not be started"):
+    with pytest.raises(EmbeddedError, match="No such file or directory") as caught:
         embedded.ensure_server(MODEL, context=100)
+    assert (caught.value.code, caught.value.hint is not None) == ("embedded.failed", True)
 
 
 def test_nothing_in_the_current_folder_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

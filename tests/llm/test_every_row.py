@@ -112,8 +112,9 @@ def test_a_missing_key_names_the_variable_and_the_host(
     error = caught.value
     host = uri.removeprefix("llm://").partition("/")[0]
     assert error.code == "credential.missing"
-    assert f"no key for {host}: {names}" in error.message
-    assert f"export {names.partition(' or ')[0]}=…" in str(error)
+    assert host in error.message
+    assert names in error.message
+    assert f"export {names.partition(' or ')[0]}=…" in (error.hint or "")
 
 
 @pytest.mark.requirement("onym-key-a", "onym-key-e")
@@ -168,7 +169,7 @@ def test_a_key_for_another_host_says_how_to_mean_it() -> None:
     with pytest.raises(CredentialError) as caught:
         client(uri, environ=environ).chat("Hi")
     assert caught.value.code == "credential.not-bound"
-    assert "?auth=env:NAME" in str(caught.value)
+    assert "?auth=env:NAME" in (caught.value.hint or "")
     assert "k-of-mine" not in str(caught.value)
 
 
@@ -188,10 +189,10 @@ def test_a_name_that_is_nearly_an_alias_is_told_so(
     monkeypatch.setattr(socket, "getaddrinfo", nobody)
     with (
         client(f"llm://{word}/m?retries=0") as made,
-        pytest.raises(ResolveError, match="did you mean") as caught,
+        pytest.raises(ResolveError) as caught,
     ):
         made.chat("Hi")
-    assert meant in str(caught.value)
+    assert meant in (caught.value.hint or "")
 
 
 @pytest.fixture
@@ -207,7 +208,7 @@ def test_an_unknown_model_leads_to_the_list_of_models(fake: FakeProvider) -> Non
         fake.fail(404, code="model_not_found")
         with pytest.raises(NotFoundError) as caught:
             made.chat("Hi")
-    assert f"onym models list {uri}" in str(caught.value)
+    assert f"onym models list {uri}" in (caught.value.hint or "")
 
 
 @pytest.mark.requirement("onym-key-e")
@@ -217,8 +218,8 @@ def test_a_wrong_key_says_where_it_came_from(fake: FakeProvider) -> None:
         fake.fail(401, "bad k-of-mine", code="invalid_api_key")
         with pytest.raises(AuthenticationError) as caught:
             made.chat("Hi")
-    assert "env:MY_KEY" in str(caught.value)
-    assert f"127.0.0.1:{fake.port}" in str(caught.value)
+    assert "env:MY_KEY" in (caught.value.hint or "")
+    assert f"127.0.0.1:{fake.port}" in (caught.value.endpoint or "")
     assert "k-of-mine" not in str(caught.value)
 
 
@@ -236,8 +237,8 @@ def test_a_missing_credential_of_a_cloud_names_what_its_own_tools_read(uri: str,
         made.chat("Hi")
     host = uri.removeprefix("llm://").partition("/")[0]
     assert caught.value.code == "credential.missing"
-    assert f"no credential for {host}" in caught.value.message
-    assert names in str(caught.value)
+    assert host in caught.value.message
+    assert names in (caught.value.hint or "")
 
 
 # -- ranges and formats
@@ -262,7 +263,9 @@ def test_a_value_out_of_the_providers_range_is_refused_warned_of_or_dropped(
     with pytest.raises(ParameterError) as caught:
         explained(uri, {parameter: value})
     assert caught.value.code == "llm.provider-range"
-    assert f"{title} takes {limit} for the parameter {parameter}" in str(caught.value)
+    assert caught.value.parameter == parameter
+    assert title in caught.value.message
+    assert limit in caught.value.message
     for how in ("warn", "drop"):
         plan = explained(uri, {parameter: value}, on_unsupported=how)
         assert plan.body == explained(uri).body
@@ -283,7 +286,7 @@ def test_a_dropped_parameter_warns_once_at_the_call() -> None:
         uri = f"llm://:k@127.0.0.1:{fake.port}/m?temp=1.5"
         with (
             client(uri, providers=table, on_unsupported="warn") as made,
-            pytest.warns(OnymWarning, match="temp was not sent to Anthropic: it takes at most 1"),
+            pytest.warns(OnymWarning, match=r"\btemp\b.*\bAnthropic\b.*\b1\b"),
         ):
             assert made.chat("Hi").text == "Hi"
         assert "temperature" not in fake.requests[0].json
@@ -295,7 +298,7 @@ def test_json_where_only_schemas_exist_is_refused_with_what_it_takes(name: str) 
     uri = f"llm://{name}/m"
     with pytest.raises(UnsupportedError) as caught:
         explained(uri, {"format": "json"})
-    assert "json_schema" in str(caught.value)
+    assert "json_schema" in (caught.value.hint or "")
     assert (caught.value.code, caught.value.parameter) == ("llm.no-format", "format")
     assert ROWS[name].title in str(caught.value)
     assert caught.value.message.endswith(" json_schema")

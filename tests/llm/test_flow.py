@@ -202,7 +202,7 @@ def test_vectors_are_fetched_by_a_flow_of_their_own() -> None:
 def test_models_are_listed_by_a_get_of_the_providers_route_and_never_of_the_uri() -> None:
     clock = FakeClock()
     played = play(models_flow(planner().models({}), clock), [reply(200, b'[{"id":"a"}]')], clock)
-    assert [each.id for each in played.value] == ["a"]
+    assert [model.id for model in played.value] == ["a"]
     (send,) = played.sends
     assert (send.request.method, send.request.target, send.request.body) == ("GET", "/v1/models", b"")
     assert "Content-Type" not in dict(send.request.headers)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onym.errors import BadRequestError, OnymWarning, UnsupportedError
+from onym.errors import BadRequestError, OnymWarning, ProviderError, UnsupportedError
 from onym.llm.client import Client, connect
 from onym.llm.config import Config
 from onym.llm.mapping import RejectedParameters
@@ -46,10 +46,10 @@ def test_where_parameters_are_errors_the_next_call_is_refused_before_it_is_sent(
     with open_client(fake, "temp=0.5") as client:
         with pytest.raises(BadRequestError):
             client.chat("Hi")
-        with pytest.raises(UnsupportedError, match="rejected it before") as caught:
+        with pytest.raises(UnsupportedError, match="unsupported_parameter") as caught:
             client.chat("Hi")
         assert caught.value.parameter == "temp"
-        assert "own answer" in str(caught.value.source)
+        assert caught.value.source not in {None, *(row.source for row in ProviderTable.builtin())}
     assert len(fake.requests) == 1
     with pytest.raises(UnsupportedError):
         open_client(fake, "temp=0.5")
@@ -58,12 +58,12 @@ def test_where_parameters_are_errors_the_next_call_is_refused_before_it_is_sent(
 def test_where_they_may_be_dropped_the_call_goes_on_without_it(fake: FakeProvider) -> None:
     refuse(fake, "temperature")
     with open_client(fake, "temp=0.5&seed=7", on_unsupported="drop") as client:
-        with pytest.warns(OnymWarning, match="does not support temp"):
+        with pytest.warns(OnymWarning, match=r"\btemp\b"):
             assert client.chat("Hi").text == "Hi"
         assert client.chat("Hi").text == "Hi"
-        note = next(each for each in client.explain("Hi").notes if each.parameter == "temp")
+        note = next(note for note in client.explain("Hi").notes if note.parameter == "temp")
         assert (note.action, note.wire_name) == ("dropped", None)
-        assert "rejected it before" in str(note.reason)
+        assert "unsupported_parameter" in str(note.reason)
     sent = [request.json for request in fake.requests]
     assert ["temperature" in body for body in sent] == [True, False, False]
     assert all(body["seed"] == 7 for body in sent)
@@ -72,10 +72,10 @@ def test_where_they_may_be_dropped_the_call_goes_on_without_it(fake: FakeProvide
 def test_a_warning_says_so_where_warnings_are_wanted(fake: FakeProvider) -> None:
     refuse(fake, "temperature", "unsupported_value")
     with open_client(fake, "temp=0.5", on_unsupported="warn") as client:
-        with pytest.warns(OnymWarning, match="does not support temp"):
-            client.chat("Hi")
-        with pytest.warns(OnymWarning, match="temp was not sent"):
-            client.chat("Hi")
+        for sent in (2, 3):
+            with pytest.warns(OnymWarning, match=r"\btemp\b"):
+                client.chat("Hi")
+            assert len(fake.requests) == sent
 
 
 def test_nested_and_passed_through_parameters_are_learned_too(fake: FakeProvider) -> None:
@@ -83,8 +83,9 @@ def test_nested_and_passed_through_parameters_are_learned_too(fake: FakeProvider
     with open_client(fake, "logprobs=true", on_unsupported="drop") as client, pytest.warns(OnymWarning):
         client.chat("Hi")
     assert "logprobs" not in fake.requests[-1].json
-    with pytest.raises(UnsupportedError, match="logprobs"):
+    with pytest.raises(UnsupportedError) as caught:
         open_client(fake, "logprobs=true")
+    assert caught.value.parameter == "logprobs"
 
 
 @pytest.mark.parametrize(
@@ -101,8 +102,9 @@ def test_nested_and_passed_through_parameters_are_learned_too(fake: FakeProvider
 def test_nothing_else_teaches_anything(fake: FakeProvider, parameter: str, code: str, status: int) -> None:
     fake.fail(status, "temperature is unsupported", code=code, param=parameter)
     with open_client(fake, "temp=0.5&retries=0", on_unsupported="drop") as client:
-        with pytest.raises(Exception, match=r"HTTP"):
+        with pytest.raises(ProviderError) as caught:
             client.chat("Hi")
+        assert (caught.value.status, caught.value.provider_code) == (status, code)
         assert client.chat("Hi").text == "Hi"
     assert all("temperature" in request.json for request in fake.requests)
 
@@ -132,14 +134,15 @@ def test_a_switch_of_the_providers_cache_that_was_refused_is_not_sent_again(fake
     providers = usual.register(row)
     refuse(fake, "cache_control")
     with open_client(fake, "cache=true", on_unsupported="drop", providers=providers, cache=None) as client:
-        with pytest.warns(OnymWarning, match="does not support cache"):
+        with pytest.warns(OnymWarning, match=r"\bcache\b"):
             client.chat("Hi")
         client.chat("Ho")
         actions = {note.action for note in client.explain("Hi").notes if note.parameter == "cache"}
     assert actions == {"dropped", "client"}
     assert ["cache_control" in request.json for request in fake.requests] == [True, False, False]
-    with pytest.raises(UnsupportedError, match="rejected it before"):
+    with pytest.raises(UnsupportedError, match="unsupported_parameter") as caught:
         open_client(fake, "cache=true", providers=providers)
+    assert caught.value.parameter == "cache"
 
 
 def test_a_value_that_was_refused_says_nothing_of_other_values(fake: FakeProvider) -> None:
@@ -149,8 +152,9 @@ def test_a_value_that_was_refused_says_nothing_of_other_values(fake: FakeProvide
     # somebody else of this process, with a value that the server takes
     with open_client(fake, "reasoning_effort=low") as client:
         assert client.chat("Hi").text == "Hi"
-    with pytest.raises(UnsupportedError, match="rejected it before"):
+    with pytest.raises(UnsupportedError, match="unsupported_value") as caught:
         open_client(fake, "reasoning_effort=minimal")
+    assert caught.value.parameter == "reasoning_effort"
 
 
 @pytest.mark.parametrize("code", ["unsupported_parameter", "unsupported_value"])

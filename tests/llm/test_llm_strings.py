@@ -84,10 +84,10 @@ def test_its_host_is_one_of_the_rows_hosts_or_the_page_says_why_not(word: str) -
     assert host in row.hosts or any(item.kind == "host" and item.subject == word for item in FOUND)
 
 
-@as_subtests("each", FOUND, ids=lambda item: f"{item.kind}-{item.subject}")
-def test_every_difference_is_one_and_has_a_reason(each: Difference) -> None:
-    assert each.theirs != each.ours
-    assert why(each.kind, each.subject) is not None
+@as_subtests("difference", FOUND, ids=lambda item: f"{item.kind}-{item.subject}")
+def test_every_difference_is_one_and_has_a_reason(difference: Difference) -> None:
+    assert difference.theirs != difference.ours
+    assert why(difference.kind, difference.subject) is not None
 
 
 def test_no_reason_is_left_over_and_no_subject_of_one() -> None:

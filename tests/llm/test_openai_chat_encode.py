@@ -175,5 +175,6 @@ def test_documents_are_files_of_data_and_never_urls() -> None:
     assert body["messages"][0]["content"] == [
         {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}}
     ]
-    with pytest.raises(UnsupportedError, match="documents by URL"):
+    with pytest.raises(UnsupportedError, match=r"documents.*URL") as caught:
         encode(Message(role="user", content=(DocumentPart(url="https://example.org/a.pdf"),)))
+    assert caught.value.code == "llm.no-part"

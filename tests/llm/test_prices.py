@@ -177,38 +177,47 @@ def test_a_name_with_a_star_covers_what_begins_so_and_the_longest_wins(tmp_path:
 
 
 BAD: list[tuple[str, Any]] = [
-    ("not toml at all", "is not TOML"),
-    ("here = 1", "here has no table"),
-    ("[here]\nmodels = 1", "here has no table"),
-    (f"[here]\n{HEAD}more = 1\n[here.models]", "here.more is not known"),
-    (f"[here]\n{HEAD}[here.models]\nm = 1", "here.models.m is not a table"),
-    (f"[here]\n{HEAD}[here.models]\nm = {{ inptu = 1 }}", "here.models.m.inptu is not known"),
-    (f"[here]\n{HEAD}[here.models]\nm = {{ output = 1 }}", "no price of its input"),
-    (f"[here]\n{HEAD}[here.models]\nm = {{ input = 'much' }}", "here.models.m.input is not a price"),
-    (f"[here]\n{HEAD}[here.models]\nm = {{ input = -1 }}", "is not a price"),
-    (f"[here]\n{HEAD}[here.models]\nm = {{ input = nan }}", "is not a price"),
-    (f"[here]\n{HEAD}[here.models]\nm = {{ input = true }}", "is not a price"),
-    (f"[here]\n{HEAD}currency = 1\n[here.models]\nm = {{ input = 1 }}", "currency"),
-    ("[here]\nchecked = 2026-01-01\n[here.models]\nm = { input = 1 }", "source"),
-    ("[here]\nsource = 'x'\n[here.models]\nm = { input = 1 }", "checked"),
-    ("[here]\nsource = 'x'\nchecked = '2026-01-01'\n[here.models]\nm = { input = 1 }", "checked"),
-    (f"[here]\n{HEAD}[here.models]\nm = {{ input = 1, above = 1 }}", "above is not a list"),
-    (f"[here]\n{HEAD}[here.models]\nm = {{ input = 1, above = [{{ input = 1 }}] }}", "above has a table"),
-    (f"[here]\n{HEAD}[here.models]\nm = {{ input = 1, above = [{{ tokens = 1 }}] }}", "above has a table"),
+    ("not toml at all", "TOML"),
+    ("here = 1", "here .*`models`"),
+    ("[here]\nmodels = 1", "here .*`models`"),
+    (f"[here]\n{HEAD}more = 1\n[here.models]", "here.more "),
+    (f"[here]\n{HEAD}[here.models]\nm = 1", "here.models.m .*table"),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ inptu = 1 }}", "here.models.m.inptu "),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ output = 1 }}", "here.models.m .*input"),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ input = 'much' }}", "here.models.m.input "),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ input = -1 }}", "here.models.m.input "),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ input = nan }}", "here.models.m.input "),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ input = true }}", "here.models.m.input "),
+    (f"[here]\n{HEAD}currency = 1\n[here.models]\nm = {{ input = 1 }}", "here.models.m .*currency"),
+    ("[here]\nchecked = 2026-01-01\n[here.models]\nm = { input = 1 }", "here.models.m .*source"),
+    ("[here]\nsource = 'x'\n[here.models]\nm = { input = 1 }", "m .*checked"),
+    (
+        "[here]\nsource = 'x'\nchecked = '2026-01-01'\n[here.models]\nm = { input = 1 }",
+        "m .*checked",
+    ),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ input = 1, above = 1 }}", "here.models.m.above .*list"),
+    (
+        f"[here]\n{HEAD}[here.models]\nm = {{ input = 1, above = [{{ input = 1 }}] }}",
+        "m.above .*`tokens`",
+    ),
+    (
+        f"[here]\n{HEAD}[here.models]\nm = {{ input = 1, above = [{{ tokens = 1 }}] }}",
+        "m.above .*`tokens`",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("text", "said"), BAD)
 def test_a_list_that_is_wrong_is_refused_with_the_place(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
+    with pytest.raises(ConfigError, match=f"prices.toml: .*{said}") as caught:
         cost(of(1, 1), "openai", "gpt-5", environ=own(tmp_path, text))
-    assert "prices.toml" in str(caught.value)
+    assert caught.value.code == "config.bad-prices"
 
 
 def test_a_list_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONYM_PRICES", str(tmp_path / "none.toml"))
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match=r"none\.toml.*FileNotFoundError"):
         cost(of(1, 1), "openai", "gpt-5")
     (tmp_path / "latin.toml").write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match="is not TOML"):
+    with pytest.raises(ConfigError, match=r"latin\.toml.*TOML"):
         PriceList.from_file(tmp_path / "latin.toml")

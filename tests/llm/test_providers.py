@@ -54,36 +54,36 @@ def table(*rows: Provider, plugins: Callable[[], Iterable[EntryPoint]] = tuple) 
 
 
 @pytest.mark.requirement("onym-provider-a")
-@as_subtests("each", ROWS, ids=[each.name for each in ROWS])
-def test_every_row_says_where_its_facts_come_from_and_when_they_were_checked(each: Provider) -> None:
-    assert each.docs.startswith("https://")
-    assert each.source
-    assert date(2026, 11, 1) <= date.fromisoformat(each.checked) <= date(2026, 11, 30)
+@as_subtests("provider", ROWS, ids=[provider.name for provider in ROWS])
+def test_every_row_says_where_its_facts_come_from_and_when_they_were_checked(provider: Provider) -> None:
+    assert provider.docs.startswith("https://")
+    assert provider.source
+    assert date(2026, 11, 1) <= date.fromisoformat(provider.checked) <= date(2026, 11, 30)
 
 
-@as_subtests("each", ROWS, ids=[each.name for each in ROWS])
-def test_a_row_is_data_that_json_can_carry_and_no_fact_of_it_is_code(each: Provider) -> None:
-    assert not any(callable(getattr(each, field.name)) for field in dataclasses.fields(each))
-    plain = json.loads(json.dumps(each.as_dict()))
-    assert plain["name"] == each.name
+@as_subtests("provider", ROWS, ids=[provider.name for provider in ROWS])
+def test_a_row_is_data_that_json_can_carry_and_no_fact_of_it_is_code(provider: Provider) -> None:
+    assert not any(callable(getattr(provider, field.name)) for field in dataclasses.fields(provider))
+    plain = json.loads(json.dumps(provider.as_dict()))
+    assert plain["name"] == provider.name
     assert set(plain["capabilities"]) == set(CAPABILITIES)
-    assert hash(each) == hash(dataclasses.replace(each))
-    assert each == dataclasses.replace(each)
+    assert hash(provider) == hash(dataclasses.replace(provider))
+    assert provider == dataclasses.replace(provider)
 
 
-@as_subtests("each", ROWS, ids=[each.name for each in ROWS])
-def test_each_host_of_a_row_finds_it_at_its_own_port_alone(each: Provider) -> None:
+@as_subtests("provider", ROWS, ids=[provider.name for provider in ROWS])
+def test_each_host_of_a_row_finds_it_at_its_own_port_alone(provider: Provider) -> None:
     builtin = ProviderTable.builtin()
-    for host in each.hosts:
+    for host in provider.hosts:
         if not is_loopback(host):
-            assert builtin.find(host) is each
-        if each.name != "localai":  # it shares its port with llama.cpp
-            assert builtin.find(host.upper(), each.default_port) is each
-        assert builtin.find(host, 8443) is not each
-        assert builtin.find(f"{host}.") is not each
-        assert builtin.find(f"{host}.evil.example") is not each
+            assert builtin.find(host) is provider
+        if provider.name != "localai":  # it shares its port with llama.cpp
+            assert builtin.find(host.upper(), provider.default_port) is provider
+        assert builtin.find(host, 8443) is not provider
+        assert builtin.find(f"{host}.") is not provider
+        assert builtin.find(f"{host}.evil.example") is not provider
         # a pattern of the row's may mean it, below a domain that nobody else can have
-        assert builtin.find(f"evil{host}") is not each or host.endswith(".googleapis.com")
+        assert builtin.find(f"evil{host}") is not provider or host.endswith(".googleapis.com")
 
 
 @pytest.mark.requirement("onym-provider-b")
@@ -96,10 +96,10 @@ def test_every_alias_of_llm_strings_is_one_here(word: str) -> None:
 
 def test_every_row_with_a_host_is_named_by_its_own_name_too() -> None:
     aliases = ProviderTable.builtin().aliases()
-    for each in ROWS:
-        if each.hosts != ("localhost",):
-            assert aliases.get(each.name) == each.host
-        assert each.host == (each.hosts[0] if each.hosts else None)
+    for provider in ROWS:
+        if provider.hosts != ("localhost",):
+            assert aliases.get(provider.name) == provider.host
+        assert provider.host == (provider.hosts[0] if provider.hosts else None)
     assert len(aliases) == len(set(aliases))
     assert aliases["ollama"] == "localhost"
     assert aliases["vllm"] == "localhost:8000"
@@ -261,7 +261,7 @@ def test_registering_gives_a_new_table_and_leaves_the_old_one() -> None:
     ],
 )
 def test_a_name_an_alias_or_a_host_belongs_to_one_row(taken: Provider) -> None:
-    with pytest.raises(UsageError, match="belongs to") as caught:
+    with pytest.raises(UsageError) as caught:
         ProviderTable.builtin().register(taken)
     assert caught.value.code == "provider.taken"
 
@@ -294,9 +294,10 @@ def test_an_empty_table_still_knows_the_generic_rows() -> None:
 
 
 def test_an_unknown_name_is_an_error_with_near_misses() -> None:
-    with pytest.raises(UsageError, match="did you mean openai") as caught:
+    with pytest.raises(UsageError) as caught:
         ProviderTable.builtin().get("opnai")
     assert caught.value.code == "provider.unknown"
+    assert "openai" in (caught.value.hint or "")
     with pytest.raises(UsageError) as caught:
         ProviderTable.builtin().get("zzzz")
     assert caught.value.hint is None
@@ -416,11 +417,11 @@ def test_entry_points_are_looked_at_once() -> None:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("WRONG", "neither a Provider nor a list"),
-        ("TEXTS", "neither a Provider nor a list"),
-        ("ELSEWHERE", "neither a Provider nor a list"),
-        ("MISSING", "fails to load"),
-        ("CLASH", "already belongs to openai"),
+        ("WRONG", "Provider"),
+        ("TEXTS", "Provider"),
+        ("ELSEWHERE", "Provider"),
+        ("MISSING", "AttributeError"),
+        ("CLASH", "row openai"),
     ],
 )
 def test_a_bad_entry_point_is_named_in_the_error(value: str, why: str) -> None:
@@ -445,7 +446,7 @@ def test_the_distribution_of_a_bad_entry_point_is_named() -> None:
         def load(self) -> object:
             raise ImportError("nothing")
 
-    with pytest.raises(ConfigError, match="of their-package"):
+    with pytest.raises(ConfigError, match="their-package"):
         table(plugins=lambda: [Owned()]).find("h.example")  # type: ignore[list-item]
 
 

@@ -154,7 +154,7 @@ def test_each_model_of_the_matrix_belongs_to_a_row() -> None:
 
 def test_every_family_is_in_the_matrix_where_its_provider_is_named() -> None:
     resolved = {facts["profile"]["family"] for facts in matrix().values() if "profile" in facts}
-    assert {each.family for each in profiles.BUILTIN_PROFILES} <= resolved
+    assert {profile.family for profile in profiles.BUILTIN_PROFILES} <= resolved
 
 
 if __name__ == "__main__":

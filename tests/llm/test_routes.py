@@ -148,12 +148,14 @@ def test_each_string_leads_to_the_right_place(uri: str, stream: bool, url: str) 
 def test_no_uri_at_all_is_an_error_of_ones_own() -> None:
     with pytest.raises(UsageError, match="None") as caught:
         connect(None)  # type: ignore[arg-type]
-    assert "variable" in str(caught.value.hint)
+    assert caught.value.hint is not None
 
 
 def test_a_slip_in_the_name_of_an_api_is_recognised() -> None:
-    with pytest.raises(UnsupportedError, match=r"did you mean responses\?"):
+    with pytest.raises(UnsupportedError) as caught:
         planner(f"{OPENAI}?api=respones")
+    assert caught.value.code == "llm.no-api"
+    assert caught.value.hint == "did you mean responses?"
 
 
 def test_a_key_of_the_program_is_said_to_be_one() -> None:
@@ -171,8 +173,10 @@ def test_the_models_of_bedrock_are_listed_by_its_control_plane() -> None:
 def test_the_name_of_a_rows_own_format_is_one_of_its_apis() -> None:
     assert chat(f"{OPENAI}?api=chat").url == chat(OPENAI).url
     assert chat(f"llm://:{KEY}@bedrock/m?api=converse").target == "/model/m/converse"
-    with pytest.raises(UnsupportedError, match="it has chat, converse"):
+    with pytest.raises(UnsupportedError) as caught:
         planner(f"llm://:{KEY}@bedrock/m?api=soap")
+    assert caught.value.code == "llm.no-api"
+    assert "chat, converse" in (caught.value.hint or "")
 
 
 def test_what_a_family_takes_in_one_format_is_not_sent_in_another() -> None:
@@ -187,8 +191,9 @@ def test_what_a_family_takes_in_one_format_is_not_sent_in_another() -> None:
     [("llm://my-project@vertex/g", "auth=google:PATH"), ("llm://bedrock/m", "auth=aws:PROFILE")],
 )
 def test_where_credentials_come_in_many_ways_the_error_names_them(uri: str, said: str) -> None:
-    with pytest.raises(CredentialError, match="no credential for") as caught:
+    with pytest.raises(CredentialError) as caught:
         _ = chat(uri, {"HOME": "/nonexistent"}).request
+    assert caught.value.code == "credential.missing"
     assert said in str(caught.value.hint)
 
 
@@ -212,9 +217,10 @@ def test_a_name_that_the_row_does_not_declare_stays_withheld() -> None:
 
 
 def test_an_api_that_the_row_does_not_have_is_refused_with_those_that_it_has() -> None:
-    with pytest.raises(UnsupportedError, match="has chat, responses") as caught:
+    with pytest.raises(UnsupportedError) as caught:
         planner(f"{OPENAI}?api=soap")
     assert caught.value.code == "llm.no-api"
+    assert "chat, responses" in (caught.value.hint or "")
     # no row of its own: an ordinary parameter there
     assert chat(f"llm://:{KEY}@api.cerebras.ai/m?api=soap").body["api"] == "soap"  # type: ignore[index]
 
@@ -241,8 +247,9 @@ def test_a_model_is_one_step_of_a_path_whatever_it_holds(model: str) -> None:
 
 
 def test_a_path_that_nobody_completes_says_what_is_missing() -> None:
-    with pytest.raises(LLMURIError, match="needs the parameter project") as caught:
+    with pytest.raises(LLMURIError, match="project") as caught:
         planner(f"llm://:{KEY}@vertex/gemini-3-pro")
+    assert caught.value.code == "llm.no-path-value"
     assert "GOOGLE_CLOUD_PROJECT" in str(caught.value.hint)
     environ = {"GOOGLE_CLOUD_PROJECT": "p2", "GOOGLE_CLOUD_LOCATION": "us-east1"}
     uri = f"llm://:{KEY}@vertex/gemini-3-pro"
@@ -382,7 +389,7 @@ def test_a_list_that_never_ends_is_left(names: str, following: str, pages: int) 
     clock = FakeClock()
     played = play(models_flow(plan, clock), [reply(200, page(names, following))] * pages, clock)
     assert isinstance(played.error, MalformedResponseError)
-    assert "is too long" in str(played.error)
+    assert played.error.hint is None  # a page of another format has one
     assert len(played.sends) == pages
 
 
@@ -409,7 +416,7 @@ def test_one_model_is_asked_after_or_found_in_the_list() -> None:
             assert client.model().id == "fake-model"
         with (
             connect(fake.uri("nobody"), policy=Policy.local(), config=Config.empty(), environ={}) as client,
-            pytest.raises(NotFoundError, match=r"knows no such|does not list the model"),
+            pytest.raises(NotFoundError, match="nobody"),
         ):
             client.model()
 

@@ -57,7 +57,7 @@ _VECTORS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", sorted(_VECTORS))
 def test_a_vector_with_a_number_beyond_every_float_is_malformed(name: str) -> None:
-    with pytest.raises(MalformedResponseError, match="too large"):
+    with pytest.raises(MalformedResponseError, match=r"vector.*number"):
         get_dialect(name).decode_embed(200, headers(JSON), dumps(_VECTORS[name]), AT, count=1)
 
 

@@ -44,7 +44,7 @@ def test_a_region_of_the_environment_is_no_other_host(region: str) -> None:
 def test_a_region_of_a_model_list_is_no_other_host(model: str, member: str, region: str) -> None:
     found = from_litellm({"model_list": [{"litellm_params": {"model": model, member: region}}]})
     assert not found.found
-    assert "the region is not a valid name" in str(found.notes[0])
+    assert "region" in found.notes[0].text
 
 
 @given(st.text(min_size=1, max_size=20))
@@ -89,8 +89,9 @@ def test_every_variable_is_one_line_whatever_the_uri(value: str, model: str) -> 
 )
 def test_a_number_that_takes_minutes_to_read_is_not_read(number: str) -> None:
     pytest.importorskip("yaml")
-    with pytest.raises(UsageError, match="more than"):
+    with pytest.raises(UsageError, match="200,000") as caught:
         load_models(f"model_list:\n- litellm_params: {{model: openai/x, seed: {number} }}\n")
+    assert caught.value.code == "convert.too-long"
 
 
 @pytest.mark.parametrize("text", ["'" + "1" * 5000 + "'", "a" * 5000, '"' + "1:" * 5000 + '"'])

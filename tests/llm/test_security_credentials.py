@@ -186,8 +186,9 @@ def test_a_google_credential_inside_another_sends_its_secret_by_https_too(
         "source_credentials": inner,
     }
     path.write_text(json.dumps(outer), encoding="utf-8")
-    with pytest.raises(CredentialError, match="not https"):
+    with pytest.raises(CredentialError, match="https") as caught:
         clouds.find_google({}, str(path))
+    assert caught.value.code == "credential.unreadable"
 
 
 @pytest.mark.parametrize("source", [{"executable": {"command": "touch pwned"}}, {"environment_id": "aws1"}])

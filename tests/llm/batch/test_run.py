@@ -271,16 +271,19 @@ def test_an_output_that_is_no_file_or_the_input_is_refused(fake, source, tmp_pat
 
 
 def test_an_output_in_no_folder_and_an_input_that_is_not_there_are_refused(fake, source, tmp_path):
-    with pytest.raises(UsageError, match="cannot write"):
+    with pytest.raises(UsageError) as caught:
         go(fake, source, tmp_path / "no" / "out")
-    with pytest.raises(UsageError, match="cannot read"):
+    assert caught.value.code == "usage.output-file"
+    with pytest.raises(UsageError) as caught:
         go(fake, tmp_path / "none", tmp_path / "out")
+    assert caught.value.code == "usage.input-file"
 
 
 def test_same_ids_are_refused_before_anything_is_sent(fake, tmp_path):
     rows = [{"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"}]
-    with pytest.raises(UsageError, match="rows 0 and 1"):
+    with pytest.raises(UsageError, match=r"\b0 and 1\b") as caught:
         go(fake, write(tmp_path / "in", *rows), tmp_path / "out")
+    assert caught.value.code == "usage.same-id"
     assert fake.requests == []
 
 
@@ -312,8 +315,9 @@ def test_a_row_that_is_too_long_is_refused(fake, tmp_path, monkeypatch):
     from onym.llm.batch import _formats
 
     monkeypatch.setattr(_formats, "_MAX_ROW_SIZE", 20)
-    with pytest.raises(UsageError, match="row 1 is longer"):
+    with pytest.raises(UsageError, match=r"\brow 1\b") as caught:
         go(fake, write(tmp_path / "in", {"prompt": "a"}, {"prompt": "b" * 50}), tmp_path / "out")
+    assert caught.value.code == "usage.bad-input"
 
 
 def test_an_input_in_which_one_octet_changed_is_another(fake, tmp_path):
@@ -437,8 +441,9 @@ def test_what_no_row_can_do_better_stops_the_run_and_loses_nothing(
     fake, source, tmp_path, status, code, error
 ):
     fake.answer("first").fail(status, code=code)
-    with pytest.raises(error, match="results so far are saved"):
+    with pytest.raises(error) as caught:
         go(fake, source, tmp_path / "out", concurrency=1)
+    assert "saved" in caught.value.hint
     assert len(fake.requests) == 2
     report = go(fake, source, tmp_path / "out")
     assert (report.before, report.answered) == (1, 6)
