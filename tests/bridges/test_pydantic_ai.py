@@ -166,7 +166,9 @@ def test_settings_go_before_the_uri(fake, policy):
 
 
 def test_images_and_documents_are_parts_and_other_files_refused(fake, policy):
-    from onym.bridges.pydantic_ai import _convert_content
+    from pydantic_ai.messages import ModelRequest, UserPromptPart
+
+    from onym.bridges.pydantic_ai import from_model_message
     from onym.llm.types import DocumentPart, ImagePart, TextPart
 
     given = [
@@ -177,15 +179,17 @@ def test_images_and_documents_are_parts_and_other_files_refused(fake, policy):
         DocumentUrl(url="https://h.example/a.pdf"),
         CachePoint(),
     ]
-    assert _convert_content(given) == (
+    (turn,) = from_model_message(ModelRequest(parts=[UserPromptPart(given)]), "openai")
+    assert turn.content == (
         TextPart("What?"),
         ImagePart(url="https://h.example/a.png"),
         ImagePart(data=b"hi", media_type="image/png"),
         DocumentPart(data=b"hi", media_type="application/pdf"),
         DocumentPart(url="https://h.example/a.pdf", media_type="application/pdf"),
     )
+    sound = BinaryContent(b"hi", media_type="audio/wav")
     with pytest.raises(UserError):
-        _convert_content([BinaryContent(b"hi", media_type="audio/wav")])
+        list(from_model_message(ModelRequest(parts=[UserPromptPart([sound])]), "openai"))
 
 
 def test_failures_are_pydantic_ais_own_with_the_typed_one_as_cause(fake, policy, key):
@@ -217,14 +221,14 @@ def test_a_stream_that_fails_to_open_is_pydantic_ais_error(fake, policy):
 
 
 def test_what_the_provider_wants_back_goes_with_the_turn_of_the_same_provider():
-    from onym.bridges.pydantic_ai import _convert_response, to_model_response
+    from onym.bridges.pydantic_ai import from_model_message, to_model_response
     from onym.llm.types import Carried, Completion
 
     carried = Carried(dialect="gemini", parts=({"thoughtSignature": "s"},))
     found = Completion(text="x", model="m", finish_reason="stop", carried=carried)
     response = to_model_response(found, "gemini", "llm://h/m")
-    assert _convert_response(response, "gemini").carried == carried
-    assert _convert_response(response, "openai").carried is None
+    assert [turn.carried for turn in from_model_message(response, "gemini")] == [carried]
+    assert [turn.carried for turn in from_model_message(response, "openai")] == [None]
 
 
 @pytest.mark.requirement("onym-bridge-a")
@@ -247,7 +251,7 @@ def test_the_profile_follows_the_row():
 def test_every_part_of_a_request_has_its_turn():
     from pydantic_ai import messages
 
-    from onym.bridges.pydantic_ai import _convert_retry, from_model_message
+    from onym.bridges.pydantic_ai import from_model_message
 
     picture = BinaryContent(b"hi", media_type="image/png")
     request = messages.ModelRequest(
@@ -266,10 +270,13 @@ def test_every_part_of_a_request_has_its_turn():
         def model_response(self):
             return "again"
 
-    assert (_convert_retry(Part("f")).role, _convert_retry(Part("f")).tool_call_id) == ("tool", "c1")
-    assert _convert_retry(Part(None)).role == "user"
+    turns = from_model_message(messages.ModelRequest(parts=[Part("f"), Part(None)]), "openai")
+    assert [(turn.role, turn.tool_call_id, turn.content) for turn in turns] == [
+        ("tool", "c1", "again"),
+        ("user", None, "again"),
+    ]
     with pytest.raises(UserError):
-        _convert_retry(object())
+        list(from_model_message(messages.ModelRequest(parts=[object()]), "openai"))
 
 
 def test_a_tool_may_be_demanded_or_forbidden(fake, policy):
