@@ -72,8 +72,8 @@ def test_an_import_that_fails_although_the_package_is_there_is_a_bug(
 @pytest.mark.parametrize(
     ("typed", "hint"),
     [
-        ("bank.example/x", "did you mean ai://bank.example/x?"),
-        ("/x", "an ai URI begins with ai://, as in ai://bank.example/balance"),
+        ("bank.example/x", "ai://bank.example/x?"),
+        ("/x", "ai://bank.example/balance"),
     ],
 )
 def test_a_name_without_port_and_scheme_is_told_as_an_ai_name(
@@ -119,7 +119,7 @@ def test_a_key_file_of_the_command_line_that_holds_none_is_no_forged_receipt(
 def test_a_name_without_its_scheme_is_told_as_it_was_meant(run: Any, typed: str, meant: str) -> None:
     done = run("ai", "invoke", typed)
     assert done.code == 3
-    assert f"did you mean {meant}?" in done.err
+    assert f"{meant}?" in done.err
     assert "onym check" not in done.err
 
 
@@ -133,8 +133,9 @@ def test_a_name_that_cannot_be_read_is_shown_with_the_place_and_what_to_run_next
 
 def test_letters_of_two_scripts_are_warned_of_before_anything_is_asked(run: Any) -> None:
     done = run("ai", "invoke", "ai://f\u0430ctory.localhost:1/x", "--no-dns")
-    assert "note: read as ai://xn--fctory-3nf.localhost:1/x" in done.err
-    assert "warning: the label mixes Cyrillic and Latin letters" in done.err
+    notes = done.err.splitlines()
+    assert any(note.startswith("note: ") and "ai://xn--fctory-3nf.localhost:1/x" in note for note in notes)
+    assert any(note.startswith("warning: ") and "Cyrillic" in note for note in notes)
 
 
 def test_an_authority_that_does_not_answer_leads_to_discover_and_no_model_server(run: Any) -> None:

@@ -234,7 +234,7 @@ def test_ping_tells_about_tls(run, fake, probed):
         "TLSv1.3, TLS_AES_256_GCM_SHA384, certificate of h.example until Jan  1 00:00:00 2030 GMT" in ran.out
     )
     assert "3 ms" in ran.out
-    step = next(each for each in run("ping", "--json", fake.uri()).json["steps"] if each["step"] == "tls")
+    step = next(step for step in run("ping", "--json", fake.uri()).json["steps"] if step["step"] == "tls")
     assert step["issuer"] == "Some CA"
 
 
@@ -280,4 +280,5 @@ def test_a_gguf_file_goes_with_the_embedded_model_alone(run, tmp_path):
     other.write_text("no model")
     ran = run("chat", "--gguf", str(other), "llm://embedded/mine", "Hi")
     assert ran.code == 10
-    assert "is not a GGUF file" in ran.err
+    assert "embedded.no-gguf" in ran.err
+    assert "notes.gguf" in ran.err

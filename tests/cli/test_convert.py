@@ -108,7 +108,8 @@ def test_what_cannot_be_meant_is_a_usage_error(run, words):
 def test_a_provider_without_a_word_there_is_said_so(run):
     ran = run("convert", "--to", "litellm", "llm://fal.run/m")
     assert ran.code != 0
-    assert "LiteLLM does not support" in ran.err
+    assert "convert.no-word" in ran.err
+    assert "LiteLLM" in ran.err
 
 
 def test_rows_of_the_configuration_count_both_ways(run, tmp_path):

@@ -233,11 +233,11 @@ def test_a_permanent_scheme_goes_through_list_review_and_the_expert(own, write):
     assert "onym registry submit uri-schemes-1 --archive URL" in ran.err
     own("submit", "uri-schemes-1", "--draft", "--archive", MAIL, "--at", "2026-10-01")
     ran = own("submit", "uri-schemes-1", "--at", "2026-10-08")
-    assert "list review ran 7 of 28 days" in ran.err
+    assert "7 of 28 days" in ran.err
     own("decide", "uri-schemes-1", "check-complete", "--as", "iana", "--at", "2026-10-09")
     assert "pending-review" in own("show", "zed").out
     waiting = own("review", "--for", "expert", "--json").json["requests"]
-    assert [each["id"] for each in waiting] == ["uri-schemes-1"]
+    assert [request["id"] for request in waiting] == ["uri-schemes-1"]
     refused = own("decide", "uri-schemes-1", "approve", "--as", "iana", ok=False)
     assert refused.code == 11
     assert "RFC 7595 7.2" in refused.err
@@ -408,7 +408,7 @@ def test_a_disabled_account_cannot_act(own, write):
 
 def test_an_unknown_account_gets_near_ones(own, write):
     ran = own("submit", "--account", "anne", write(), ok=False)
-    assert "did you mean ann?" in ran.err
+    assert "ann?" in ran.err
     assert "user list" in own("user", "roles", "xyz", ok=False).err
 
 
@@ -469,7 +469,7 @@ def test_every_account_is_listed_however_many_there_are(own, monkeypatch):
     # a page of two, as if it were the thousand
     monkeypatch.setattr(Accounts, "list", lambda self, **given: whole(self, **{"limit": 2, **given}))
     found = own("user", "list", "--json").json["accounts"]
-    assert [each["login"] for each in found] == ["ann", "ben", "cat", "dan", "eva"]
+    assert [account["login"] for account in found] == ["ann", "ben", "cat", "dan", "eva"]
 
 
 # files ----------------------------------------------------------------------------------------------------
@@ -660,6 +660,7 @@ def test_settings_that_cannot_be_used_are_told(own, tmp_path):
     file.write_text("prot = 1\n")
     ran = own("serve", "--config", str(file), ok=False)
     assert ran.code == 4
+    assert "config.unknown-setting" in ran.err
     assert "port" in ran.err
 
 

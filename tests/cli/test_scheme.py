@@ -84,9 +84,10 @@ def test_sarif_is_one_log_with_a_run_for_each_file(run, file):
 
 @pytest.mark.parametrize("name", ["absent.txt", "."])
 def test_a_file_that_cannot_be_opened_ends_with_2(run, tmp_path, name):
-    ran = run("scheme", "check", str(tmp_path / name))
-    assert ran.code == 2
-    assert "cannot read" in ran.err
+    path = str(tmp_path / name)
+    ran = run("scheme", "check", "--json", path)
+    error = ran.json["error"]
+    assert (ran.code, error["code"], path in error["message"]) == (2, "usage.file", True)
 
 
 def test_octets_and_files_beyond_measure_end_with_2(run, tmp_path, monkeypatch):
@@ -180,7 +181,8 @@ def test_a_device_without_an_end_is_read_up_to_the_cap(run, command):
 def test_a_file_without_a_name_is_told_as_such(run):
     ran = run("scheme", "check", "")
     assert ran.code == 2
-    assert "cannot read a file without a name" in ran.err
+    assert "usage.file" in ran.err
+    assert "without a name" in ran.err
 
 
 def test_a_file_is_read_whatever_its_line_ends_and_its_mark(run, tmp_path):
@@ -189,9 +191,10 @@ def test_a_file_is_read_whatever_its_line_ends_and_its_mark(run, tmp_path):
 
 
 def test_a_grammar_that_is_broken_is_answered_with_its_fault(run, file):
-    ran = run("scheme", "match", file('kite-URI = "kite:\n'), "kite:a")
-    assert ran.code == 11
-    assert "the string is not closed on its line" in ran.err
+    ran = run("scheme", "match", "--json", file('kite-URI = "kite:\n'), "kite:a")
+    error = ran.json["error"]
+    assert (ran.code, error["code"], error["field"]) == (11, "abnf.syntax", "kite-URI")
+    assert (error["line"], error["column"]) == (1, 12)
 
 
 def test_match_takes_the_octets_of_the_command_line_as_they_are(run, file):

@@ -506,12 +506,12 @@ def silent() -> Iterator[Origin]:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
         port = listener.getsockname()[1]
         waiting = [socket.socket() for _ in range(4)]
-        for each in waiting:
-            each.setblocking(False)
-            each.connect_ex(("127.0.0.1", port))
+        for waiting_socket in waiting:
+            waiting_socket.setblocking(False)
+            waiting_socket.connect_ex(("127.0.0.1", port))
         yield Origin("http", "127.0.0.1", port)
-        for each in waiting:
-            each.close()
+        for waiting_socket in waiting:
+            waiting_socket.close()
 
 
 def test_an_address_that_is_silent_uses_up_the_time_of_the_call(face: Face, silent: Origin) -> None:
@@ -632,7 +632,7 @@ def test_nothing_listens(face: Face) -> None:
     with free_port() as port, pytest.raises(ConnectionFailed) as caught:
         face.send(asking(Origin("http", "127.0.0.1", port)))
     assert caught.value.code == "net.connection.refused"
-    assert "running" in (caught.value.hint or "")
+    assert caught.value.hint
     assert caught.value.retryable
 
 

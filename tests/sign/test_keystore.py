@@ -34,7 +34,7 @@ def made(tmp_path: Path, algorithm: str = "Ed25519") -> tuple[KeyStore, str]:
 
 
 def served(store: KeyStore, at: float) -> list[str]:
-    return [each["kid"] for each in json.loads(store.jwks(at))["keys"]]
+    return [key["kid"] for key in json.loads(store.jwks(at))["keys"]]
 
 
 def receipt(store: KeyStore, at: float) -> str:
@@ -67,7 +67,7 @@ def test_folder_and_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     finally:
         os.umask(mask)
     assert stat.S_IMODE(store.path.stat().st_mode) == 0o700
-    modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in store.path.iterdir()}
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in store.path.iterdir()}
     assert modes == {"keys.json": 0o600, f"{kid}.jwk": 0o600, ".lock": 0o600}
 
 
@@ -144,8 +144,7 @@ def test_a_private_key_that_is_lost_is_named_with_the_two_ways_on(tmp_path: Path
     (store.path / f"{kid}.jwk").unlink()
     error = error_of(KeyStore(store.path).signer, NOW)
     assert (error.code, kid in error.message) == ("credential.no-key", True)
-    assert "from a copy" in str(error.hint)
-    assert "onym ai keys revoke" in str(error.hint)
+    assert all(words in (error.hint or "") for words in ("copy", "onym ai keys revoke"))
 
 
 @pytest.mark.parametrize(
@@ -243,7 +242,7 @@ def test_a_new_key_is_published_before_it_signs_and_an_old_one_after_it_signed(t
     assert served(store, switch + KEPT - 1) == [old, new]
     assert served(store, switch + KEPT) == [new]
     history = json.loads(store.history(switch + KEPT))["keys"]
-    assert [(each["kid"], each["nbf"], each.get("exp")) for each in history] == [
+    assert [(key["kid"], key["nbf"], key.get("exp")) for key in history] == [
         (old, NOW, switch),
         (new, switch, None),
     ]
@@ -268,7 +267,7 @@ def test_a_rotation_that_waits_is_not_begun_again(tmp_path: Path) -> None:
     assert served(store, NOW + 10) == [old, new]
     third = store.rotate(NOW + MAX_AGE, algorithm="ES256")
     assert third not in {old, new}
-    assert [each.algorithm for each in store.records()] == ["Ed25519", "Ed25519", "ES256"]
+    assert [record.algorithm for record in store.records()] == ["Ed25519", "Ed25519", "ES256"]
 
 
 def test_a_private_key_goes_when_its_time_is_over(tmp_path: Path) -> None:
@@ -364,7 +363,7 @@ def test_states_are_words_for_people(tmp_path: Path) -> None:
     store.rotate(NOW)
 
     def states(at: float) -> list[str]:
-        return [each.get_state(at) for each in store.records()]
+        return [record.get_state(at) for record in store.records()]
 
     assert states(NOW) == ["signs", "waits"]
     assert states(NOW + MAX_AGE) == ["kept", "signs"]
@@ -394,8 +393,8 @@ def test_two_processes_that_rotate_at_once_make_one_key(tmp_path: Path) -> None:
     store, old = made(tmp_path)
     command = [sys.executable, "-c", _ROTATE, str(store.path), str(NOW)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    said = {each.communicate(timeout=600)[0].strip() for each in running}
-    assert [each.returncode for each in running] == [0, 0, 0]
+    said = {process.communicate(timeout=600)[0].strip() for process in running}
+    assert [process.returncode for process in running] == [0, 0, 0]
     assert len(said) == 1
     assert served(store, NOW) == [old, *said]
 
@@ -430,7 +429,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_part(
     error = error_of(store.rotate, NOW)
     assert (error.code, "No space left" in error.message) == ("credential.unreadable", True)
     assert served(store, NOW) == [kid]
-    assert {each.name for each in store.path.iterdir()} == {"keys.json", ".lock", f"{kid}.jwk"}
+    assert {path.name for path in store.path.iterdir()} == {"keys.json", ".lock", f"{kid}.jwk"}
 
 
 def test_what_cannot_be_made_locked_or_removed_is_said(tmp_path: Path) -> None:

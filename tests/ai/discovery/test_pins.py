@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from onym.ai.discovery.pins import MemoryPins, PinFile, Pins, default_pin_path
 from onym.ai.records import AnchorDocument, Auth, Level, Requirements
 from onym.errors import DiscoveryError
+from onym.store.sqlite import WrongFormatError
 
 DAY = 86400
 NAME = "bank.example"
@@ -189,16 +190,17 @@ def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
     PinFile(file).check(NAME, document(), ["a"], 0.0)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-    assert [each.name for each in file.parent.iterdir()] == ["pins.sqlite"]
+    assert [path.name for path in file.parent.iterdir()] == ["pins.sqlite"]
     file.chmod(0o644)
-    unusable(PinFile(file), "other users")
+    assert f"chmod 600 {file}" in unusable(PinFile(file), PermissionError).message
 
 
-def unusable(pins: Pins, said: str) -> DiscoveryError:
-    with pytest.raises(DiscoveryError, match=said) as caught:
+def unusable(pins: Pins, *causes: type[Exception]) -> DiscoveryError:
+    with pytest.raises(DiscoveryError) as caught:
         pins.check(NAME, document(), ["a"], 1.0)
     assert caught.value.code == "aiip.unavailable"
     assert caught.value.hint
+    assert isinstance(caught.value.__cause__, causes), repr(caught.value.__cause__)
     return caught.value
 
 
@@ -217,7 +219,7 @@ def test_a_ruined_file_is_an_error_and_not_an_empty_one(tmp_path: Path, octets: 
     file = tmp_path / "pins.sqlite"
     PinFile(file).check(NAME, document(), ["a"], 0.0)
     file.write_bytes(octets)
-    assert str(file) in unusable(PinFile(file), "cannot be used").message
+    assert str(file) in unusable(PinFile(file), sqlite3.DatabaseError).message
 
 
 @pytest.mark.parametrize("pin", ["{", "{}", '{"demands": {"signed-results": "x"}, "kids": []}', "[]"])
@@ -227,7 +229,7 @@ def test_a_ruined_row_is_an_error(tmp_path: Path, pin: str) -> None:
     with sqlite3.connect(file) as db:
         db.execute("UPDATE pins SET pin = ?", (pin,))
     db.close()
-    unusable(PinFile(file), "cannot be used")
+    unusable(PinFile(file), KeyError, TypeError, ValueError)
 
 
 def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
@@ -237,7 +239,7 @@ def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
     db.close()
     file.chmod(0o600)
     before = file.read_bytes()
-    unusable(PinFile(file), "another program")
+    unusable(PinFile(file), WrongFormatError)
     assert file.read_bytes() == before
 
 
@@ -247,7 +249,7 @@ def test_a_file_that_is_busy_can_be_tried_again(tmp_path: Path, monkeypatch: pyt
     PinFile(file).check(NAME, document(), ["a"], 0.0)
     db = sqlite3.connect(file, isolation_level=None)
     db.execute("BEGIN EXCLUSIVE")
-    error = unusable(PinFile(file), "locked")
+    error = unusable(PinFile(file), sqlite3.OperationalError)
     assert error.retryable
     db.close()
 

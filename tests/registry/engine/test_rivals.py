@@ -169,7 +169,6 @@ def test_an_upgrade_by_a_registrant_whom_the_iesg_has_replaced_is_not_granted() 
     counter.ask(K.REASSIGN, "iesg", to="bob", change_controller="Bob", reason="gone")
     error = counter.refuses(K.APPROVE, "expert", TWO)
     assert (error.rule, error.hint) == ("E2", "Reject it.")
-    assert "the entry has changed since" in error.message
     counter.refuses(K.ASK_IETF_REVIEW, "expert", TWO)
     counter.ask(K.REJECT, "expert", TWO, reason="it is another's")
     assert (counter.row.registrant, counter.row.fields["change_controller"]) == ("bob", "Bob")
@@ -192,7 +191,8 @@ def test_an_upgrade_that_the_iesg_approves_is_not_a_former_registrants() -> None
     change(counter, "alice", R.STATUS_CHANGE, status=T.PERMANENT)
     counter.ask(K.ASK_IETF_REVIEW, "expert", TWO)
     counter.ask(K.REASSIGN, "iesg", to="bob", reason="gone")
-    assert counter.refuses(K.IESG_APPROVE, "iesg", TWO).hint == "Decline it."
+    error = counter.refuses(K.IESG_APPROVE, "iesg", TWO)
+    assert (error.rule, error.hint) == ("E4", "Decline it.")
 
 
 def test_an_upgrade_that_the_expert_asked_for_outlasts_a_reassignment() -> None:
@@ -211,7 +211,8 @@ def test_an_update_of_a_permanent_row_by_a_former_registrant_is_not_granted() ->
     counter.ask(K.APPROVE, "expert", ONE)
     change(counter, "alice", R.UPDATE)
     counter.ask(K.OVERRIDE, "iesg", registrant="bob", reason="alice is gone")
-    assert "has changed since" in counter.refuses(K.APPROVE, "expert", TWO).message
+    error = counter.refuses(K.APPROVE, "expert", TWO)
+    assert (error.rule, error.hint) == ("E2", "Reject it.")
 
 
 def test_an_ietf_approval_does_not_touch_a_row_that_was_removed_and_is_anothers_now() -> None:
@@ -221,7 +222,8 @@ def test_an_ietf_approval_does_not_touch_a_row_that_was_removed_and_is_anothers_
     counter.ask(K.OVERRIDE, "iana", remove=True, reason="by mistake")
     provisional(counter, "bob", TWO)
     before = counter.row
-    assert "has changed since" in counter.refuses(K.IESG_APPROVE, "iesg", ONE).message
+    error = counter.refuses(K.IESG_APPROVE, "iesg", ONE)
+    assert (error.rule, error.hint) == ("E4", "Decline it.")
     assert counter.row == before
     counter.ask(K.IESG_DECLINE, "iesg", ONE, reason="another's")
     assert counter.row == before
