@@ -335,5 +335,5 @@ def test_without_the_extra_the_error_says_how_to_get_it(monkeypatch: pytest.Monk
     with pytest.raises(CredentialError) as caught:
         call()
     assert caught.value.code == "credential.needs-extra"
-    assert caught.value.hint == "Run: pip install 'onym[bedrock]'"
+    assert "pip install 'onym[bedrock]'" in (caught.value.hint or "")
     assert caught.value.__context__ is None

@@ -238,10 +238,8 @@ def test_check_finds_nothing_to_say_of_what_is_right(tmp_path: Path) -> None:
 def test_check_says_that_an_endpoint_is_no_uri_and_goes_on(tmp_path: Path) -> None:
     text = '[endpoints]\na = "https://h.example/m"\nb = "llm://h.example/m?temp=x"\n'
     found = Config.load(write(tmp_path, text)).check()
-    assert {finding.where for finding in found if finding.severity == "error"} == {
-        "endpoints.a",
-        "endpoints.b",
-    }
+    errors = {finding.where for finding in found if finding.severity == "error"}
+    assert errors == {"endpoints.a", "endpoints.b"}
     assert "None" not in repr([finding.message for finding in found])
 
 

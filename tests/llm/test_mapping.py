@@ -199,7 +199,8 @@ def test_a_narrower_range_of_the_provider_is_an_error_that_names_it(
         map_all(uri(**{name: value}), provider=narrow)
     error = caught.value
     assert (error.parameter, error.code, error.clause) == (name, "llm.provider-range", "its docs")
-    assert f"Acme takes {limit}" in error.message
+    assert "Acme" in error.message
+    assert limit in error.message
     assert str(value) not in error.message
 
 
