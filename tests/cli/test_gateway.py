@@ -40,7 +40,9 @@ def run(*arguments: str, as_json: bool = False) -> Any:
 def test_a_log_that_holds_is_said_to_hold(tmp_path: Path) -> None:
     path = log(tmp_path)
     found = run("verify", str(path))
-    assert (found.exit_code, "holds: 3 lines" in found.output) == (0, True)
+    assert (found.exit_code, "3 lines" in found.output) == (0, True)
+    verdict = json.loads(run("verify", str(path), "--json").output)
+    assert (verdict["holds"], verdict["lines"], verdict["faults"]) == (True, 3, [])
     ends = verify_log(path).ends
     assert f"last hash: {ends}" in found.output
     assert run("verify", str(path), "--expect", ends.upper()).exit_code == 0
@@ -52,7 +54,7 @@ def test_a_log_that_was_changed_or_cut_exits_with_1(tmp_path: Path) -> None:
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     assert run("verify", str(path)).exit_code == 0
     cut = run("verify", str(path), "--expect", ends)
-    assert (cut.exit_code, "not the expected one" in cut.output) == (1, True)
+    assert (cut.exit_code, verify_log(path).ends in cut.output) == (1, True)
     path.write_bytes(path.read_bytes().replace(b'"id":"0"', b'"id":"9"'))
     changed = run("verify", str(path))
     assert (changed.exit_code, "line 2" in changed.output) == (1, True)
@@ -65,7 +67,7 @@ def test_a_torn_log_is_mended_on_request(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + b"{")
     told = run("verify", str(path))
     assert (told.exit_code, "onym ai audit repair" in told.output) == (1, True)
-    assert "removed 1 bytes" in run("repair", str(path)).output
+    assert "1 bytes" in run("repair", str(path)).output
     assert "nothing to repair" in run("repair", str(path)).output
     assert run("verify", str(path)).exit_code == 0
 

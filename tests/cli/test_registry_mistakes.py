@@ -125,6 +125,7 @@ def test_a_status_goes_with_the_format_that_has_parts(own, format_):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "registry.example"])
 def test_a_service_that_others_reach_must_be_told_its_address(own, host):
     ran = own("serve", "--host", host, "--port", "8602", code=2)
+    assert "usage.base-url" in ran.err
     assert "--base-url" in ran.err
     assert "serving" not in ran.err
 

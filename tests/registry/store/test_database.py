@@ -99,7 +99,7 @@ def test_a_schema_of_a_newer_onym_is_left_alone(store_url: str) -> None:
     for create in (True, False):
         with pytest.raises(StoreError) as caught:
             in_store(store_url, newer, create=create)
-        assert caught.value.hint == "Install a newer Onym."
+        assert (caught.value.code, caught.value.hint) == ("registry.wrong-schema", "Install a newer Onym.")
 
 
 def test_two_that_make_the_same_registry_at_once_make_it_once(empty_url: str) -> None:
