@@ -374,7 +374,7 @@ def test_a_list_is_followed_to_its_end() -> None:
     played = play(
         models_flow(plan, clock), [reply(200, page("a b", "b")), reply(200, page("c", None))], clock
     )
-    assert [each.id for each in played.value] == ["a", "b", "c"]
+    assert [model.id for model in played.value] == ["a", "b", "c"]
     targets = [send.request.target for send in played.sends]
     assert targets[0] == "/v1/models?limit=1000"
     assert "after_id=b" in targets[1]
