@@ -1,6 +1,6 @@
 """The well-known `llm://` parameters: one row per parameter (draft, section 6).
 
-A row holds the parameter's type, range and default, who acts on it, and its name in every API format, SDK and
+A row holds the parameter's type and default, who acts on it, and its name in every API format, SDK and
 telemetry convention. A provider's row and a model's profile may replace the name in the API format.
 """
 
@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from onym.errors import ParameterError
+from onym.uri.parameters import RANGES
 
 DRAFT: Final = "draft-levy-llm-uri-scheme-00"
 #: the values of `format`
 FORMATS: Final = ("text", "json", "json_schema")
-#: milliseconds; the timers of most runtimes end here, after 24.8 days
-_LONGEST_TIMEOUT: Final = 2**31 - 1
 
 Kind: TypeAlias = Literal["number", "integer", "boolean", "text", "texts", "choice"]
 
@@ -25,7 +24,7 @@ Kind: TypeAlias = Literal["number", "integer", "boolean", "text", "texts", "choi
 class Parameter:
     """One well-known parameter.
 
-    `low` and `high` are included in the range. `consumer` is "client" if Onym acts on the parameter itself.
+    Its range is in `onym.uri.parameters`. `consumer` is "client" if Onym acts on the parameter itself.
     `wire` is the usual name in a request body and `formats` contains the names in the formats that differ:
     None means that the API has no such parameter, and a dot leads to a member of an object. `sdks` contains
     the names in other tools' settings. `telemetry` is the attribute of OpenTelemetry's GenAI conventions.
@@ -33,14 +32,22 @@ class Parameter:
 
     name: str
     kind: Kind
-    low: float | None = None
-    high: float | None = None
     default: Any = None
     consumer: Literal["request", "client"] = "request"
     wire: str | None = None
     formats: Mapping[str, str | None] = field(default_factory=dict)
     sdks: Mapping[str, str] = field(default_factory=dict)
     telemetry: str | None = None
+
+    @property
+    def low(self) -> int | None:
+        """The lowest value, or None."""
+        return RANGES.get(self.name, (None, None))[0]
+
+    @property
+    def high(self) -> int | None:
+        """The highest value, or None."""
+        return RANGES.get(self.name, (None, None))[1]
 
 
 def _in_python(name: str) -> Mapping[str, str]:
@@ -52,8 +59,6 @@ _ROWS: Final = (
     Parameter(
         name="temp",
         kind="number",
-        low=0,
-        high=2,
         wire="temperature",
         formats={
             "bedrock_converse": "inferenceConfig.temperature",
@@ -66,7 +71,6 @@ _ROWS: Final = (
     Parameter(
         name="max_tokens",
         kind="integer",
-        low=1,
         wire="max_tokens",
         formats={
             "bedrock_converse": "inferenceConfig.maxTokens",
@@ -80,8 +84,6 @@ _ROWS: Final = (
     Parameter(
         name="top_p",
         kind="number",
-        low=0,
-        high=1,
         wire="top_p",
         formats={
             "bedrock_converse": "inferenceConfig.topP",
@@ -95,7 +97,6 @@ _ROWS: Final = (
     Parameter(
         name="top_k",
         kind="integer",
-        low=0,
         wire="top_k",
         formats={
             "bedrock_converse": None,
@@ -148,8 +149,6 @@ _ROWS: Final = (
     Parameter(
         name="timeout",
         kind="integer",
-        low=1,
-        high=_LONGEST_TIMEOUT,
         default=600_000,
         consumer="client",
         sdks={"ai_sdk": "timeout", "langchain": "timeout", "litellm": "timeout"},
@@ -157,8 +156,6 @@ _ROWS: Final = (
     Parameter(
         name="retries",
         kind="integer",
-        low=0,
-        high=100,
         default=2,
         consumer="client",
         sdks={"ai_sdk": "maxRetries", "langchain": "max_retries", "litellm": "num_retries"},

@@ -468,23 +468,33 @@ def _parse_reference(text: str, limits: Limits) -> str:
     return _parse_text(text, limits)
 
 
-#: the parsers for the types of the registry
-_TYPE_PARSERS: Final[Mapping[str, Callable[[str, Limits], Any]]] = {
-    "bool": parse_boolean,
-    "float": make_float_parser(-EXACT, EXACT),
-    "int": make_integer_parser(-_INT64 - 1, _INT64),
-    "string": _parse_text,
+#: the lowest and the highest value of parameters, both included; None is the end of the type's range
+RANGES: Final[Mapping[str, tuple[int, int | None]]] = {
+    "temp": (0, 2),
+    "max_tokens": (1, None),
+    "top_p": (0, 1),
+    "top_k": (0, None),
+    "timeout": (1, _LONGEST_TIMEOUT),
+    "retries": (0, 100),
 }
+
+
+def _make_parser(name: str, kind: str) -> Callable[[str, Limits], Any]:
+    """The parser for a type of the registry and the parameter's range."""
+    low, high = RANGES.get(name, (None, None))
+    if kind == "bool":
+        return parse_boolean
+    if kind == "float":
+        return make_float_parser(-EXACT if low is None else low, EXACT if high is None else high)
+    if kind == "int":
+        return make_integer_parser(-_INT64 - 1 if low is None else low, _INT64 if high is None else high)
+    return _parse_text
+
+
 VALUE_PARSERS: Final[dict[str, Callable[[str, Limits], Any]]] = {
-    **{name: _TYPE_PARSERS[kind] for name, kind in TYPES.items()},
-    # parameters with a range or a form
-    "temp": make_float_parser(0.0, 2.0),
-    "max_tokens": make_integer_parser(1, _INT64),
-    "top_p": make_float_parser(0.0, 1.0),
-    "top_k": make_integer_parser(0, _INT64),
+    **{name: _make_parser(name, kind) for name, kind in TYPES.items()},
+    # texts with a form
     "stop": _parse_stop,
-    "timeout": make_integer_parser(1, _LONGEST_TIMEOUT),
-    "retries": make_integer_parser(0, 100),
     "format": _parse_format,
     "system": make_text_parser("system"),
     # a parameter of this client, not in draft 6
