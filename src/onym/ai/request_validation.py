@@ -106,7 +106,7 @@ _TYPE: Final = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
 #: W3C Trace Context 3.2.1
 _TRACE: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.{0,64}")
 #: a string without an end matches to the end of the body; otherwise the work would be quadratic
-_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*(?:"|\\?\Z)', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,8 +69,10 @@ class URIParts(NamedTuple):
 
 
 def _build_run_pattern(characters: str) -> str:
-    """A run of `characters` and percent triplets, of any length, that never backtracks."""
-    return f"[{characters}]*+(?:%[0-9A-Fa-f]{{2}}[{characters}]*+)*+"
+    """A run of `characters` and percent triplets, of any length."""
+    # The group is not possessive: CPython 3.11.2 takes a `%` without digits for a repetition of such a group.
+    # A failed match gives the triplets back one by one, in linear time, because each has only one reading.
+    return f"[{characters}]*+(?:%[0-9A-Fa-f]{{2}}[{characters}]*+)*"
 
 
 _REG = r"A-Za-z0-9._~!$&'()*+,;=\-"  # unreserved and sub-delims

@@ -263,10 +263,11 @@ def reveal_source(fields: LLMURIFields) -> str:
 
 _PLAIN = r"A-Za-z0-9_~\-"  # unreserved, but for the dot
 # The common form in one pass: no triplets outside the query, no segment that starts with a dot, and only
-# characters that the draft allows in userinfo and path. All quantifiers are possessive: it never backtracks.
+# characters that the draft allows in userinfo and path. Only quantifiers of characters are possessive,
+# because CPython 3.11.2 matches possessive groups wrongly.
 _COMMON = re.compile(
     rf"[Ll][Ll][Mm]://(?:([{_PLAIN}.]++)(?::([{_PLAIN}.]++))?@)?([{_PLAIN}.]++)(?::([0-9]{{1,5}}+))?"
-    rf"/([{_PLAIN}][{_PLAIN}.]*+(?:/[{_PLAIN}][{_PLAIN}.]*+)*+)"
+    rf"/([{_PLAIN}][{_PLAIN}.]*+(?:/[{_PLAIN}][{_PLAIN}.]*+)*)"
     rf"(?:\?([{_PLAIN}.!$'()*+,;=:@/?&%]*+))?(?:\#([{_PLAIN}.!$'()*+,;=:@/?&]*+))?"
 ).fullmatch
 

@@ -201,7 +201,7 @@ _BOOLEANS = {"true": True, "false": False}
 # from here on floats are not exact: such a decimal stays text, exactly as written
 EXACT = 1e16
 # a bracket, or a whole JSON string to skip, closed or not
-_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
+_STRUCTURE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
 def raise_bad_value(

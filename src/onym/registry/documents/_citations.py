@@ -37,7 +37,7 @@ _CITATION: Final = re.compile(
     rf"(?:,?{_SOME}(?:\(?){_WHERE % 'after'})?"
 )
 #: an Internet-Draft cited by name, but not in a URL or a file name
-_DRAFT: Final = re.compile(r"(?<![A-Za-z0-9./_\[-])draft(?:-[a-z0-9]{1,40}+){2,20}+(?![/_-]|\.[a-z])")
+_DRAFT: Final = re.compile(r"(?<![A-Za-z0-9./_\[-])draft(?:-[a-z0-9]{1,40}+){2,20}(?![/_-]|\.[a-z])")
 _NUMBERS: Final = re.compile(r"[0-9]{1,5}")
 _KRAMDOWN_SECTION: Final = re.compile(rf"(?:Section|Appendix) (?P<part>{_PART})")
 _KRAMDOWN_KEY: Final = re.compile(r"(?:^|[ !?])-?(?P<key>[A-Z][A-Za-z0-9._+-]{0,63})(?=$|[ ,(])")
