@@ -172,3 +172,8 @@ def test_idna_is_loaded_by_those_who_type_and_not_by_the_mapping() -> None:
         "import onym.uri.ai_input; assert 'idna' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_only_text_can_be_typed() -> None:
+    with pytest.raises(TypeError):
+        parse_user_input(b"ai://example.com/x")  # type: ignore[arg-type]

@@ -549,3 +549,13 @@ def test_an_error_text_of_another_library_shows_no_key() -> None:
         text = "".join(traceback.format_exception(error))
     assert KEY in text
     assert KEY not in redact(text)
+
+
+def test_an_app_label_stays_whether_its_colon_is_encoded_or_it_is_called_a_token() -> None:
+    for text in (
+        "llm://my-app%3Ahunter2hunter2@api.example.com/m",
+        "llm://token:hunter2hunter2@api.example.com/m",
+    ):
+        shown = redact(text)
+        assert "hunter2" not in shown
+        assert shown.startswith(text[: text.index("hunter2")])
