@@ -441,10 +441,20 @@ class AIIPError(OnymError):
     exit_code = 13
     http_status = 502
     fields: ClassVar[tuple[str, ...]] = ("target", "clause", "status")
-    #: the value of WWW-Authenticate (RFC 9110 11.6.1) if a token is missing or too weak
-    challenge: str | None = None
+    #: the values of WWW-Authenticate (RFC 9110 11.6.1) if a token is missing or too weak
+    challenge: str | tuple[str, ...] | None = None
+    #: the value of DPoP-Nonce, which the next proof must have (RFC 9449 8)
+    dpop_nonce: str | None = None
+    #: why the caller did not prove its token's key, or "nonce" if only a new nonce is asked for; for metrics
+    refused_proof: str | None = None
+    #: what must be approved before the request is sent again, as a signed challenge (AIIP/HTTPS v1 3.13)
+    transaction_challenge: str | None = None
+    #: the page of a gateway on which a person can do what is missing
+    page_url: str | None = None
     #: the refused caller, once it is known, so that the endpoint can sign a receipt for it
     caller: object = None
+    #: seconds after which the same request may succeed, for Retry-After
+    retry_after: int | None = None
 
     def __init__(
         self,
@@ -489,6 +499,40 @@ class DeniedError(AIIPError):
     http_status = 403
 
 
+class AuthorizationError(AIIPError):
+    """No token can be had: the authorization server is unknown, refused, or its answer cannot be used.
+
+    `oauth_error` is the `error` of its response (RFC 6749 5.2), None if there was none.
+    """
+
+    default_code = "aiip.authorization-unavailable"
+    http_status = 403
+    fields: ClassVar[tuple[str, ...]] = ("target", "clause", "status", "oauth_error")
+    oauth_error: str | None = None
+
+
+class ConnectionRequired(AuthorizationError):
+    """A person must sign in at the authority's own server, `issuer`, first."""
+
+    default_code = "aiip.connection-required"
+    fields: ClassVar[tuple[str, ...]] = (*AuthorizationError.fields, "issuer")
+    issuer: str | None = None
+
+
+class ApprovalRequired(DeniedError):
+    """People must approve the request before it is sent again; it was not executed.
+
+    `transaction_challenge` is what they must approve, signed by the endpoint. The approval is for the same
+    request with the same `idempotency_key`.
+    """
+
+    default_code = "aiip.approval-required"
+    exit_code = 14
+    fields = ("target", "clause", "status", "idempotency_key")
+    transaction_challenge: str | None = None
+    idempotency_key: str | None = None
+
+
 class InvocationError(AIIPError):
     """The endpoint answered with a problem (RFC 9457); `problem` is its document, `status` its status."""
 
@@ -496,6 +540,28 @@ class InvocationError(AIIPError):
     fields = ("target", "clause", "status", "problem")
     #: the problem document; signed, unless the endpoint refused before it knew the caller
     problem: dict[str, Any] | None = None
+
+
+class TaskCancelled(AIIPError):
+    """The caller has cancelled the long task. A function that raises it ends as `canceled`."""
+
+    default_code = "aiip.task-canceled"
+    http_status = 410
+
+    def __init__(self, message: str = "the caller has cancelled the task", **fields: Any) -> None:
+        super().__init__(message, **fields)
+
+
+class TaskRunning(AIIPError):
+    """The endpoint runs the request as a long task, and the result is not there yet.
+
+    `task` is the ID of the task, with which you can get the result later.
+    """
+
+    default_code = "aiip.task-running"
+    exit_code = 15
+    fields = ("target", "clause", "status", "task")
+    task: str | None = None
 
 
 class RegistryError(OnymError):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import ssl
 import subprocess
 import sys
 import traceback
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -19,10 +24,22 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from net_support import NAMED, OK, PATIENCE, Authority, Face, FixedResolver, Server, answering, asking
+from net_support import (
+    NAMED,
+    OK,
+    PATIENCE,
+    Authority,
+    Face,
+    FixedResolver,
+    Handler,
+    Peer,
+    Server,
+    answering,
+    asking,
+)
 from onym.errors import NetError, UsageError
-from onym.net.connections import list_authorities, make_tls_context
-from onym.net.limits import TLSConfig
+from onym.net.connections import hash_client_certificate, list_authorities, make_tls_context
+from onym.net.limits import ClientIdentity, TLSConfig
 from onym.net.messages import Origin
 from onym.net.policy import Policy
 from onym.net.proxies import ProxyConfig
@@ -231,3 +248,75 @@ def test_the_authorities_are_listed(
     assert list_authorities(TLSConfig()) == (file,)
     monkeypatch.setattr("onym.net.connections._BUNDLES", ())
     assert list_authorities(TLSConfig()) == ()
+
+
+def naming(authority: Authority, seen: list[bytes]) -> Handler:
+    """Answers every request; `seen` gets the client certificate of each connection, in DER."""
+
+    def handle(peer: Peer) -> None:
+        seen.append(peer.sock.getpeercert(binary_form=True) or b"")  # type: ignore[attr-defined]
+        while peer.request() is not None:
+            peer.send(OK)
+
+    return handle
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+def test_a_connection_with_one_client_certificate_is_never_used_for_another(
+    make_face: MakeFace, authority: Authority, tmp_path: Path, files: Files, proxied: bool
+) -> None:
+    other = Files(tmp_path_below(tmp_path), authority)
+    first = ClientIdentity(cert=files.both)
+    second = ClientIdentity(cert=other.cert, key=other.encrypted, password=Secret(PASSWORD))
+    context = authority.server("pub.example", "localhost", "127.0.0.1")
+    authority.ca.configure_trust(context)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    seen: list[bytes] = []
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(Server(naming(authority, seen), tls=context))
+        options: dict[str, Any] = {"tls": authority.trust(tmp_path)}
+        if proxied:
+            options["proxy"] = ProxyConfig.parse(f"http://127.0.0.1:{stack.enter_context(tinyproxy()).port}")
+        face = make_face(NAMED, resolver=FixedResolver({"pub.example": [["127.0.0.1"]]}), **options)
+        send = asking(Origin("https", "pub.example", server.port))
+        # the last three find the connections of the first three in the pool
+        for identity in (first, second, None, first, second, None):
+            assert face.send(replace(send, identity=identity)).status == 200
+    ders = [ssl.PEM_cert_to_DER_cert(Path(each.cert).read_text()) for each in (files, other)]
+    assert seen == [*ders, b""]
+
+
+def test_an_identity_replaces_the_certificate_of_the_transport(
+    make_face: MakeFace,
+    authority: Authority,
+    tmp_path: Path,
+    files: Files,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = Files(tmp_path_below(tmp_path), authority)
+    # old contexts make room: a server that names one authority after another fills no memory
+    monkeypatch.setattr("onym.net._dialling._MOST_CONTEXTS", 1)
+    tls = TLSConfig(ca_files=authority.trust(tmp_path).ca_files, client_cert=files.both)
+    seen: list[bytes] = []
+    with Server(naming(authority, seen), tls=demanding(authority)) as server:
+        face = make_face(NAMED, resolver=FixedResolver({"pub.example": [["127.0.0.1"]]}), tls=tls)
+        send = asking(Origin("https", "pub.example", server.port))
+        for identity in (None, ClientIdentity(cert=other.both)):
+            assert face.send(replace(send, identity=identity)).status == 200
+        with pytest.raises(UsageError) as caught:
+            face.send(replace(send, identity=ClientIdentity(cert=str(tmp_path / "missing.pem"))))
+    assert caught.value.code == "usage.tls"
+    assert seen == [ssl.PEM_cert_to_DER_cert(Path(each.cert).read_text()) for each in (files, other)]
+
+
+def test_the_hash_of_a_client_certificate_is_that_of_its_own_der(files: Files, tmp_path: Path) -> None:
+    der = ssl.PEM_cert_to_DER_cert(Path(files.cert).read_text())
+    expected = urlsafe_b64encode(hashlib.sha256(der).digest()).decode().rstrip("=")
+    # in one file with its key, and before its intermediates
+    assert [hash_client_certificate(ClientIdentity(cert=file)) for file in (files.cert, files.both)] == [
+        expected
+    ] * 2
+    for path in (files.key, str(tmp_path / "missing.pem")):
+        with pytest.raises(UsageError) as caught:
+            hash_client_certificate(ClientIdentity(cert=path))
+        assert caught.value.code == "usage.tls"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+import threading
+import time
 import traceback
 from collections.abc import Callable
 
@@ -23,10 +26,11 @@ from net_support import (
 )
 from onym.errors import ConnectionFailed, DeadlineExceeded, NetError, ProxyError, ResolveError
 from onym.net._inner_tls import InnerTLSConnection
-from onym.net.connections import TLSSettings, make_tls_context
+from onym.net.connections import BlockingConnection, TLSSettings, drive_coroutine, make_tls_context
 from onym.net.limits import NetLimits, TLSConfig
 from onym.net.messages import Origin
 from onym.net.proxies import ProxyConfig
+from onym.uri.secret import SecretBytes
 from proxy_support import relay
 
 MakeFace = Callable[..., Face]
@@ -429,3 +433,43 @@ def test_the_session_in_a_tunnel_is_the_servers_and_a_dropped_connection_closes_
     connection.abandon()
     assert dropped == ["outer", "closed", "abandoned"]
     assert (connection.is_usable(), connection.tls_version) == (True, None)
+
+
+def test_what_is_written_before_the_session_is_open_opens_it(authority: Authority, tls: TLSConfig) -> None:
+    ours, theirs = socket.socketpair()
+    received: list[bytes] = []
+
+    def serve() -> None:
+        with authority.server("pub.example").wrap_socket(theirs, server_side=True) as peer:
+            received.append(peer.recv(100))
+
+    server = threading.Thread(target=serve)
+    server.start()
+    outer = BlockingConnection(ours, "127.0.0.1", time.monotonic)
+    connection = InnerTLSConnection(outer, TLSSettings(make_tls_context(tls), "pub.example"))
+    drive_coroutine(connection.write(SecretBytes(b"hello"), time.monotonic() + PATIENCE))
+    server.join()
+    connection.close()
+    assert received == [b"hello"]
+
+
+def test_a_peer_that_is_gone_while_something_is_written_is_told(tls: TLSConfig) -> None:
+    ours, theirs = socket.socketpair()
+    theirs.shutdown(socket.SHUT_WR)
+    outer = BlockingConnection(ours, "127.0.0.1", time.monotonic)
+    connection = InnerTLSConnection(outer, TLSSettings(make_tls_context(tls), "pub.example"))
+    with theirs, pytest.raises(ConnectionFailed) as caught:
+        drive_coroutine(connection.write(SecretBytes(b"hello"), time.monotonic() + PATIENCE))
+    connection.close()
+    assert caught.value.code == "net.connection.broken"
+
+
+def test_an_error_of_tls_while_something_is_written_has_no_frame_that_holds_it(tls: TLSConfig) -> None:
+    ours, theirs = socket.socketpair()
+    theirs.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    outer = BlockingConnection(ours, "127.0.0.1", time.monotonic)
+    connection = InnerTLSConnection(outer, TLSSettings(make_tls_context(tls), "pub.example"))
+    with theirs, pytest.raises(NetError) as caught:
+        drive_coroutine(connection.write(SecretBytes(PASSWORD.encode()), time.monotonic() + PATIENCE))
+    connection.close()
+    assert_hidden(caught.value)

@@ -13,6 +13,14 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Any, Final, NoReturn
 
 _ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]*\Z")
+_CHARACTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+#: the last characters of canonical base64url, by the length of the text modulo 4; no text has the length 1
+_LAST: Final[tuple[frozenset[str], ...]] = (
+    frozenset(_CHARACTERS) | {""},
+    frozenset(),
+    frozenset("AQgw"),
+    frozenset(_CHARACTERS[::4]),
+)
 _MAX_DEPTH: Final = 16
 _REPEATED: Final = "repeats a member"
 
@@ -24,10 +32,9 @@ def encode_base64url(content: bytes) -> str:
 
 def decode_base64url(text: str) -> bytes:
     """The bytes of base64url without padding, in its one canonical spelling. Raises ValueError."""
-    if _ALPHABET.match(text) and len(text) % 4 != 1:
-        content = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        if encode_base64url(content) == text:
-            return content
+    # the unused bits of the last character must be zero (RFC 4648 3.5)
+    if _ALPHABET.match(text) and text[-1:] in _LAST[len(text) % 4]:
+        return urlsafe_b64decode(text + "=" * (-len(text) % 4))
     raise ValueError("is not base64url")
 
 
@@ -44,12 +51,7 @@ def parse_json_object(content: bytes, *, max_depth: int = _MAX_DEPTH) -> dict[st
 def parse_json_value(content: bytes | str) -> Any:
     """A JSON value, in UTF-8 if it is bytes, without duplicate members or NaN. Raises ValueError."""
     try:
-        return json.loads(
-            content.decode("utf-8") if isinstance(content, bytes) else content,
-            object_pairs_hook=_require_unique_members,
-            parse_constant=_reject_constant,
-            parse_float=_parse_finite,
-        )
+        return _DECODER.decode(content.decode("utf-8") if isinstance(content, bytes) else content)
     except UnicodeDecodeError:
         raise ValueError("is not UTF-8") from None
     except RecursionError:
@@ -74,6 +76,11 @@ def _parse_finite(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError("not finite")
     return number
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_require_unique_members, parse_constant=_reject_constant, parse_float=_parse_finite
+)
 
 
 def _is_shallow(value: object, max_depth: int) -> bool:

@@ -179,7 +179,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def _explain_timeout(self, error: DeadlineExceeded) -> None:
         """Name the timeout of the call and where it was set."""
-        milliseconds = f"{self.timeout * 1000:g}"
+        milliseconds = round(self.timeout * 1000)
         origin = next((note.origin for note in self.notes if note.parameter == "timeout"), "default")
         place = {"uri": "in the URI", "override": "in the call", "default": "the default"}.get(origin, origin)
         error.message = (

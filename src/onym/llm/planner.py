@@ -231,7 +231,7 @@ class PlannerSettings:
     headers: HeaderPairs = ()
     lessons: RejectedParameters = field(default=REJECTED_PARAMETERS, repr=False)
     key: Secret | None = field(default=None, repr=False)
-    #: the variable that names a proxy which Onym was not told to use
+    #: returns the variable of a proxy that Onym was not told to use, if one is set
     find_unused_proxy: Callable[[], str | None] | None = None
     tls_loopback: bool = False
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from onym.net.connections import AddressResolver as AddressResolver
     from onym.net.connections import DNSResolver as DNSResolver
     from onym.net.connections import SystemResolver as SystemResolver
+    from onym.net.limits import ClientIdentity as ClientIdentity
     from onym.net.limits import NetLimits as NetLimits
     from onym.net.limits import RetryPolicy as RetryPolicy
     from onym.net.limits import TLSConfig as TLSConfig
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "onym.net.config": "NetConfig RouteReport",
     "onym.net.connections": "AddressResolver DNSResolver SystemResolver",
-    "onym.net.limits": "NetLimits RetryPolicy TLSConfig parse_retry_after",
+    "onym.net.limits": "ClientIdentity NetLimits RetryPolicy TLSConfig parse_retry_after",
     "onym.net.messages": (
         "Ask AsyncStreamBody ConnectionInfo Flow Headers HTTPRequest Origin Records Reply Send StreamBody "
         "Wait"

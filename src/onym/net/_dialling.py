@@ -17,18 +17,21 @@ from onym.net.connections import (
     make_connect_timeout_error,
     make_tls_context,
 )
-from onym.net.limits import Deadline
+from onym.net.limits import ClientIdentity, Deadline
 
 if TYPE_CHECKING:
     import ssl
 
     from onym.net.config import NetConfig
     from onym.net.proxies import ProxyConfig
+    from onym.uri.secret import Secret
 
 T = TypeVar("T")
 
 #: addresses of one name that are tried
 _MOST_ADDRESSES: Final = 8
+#: TLS contexts of one transport: one for each client certificate
+_MOST_CONTEXTS: Final = 256
 
 
 class Dialled(NamedTuple):
@@ -47,31 +50,42 @@ class Dialler:
         self._backend = backend
         self._limits = config.limits
         self._tls = config.tls
-        self._contexts: dict[bool, ssl.SSLContext] = {}
+        self._contexts: dict[bool | ClientIdentity, ssl.SSLContext] = {}
         #: the addresses of the proxy, and when they are looked up again
         self._proxy_addresses: tuple[Sequence[str], float] | None = None
         self.resolver = config.resolver or SystemResolver()
 
     async def dial_addresses(
-        self, addresses: Sequence[str], port: int, name: str | None, deadline: Deadline
+        self,
+        addresses: Sequence[str],
+        port: int,
+        name: str | None,
+        deadline: Deadline,
+        identity: ClientIdentity | None = None,
     ) -> Dialled:
         """Return a socket that is connected to the first of the addresses that accepts a connection.
 
-        `name` is the name for TLS, None for plain HTTP.
+        `name` is the name for TLS, None for plain HTTP. `identity` replaces the transport's own certificate.
         """
         # first, because an unreadable file of authorities would leave the socket open
-        security = None if name is None else TLSSettings(self._get_context(own=True), name)
+        security = None if name is None else TLSSettings(self._get_context(own=True, identity=identity), name)
         sock, address = await self._dial_first(addresses, port, deadline)
         return Dialled(sock, None, address, security)
 
     async def dial_through(
-        self, proxy: ProxyConfig, hosts: Sequence[str], port: int, name: str, deadline: Deadline
+        self,
+        proxy: ProxyConfig,
+        hosts: Sequence[str],
+        port: int,
+        name: str,
+        deadline: Deadline,
+        identity: ClientIdentity | None = None,
     ) -> Dialled:
         """Return a tunnel through the proxy to the first of the hosts that it reaches.
 
         `hosts` are checked addresses, or the name if the proxy looks it up. `name` is the name for TLS.
         """
-        security = TLSSettings(self._get_context(own=True), name)
+        security = TLSSettings(self._get_context(own=True, identity=identity), name)
         *others, last = hosts[:_MOST_ADDRESSES]
         try:
             for host in others:
@@ -153,12 +167,25 @@ class Dialler:
             deadline, patience, lambda until: self._backend.dial(address, port, until)
         )
 
-    def _get_context(self, *, own: bool) -> ssl.SSLContext:
-        """Return the TLS context, with the client's `own` certificate, which is not for the proxy."""
-        if own not in self._contexts:
-            without = replace(self._tls, client_cert=None, client_key=None, client_key_password=None)
-            self._contexts[own] = make_tls_context(self._tls if own else without)
-        return self._contexts[own]
+    def _get_context(self, *, own: bool, identity: ClientIdentity | None = None) -> ssl.SSLContext:
+        """Return the TLS context with a client certificate: that of `identity`, or the transport's `own` one.
+
+        Without either it has no certificate, as for the proxy.
+        """
+        key = own if identity is None else identity
+        context = self._contexts.get(key)
+        if context is None:
+            files: tuple[str | None, str | None, Secret | None] = (None, None, None)
+            if identity is not None:
+                files = (identity.cert, identity.key, identity.password)
+            config = replace(
+                self._tls, client_cert=files[0], client_key=files[1], client_key_password=files[2]
+            )
+            context = make_tls_context(self._tls if key is True else config)
+            self._contexts[key] = context
+            if len(self._contexts) > _MOST_CONTEXTS:
+                self._contexts.pop(next(iter(self._contexts)), None)
+        return context
 
     async def _run_with_timeout(
         self, deadline: Deadline, patience: float, attempt: Callable[[Deadline], Awaitable[T]]

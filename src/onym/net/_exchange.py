@@ -2,7 +2,7 @@
 
 The code is written once for both transports. Its coroutines suspend only in the backend; on a blocking
 backend they never suspend (see `drive_coroutine`). Checked targets are cached for a few seconds, and idle
-connections are pooled by target and credential.
+connections are pooled by target, credential and client certificate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from onym.net._http1 import ResponseHead, ResponseParser, encode_request
 from onym.net.config import NetConfig
 from onym.net.connections import Backend, Connection
 from onym.net.hosts import is_loopback, parse_host
-from onym.net.limits import Deadline, NetLimits
+from onym.net.limits import ClientIdentity, Deadline, NetLimits
 from onym.net.messages import ConnectionInfo, Origin, Send
 from onym.net.policy import Decision, evaluate_policy
 
@@ -260,9 +260,12 @@ class ExchangeCore:
         message = encode_request(
             request, target.host_field, "gzip" if secure and not send.stream else "identity"
         )
-        key = (target.key, request.credential)
+        # a connection proves one client certificate, so it serves no request with another one
+        key = (target.key, request.credential, send.identity)
         try:
-            connection = self.pool.acquire(key) or await self._open_connection(target, deadline)
+            connection = self.pool.acquire(key) or await self._open_connection(
+                target, deadline, send.identity
+            )
             incoming = ResponseParser(request.method, self.limits, send.limit)
             try:
                 await connection.write(message, deadline)
@@ -296,15 +299,17 @@ class ExchangeCore:
             target = self.targets.check_answers(place, await self.look_up(connect, target, deadline))
         return target
 
-    async def dial(self, target: Target, deadline: Deadline) -> Dialled:
+    async def dial(
+        self, target: Target, deadline: Deadline, identity: ClientIdentity | None = None
+    ) -> Dialled:
         """Return a socket that is connected to the target, or a tunnel to it through its proxy."""
         name = target.host if target.origin.scheme == "https" else None
         try:
             if target.proxy is not None:
                 return await self.dialler.dial_through(
-                    target.proxy, target.addresses, target.port, target.host, deadline
+                    target.proxy, target.addresses, target.port, target.host, deadline, identity
                 )
-            return await self.dialler.dial_addresses(target.addresses, target.port, name, deadline)
+            return await self.dialler.dial_addresses(target.addresses, target.port, name, deadline, identity)
         except NetError as error:
             # a retry must not use the same addresses unchecked
             self.targets.forget_target(target.place)
@@ -312,9 +317,11 @@ class ExchangeCore:
                 error.hint = "Is the server running?"
             raise
 
-    async def _open_connection(self, target: Target, deadline: Deadline) -> Connection:
+    async def _open_connection(
+        self, target: Target, deadline: Deadline, identity: ClientIdentity | None
+    ) -> Connection:
         try:
-            return await self.dialler.establish(await self.dial(target, deadline), deadline)
+            return await self.dialler.establish(await self.dial(target, deadline, identity), deadline)
         except NetError as error:
             error.sent = False
             raise
@@ -388,7 +395,7 @@ class Response:
             return await self._connection.read(until)
         except DeadlineExceeded:
             raise DeadlineExceeded(
-                f"the server sent nothing for {seconds * 1000:g} ms in the middle of a stream",
+                f"the server sent nothing for {round(seconds * 1000)} ms in the middle of a stream",
                 code="net.timeout.idle",
                 hint="Set a longer idle_timeout=, or NetLimits(stream_idle=...).",
             ) from None

@@ -50,10 +50,17 @@ class InnerTLSConnection:
     async def write(self, message: SecretBytes, deadline: Deadline) -> None:
         """Send the message."""
         sent, size = 0, len(message)
-        while sent < size:
+
+        def encrypt() -> None:
+            nonlocal sent
             # never in a variable, which tools that report errors would show
             sent += self._session.write(memoryview(message.reveal())[sent : sent + _BATCH])
+
+        while sent < size:
+            done = self._run_step(encrypt)
             await self._flush(deadline)
+            if not done:
+                await self._receive(deadline)
 
     async def read(self, deadline: Deadline) -> bytes:
         """Return the next bytes."""
@@ -97,7 +104,8 @@ class InnerTLSConnection:
         except ssl.SSLWantReadError:
             return False
         except (OSError, ValueError) as error:
-            raise translate_error(error) from error
+            # the frames of `ssl` hold what was to be sent
+            raise translate_error(error) from error.with_traceback(None)
         return True
 
     async def _flush(self, deadline: Deadline) -> None:

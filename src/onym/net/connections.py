@@ -18,14 +18,16 @@ import socket
 import ssl
 import threading
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import cache
+from hashlib import sha256
 from math import ceil
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from onym.errors import ConnectionFailed, NetError, ResolveError, TLSError, UsageError
-from onym.net.limits import SLICE, Deadline, TLSConfig, compute_remaining, make_deadline_error
+from onym.net.limits import SLICE, ClientIdentity, Deadline, TLSConfig, compute_remaining, make_deadline_error
 from onym.uri.secret import SecretBytes
 
 _NO_WAY: Final = frozenset(
@@ -82,6 +84,7 @@ _BUNDLES: Final = (
     "/etc/ssl/ca-bundle.pem",  # SUSE
     "/etc/ssl/cert.pem",  # Alpine, macOS, BSD
 )
+_END: Final = "-----END CERTIFICATE-----"
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -146,6 +149,20 @@ def _make_client_error(message: str) -> UsageError:
         hint="Use PEM files with TLSConfig(client_cert=..., client_key=..., client_key_password=...), or "
         "with --cert and --cert-key.",
     )
+
+
+def hash_client_certificate(identity: ClientIdentity) -> str:
+    """Return the SHA-256 of the identity's own certificate, as tokens name it (RFC 8705 3.1).
+
+    Raises UsageError `usage.tls` if the file cannot be read or contains no certificate.
+    """
+    try:
+        text = Path(identity.cert).read_text(encoding="ascii")
+        start = text.index("-----BEGIN CERTIFICATE-----")
+        der = ssl.PEM_cert_to_DER_cert(text[start : text.index(_END, start) + len(_END)])
+    except (OSError, ValueError):
+        raise _make_client_error(f"{identity.cert} is not a readable PEM certificate") from None
+    return urlsafe_b64encode(sha256(der).digest()).rstrip(b"=").decode("ascii")
 
 
 def list_authorities(config: TLSConfig) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ that no Internet server uses, and the addresses of cloud metadata services. All 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from onym.uri.components import format_ipv6, is_ipv4, parse_ipv6
@@ -90,6 +91,7 @@ def parse_network(text: str) -> Network | None:
     return Network(*address, length)
 
 
+@lru_cache(maxsize=4_096)  # every request of a client asks again
 def get_client_network(text: str) -> str:
     """Return the part of the address that all requests of one client share, for rate limits.
 

@@ -68,6 +68,20 @@ class TLSConfig:
             raise UsageError("TLSConfig(client_key=...) needs client_cert", code="usage.tls")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientIdentity:
+    """A client certificate for single requests (`Send.identity`), instead of the one of `TLSConfig`.
+
+    `cert` is a PEM file with the certificate and its intermediates, `key` the PEM file of its key (default:
+    the key is in `cert`), `password` decrypts the key. Requests with different identities never share a
+    connection. The files are read once by each transport.
+    """
+
+    cert: str
+    key: str | None = None
+    password: Secret | None = None
+
+
 Deadline: TypeAlias = float | None
 
 #: seconds of one wait: on Windows, a signal does not interrupt a system call

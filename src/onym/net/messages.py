@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
+    from onym.net.limits import ClientIdentity
     from onym.uri.generic import URI
     from onym.uri.secret import Secret, SecretBytes
 
@@ -89,7 +90,8 @@ class Send:
     body of a 2xx reply is still open; every other body is read completely. `connect` is the origin to connect
     to instead of the request's: the policy checks both, `Host` and TLS keep the request's name, and the
     scheme is the same. `limit` is the largest 2xx body in bytes, if that is less than the transport's limit.
-    `idle_timeout` is the longest time without a byte of an open body; None is that of `NetLimits`.
+    `idle_timeout` is the longest time without a byte of an open body; None is that of `NetLimits`. `identity`
+    is the client certificate of this request, None for that of the transport's `TLSConfig`.
     """
 
     request: HTTPRequest
@@ -98,6 +100,7 @@ class Send:
     connect: Origin | None = None
     limit: int | None = None
     idle_timeout: float | None = None
+    identity: ClientIdentity | None = None
 
 
 @dataclass(frozen=True, slots=True)

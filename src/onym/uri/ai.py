@@ -108,6 +108,10 @@ def canonicalize_uri(text: str, parts: URIParts) -> str:
     return target
 
 
+#: the names of resources come again with every request; queries, which may be secret, are not kept
+_canonicalize_resource: Final = lru_cache(maxsize=1_024)(canonicalize_uri)
+
+
 def _make_refusal(code: str, component: str, offset: int, hint: str | None = None) -> AIURIError:
     message, remedy = REFUSALS[code]
     return AIURIError(
@@ -291,7 +295,10 @@ class AIURI(FrozenURI):
 
         and URISyntaxError `uri.bad-utf8` for triplets that are not UTF-8.
         """
-        return canonicalize_uri(self._text, self._parts)
+        parts = self._parts
+        if parts.query is None and parts.fragment is None:
+            return _canonicalize_resource(self._text, parts)
+        return canonicalize_uri(self._text, parts)
 
     @property
     def target(self) -> AIURI:
@@ -363,6 +370,10 @@ def from_target(prefix: str, raw_path: bytes, query: bytes) -> AIURI:
     that are not in a raw path or query, `ai.non-canonical` for another spelling, with the canonical form as
     the hint, and the codes of `AIURI.canonical`; URISyntaxError for a target that is not a URI.
     """
+    return _parse_target(prefix, raw_path, query) if query else _parse_resource(prefix, raw_path)
+
+
+def _parse_target(prefix: str, raw_path: bytes, query: bytes) -> AIURI:
     start = _require_prefix(prefix).encode("ascii") + b"/"
     if not raw_path.startswith(start):
         raise AIURIError("the path is not under the prefix", code="ai.outside-prefix", clause=MAPPING_CLAUSE)
@@ -384,6 +395,11 @@ def from_target(prefix: str, raw_path: bytes, query: bytes) -> AIURI:
             hint=str(uri),
         )
     return uri
+
+
+@lru_cache(maxsize=1_024)
+def _parse_resource(prefix: str, raw_path: bytes) -> AIURI:
+    return _parse_target(prefix, raw_path, b"")
 
 
 def _map_target(prefix: str, target: AIURI) -> str:
