@@ -75,6 +75,12 @@ class Postgres:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
+    def list_processes(self) -> list[int]:
+        """The server and the processes of its sessions, which come last."""
+        first = int((Path(self.folder) / "data" / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        return [first, *map(int, children)]
+
     @contextmanager
     def database(self, template: str = "template1") -> Iterator[str]:
         """The name of a fresh database, a copy of `template`, for the time of the block."""

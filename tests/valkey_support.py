@@ -33,8 +33,11 @@ class ValkeyServer:
 
 
 @contextmanager
-def valkey_server() -> Iterator[ValkeyServer]:
-    """A server with a password, on a socket, on TCP and on TLS. It writes nothing to disk."""
+def valkey_server(like: ValkeyServer | None = None) -> Iterator[ValkeyServer]:
+    """A server with a password, on a socket, on TCP and on TLS. It writes nothing to disk.
+
+    It is empty; `like` is a server that was killed, whose ports and password it gets.
+    """
     program = shutil.which("valkey-server") or shutil.which("redis-server")
     if program is None:
         unavailable("Valkey is not installed: apt-get install valkey-server, or redis-server")
@@ -44,9 +47,9 @@ def valkey_server() -> Iterator[ValkeyServer]:
     certificate = authority.issue_cert("localhost")
     certificate.private_key_pem.write_to_path(folder / "key.pem")
     certificate.cert_chain_pems[0].write_to_path(folder / "certificate.pem")
-    server = ValkeyServer(
-        folder / "socket", free_port(), free_port(), secrets.token_hex(12), folder / "authority.pem"
-    )
+    own = (free_port(), free_port(), secrets.token_hex(12))
+    place = own if like is None else (like.port, like.tls_port, like.password)
+    server = ValkeyServer(folder / "socket", *place, folder / "authority.pem")
     settings = {
         "bind": "127.0.0.1",
         "port": server.port,

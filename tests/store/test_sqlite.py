@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import os
 import sqlite3
 import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +20,7 @@ import pytest
 from onym.store import sqlite
 from onym.store.sqlite import (
     FileFormat,
+    GroupWriter,
     SharedConnection,
     SQLiteOptions,
     WrongFormatError,
@@ -279,3 +284,160 @@ def test_a_connection_inherited_by_a_fork_is_not_closed(monkeypatch: pytest.Monk
         sqlite._close_connection(connection, os.getpid() + 1)
         assert inherited == [connection]
         assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+# groups of transactions ----------------------------------------------------------------------------------
+
+
+def make_writer(path: Path, **options: int) -> GroupWriter:
+    return GroupWriter(open_sqlite(path, NOTES), name="test-writer", **options)
+
+
+def insert(value: int) -> Callable[[sqlite3.Connection], int]:
+    def work(base: sqlite3.Connection) -> int:
+        base.execute("INSERT INTO notes VALUES (?)", (str(value),))
+        return value
+
+    return work
+
+
+def read_notes(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as base:
+        return [row[0] for row in base.execute("SELECT text FROM notes ORDER BY CAST(text AS INTEGER)")]
+
+
+def test_transactions_that_wait_are_committed_together_and_each_has_its_result(tmp_path: Path) -> None:
+    writer = make_writer(tmp_path / "w.sqlite", most=50)
+    commits: list[str] = []
+
+    async def main() -> list[int]:
+        await writer.run(lambda base: base.set_trace_callback(commits.append))
+        return await asyncio.gather(*(writer.run(insert(number)) for number in range(200)))
+
+    assert asyncio.run(main()) == list(range(200))
+    writer.close()
+    assert read_notes(tmp_path / "w.sqlite") == [str(number) for number in range(200)]
+    assert 4 <= sum(statement == "COMMIT" for statement in commits) < 200
+
+
+def test_a_transaction_that_fails_takes_back_only_its_own_changes(tmp_path: Path) -> None:
+    writer = make_writer(tmp_path / "w.sqlite")
+
+    def fail(base: sqlite3.Connection) -> None:
+        base.execute("INSERT INTO notes VALUES ('half')")
+        raise LookupError("no")
+
+    async def main() -> list[object]:
+        works = (insert(1), fail, insert(2), lambda base: base.execute("no SQL"))
+        return await asyncio.gather(*map(writer.run, works), return_exceptions=True)
+
+    one, failed, two, wrong = asyncio.run(main())
+    writer.close()
+    assert (one, two) == (1, 2)
+    assert isinstance(failed, LookupError)
+    assert isinstance(wrong, sqlite3.OperationalError)
+    assert read_notes(tmp_path / "w.sqlite") == ["1", "2"]
+
+
+def test_a_group_whose_transaction_is_gone_fails_as_a_whole(tmp_path: Path) -> None:
+    writer = make_writer(tmp_path / "w.sqlite")
+
+    def lose(base: sqlite3.Connection) -> None:
+        base.execute("ROLLBACK")  # as SQLite does itself when the disk is full
+        raise sqlite3.OperationalError("database or disk is full")
+
+    async def main() -> list[object]:
+        began, release = threading.Event(), threading.Event()
+
+        def hold(_: sqlite3.Connection) -> None:
+            began.set()
+            release.wait(60)
+
+        held = asyncio.ensure_future(writer.run(hold))
+        await asyncio.to_thread(began.wait, 60)
+        works = [asyncio.ensure_future(writer.run(work)) for work in (insert(1), lose, insert(2))]
+        await asyncio.sleep(0)
+        release.set()
+        await held
+        return await asyncio.gather(*works, return_exceptions=True)
+
+    failed = asyncio.run(main())
+    assert [type(error) for error in failed] == [sqlite3.OperationalError] * 3
+    assert asyncio.run(writer.run(insert(3))) == 3
+    writer.close()
+    assert read_notes(tmp_path / "w.sqlite") == ["3"]
+
+
+def test_a_file_that_is_locked_fails_the_group_and_not_the_next(tmp_path: Path) -> None:
+    file = tmp_path / "w.sqlite"
+    writer = GroupWriter(open_sqlite(file, NOTES, SQLiteOptions(timeout=0.01)), name="test-writer")
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError):
+            asyncio.run(writer.run(insert(1)))
+    assert asyncio.run(writer.run(insert(2))) == 2
+    assert writer.call(insert(3)) == 3
+    with pytest.raises(sqlite3.OperationalError):
+        writer.call(lambda base: base.execute("no SQL"))
+    writer.close()
+
+
+def test_what_was_submitted_before_the_end_is_written_and_nothing_after_it(tmp_path: Path) -> None:
+    writer = make_writer(tmp_path / "w.sqlite")
+    release = threading.Event()
+
+    async def main() -> None:
+        waiting = asyncio.ensure_future(writer.run(lambda _: release.wait(60)))
+        gone = asyncio.ensure_future(writer.run(insert(1)))
+        await asyncio.sleep(0)
+        gone.cancel()  # the work goes on without its waiter
+        writer.post(insert(2))
+        release.set()
+        await waiting
+
+    asyncio.run(main())
+    for number in range(3, 9):
+        writer.post(insert(number))
+    writer.close()
+    writer.close()
+    with pytest.raises(sqlite3.ProgrammingError):
+        asyncio.run(writer.run(insert(9)))
+    with pytest.raises(sqlite3.ProgrammingError):
+        writer.post(insert(9))
+    assert read_notes(tmp_path / "w.sqlite") == [str(number) for number in range(1, 9)]
+
+
+def test_a_waiter_whose_loop_is_closed_stops_nothing(tmp_path: Path) -> None:
+    writer = make_writer(tmp_path / "w.sqlite")
+    release = threading.Event()
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(writer.run(lambda _: release.wait(60)))
+    loop.run_until_complete(asyncio.sleep(0))
+    task.cancel()
+    loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+    loop.close()
+    release.set()
+    assert asyncio.run(writer.run(insert(1))) == 1
+    writer.close()
+
+
+def test_a_file_of_an_older_version_is_upgraded_or_stays_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "w.sqlite"
+    open_sqlite(file, NOTES).close()
+    newer = FileFormat(
+        application_id=NOTES.application_id,
+        version=NOTES.version + 1,
+        schema="CREATE TABLE notes (text TEXT, length INTEGER)",
+        upgrades={NOTES.version: "ALTER TABLE notes ADD COLUMN length INTEGER;\nno SQL;\n"},
+    )
+    for _ in range(2):
+        with pytest.raises(sqlite3.OperationalError):
+            open_sqlite(file, newer)
+    better = dataclasses.replace(
+        newer, upgrades={NOTES.version: "ALTER TABLE notes ADD COLUMN length INTEGER;\n"}
+    )
+    for _ in range(2):
+        with closing(open_sqlite(file, better)) as base:
+            base.execute("INSERT INTO notes VALUES ('a', 1)")
+    with pytest.raises(WrongFormatError):
+        open_sqlite(file, NOTES)

@@ -23,7 +23,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -340,6 +340,46 @@ class Database:
             await connection.execute(
                 text("SELECT pg_advisory_xact_lock(:key)"), {"key": self.profile.lock_key}
             )
+
+
+_FORMATS: Final = "CREATE TABLE IF NOT EXISTS onym_formats (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+
+
+async def prepare_tables(database: Database, name: str, version: int, statements: Sequence[str]) -> None:
+    """Create a group of tables of a PostgreSQL database, unless this or an older version of Onym did.
+
+    The table `onym_formats` has the version of each group. Raises StoreError (`newer`) for a later one.
+    """
+
+    async def read_version(connection: AsyncConnection) -> int | None:
+        exists = await connection.execute(text("SELECT to_regclass('onym_formats') IS NOT NULL"))
+        if not exists.scalar_one():
+            return None
+        query = text("SELECT version FROM onym_formats WHERE name = :name")
+        found: int | None = (await connection.execute(query, {"name": name})).scalar_one_or_none()
+        return found
+
+    async def create_tables(connection: AsyncConnection) -> int:
+        # first a look: a user who may not create tables uses those that are there
+        found = await read_version(connection)
+        if found is None:
+            await connection.execute(text(_FORMATS))
+            for statement in statements:
+                await connection.exec_driver_sql(statement)
+            query = text("INSERT INTO onym_formats VALUES (:name, :version)")
+            await connection.execute(query, {"name": name, "version": version})
+        return version if found is None else found
+
+    async with database.open_reader() as connection:
+        found = await read_version(connection)
+    if found is None:
+        found = await database.run_transaction(create_tables)
+    if found > version:
+        raise StoreError(
+            f"a later version of Onym has changed the tables of the database (format {found}, not {version})",
+            code=f"{database.profile.name}.newer",
+            hint="Upgrade Onym on this machine too.",
+        )
 
 
 def _parse_url(address: str | Path | Secret, profile: DatabaseProfile) -> URL:

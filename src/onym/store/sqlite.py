@@ -2,7 +2,8 @@
 
 `open_sqlite` opens a file that only its owner can read, creates its tables and rejects a file of another
 program or version. `SharedConnection` is for a store that many threads use: it opens the file on first
-use, again after a fork, and again if another file has taken its place.
+use, again after a fork, and again if another file has taken its place. `GroupWriter` is for many small
+transactions at once that must survive a power cut: those that wait are committed with one write to the disk.
 
 Failures are `sqlite3.Error` and `OSError`. A store turns them into its own exception with `describe_error`
 and decides with `is_busy` and `is_damaged` what to do next. Databases of servers, with SQLAlchemy, are in
@@ -11,6 +12,7 @@ and decides with `is_busy` and `is_damaged` what to do next. Databases of server
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import stat
@@ -18,12 +20,16 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 #: seconds to wait for another writer
 BUSY_SECONDS: Final = 5.0
@@ -45,12 +51,14 @@ class FileFormat:
     """The tables of a file, and the two numbers in its header that tell which program and version wrote it.
 
     `application_id` differs for each kind of store. `schema` is SQL that may run twice (`IF NOT EXISTS`),
-    because two processes may create the same file at once.
+    because two processes may create the same file at once. `upgrades` is SQL that turns a file of the version
+    in its key into one of `version`; it runs in one transaction.
     """
 
     application_id: int
     version: int
     schema: str
+    upgrades: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +94,19 @@ def open_sqlite(
     """
     if path is not None:
         _prepare_file(Path(path), create=create)
+    connection = open_connection(path, options)
+    try:
+        _ensure_tables(connection, file_format, options, create=create)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_connection(
+    path: str | os.PathLike[str] | None, options: SQLiteOptions = DEFAULT_OPTIONS
+) -> sqlite3.Connection:
+    """Open one more connection to a file that `open_sqlite` has opened. Raises sqlite3.Error, OSError."""
     connection = sqlite3.connect(
         ":memory:" if path is None else path,
         timeout=options.timeout,
@@ -94,7 +115,6 @@ def open_sqlite(
     )
     try:
         _set_pragmas(connection, options)
-        _ensure_tables(connection, file_format, options, create=create)
     except BaseException:
         connection.close()
         raise
@@ -285,6 +305,9 @@ def _ensure_tables(
     if numbers == (file_format.application_id, file_format.version):
         return
     if numbers[0] == file_format.application_id:
+        if create and numbers[1] in file_format.upgrades:
+            _upgrade_tables(connection, file_format)
+            return
         raise WrongFormatError(
             f"another version of Onym wrote it (format {numbers[1]}, not {file_format.version})"
         )
@@ -298,3 +321,153 @@ def _ensure_tables(
         f"PRAGMA user_version = {file_format.version};"
         "COMMIT;"
     )
+
+
+def _upgrade_tables(connection: sqlite3.Connection, file_format: FileFormat) -> None:
+    connection.execute("BEGIN IMMEDIATE")  # only one of several processes upgrades the file
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    try:
+        if version != file_format.version:
+            # `executescript` would commit before it runs
+            for statement in _split_statements(file_format.upgrades[version]):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {file_format.version}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _split_statements(script: str) -> Iterator[str]:
+    """The statements of a script; those of a trigger contain semicolons."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """One transaction of a group. Without a `future`, nobody waits for it."""
+
+    work: Callable[[sqlite3.Connection], Any]
+    future: asyncio.Future[Any] | Future[Any] | None = None
+    result: Any = None
+    error: BaseException | None = None
+
+
+class GroupWriter:
+    """Runs small transactions in a thread of its own, and commits those that wait together.
+
+    A transaction is a function of the connection, which belongs to the writer from now on. If the function
+    raises an exception, only its own changes are undone. Each waiter goes on when the group is committed, so
+    what it has written is as durable as the connection's `synchronous` makes it.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, *, name: str, most: int = 256) -> None:
+        """Start the thread `name`. A group has at most `most` transactions."""
+        self._connection = connection
+        self._most = most
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of the work, once it is committed.
+
+        A caller that is cancelled does not stop the work. Raises the work's exception, and sqlite3.Error if
+        the group cannot be committed: then nothing of it was written.
+        """
+        self._require_open()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._queue.put(_Job(work, future))
+        return await future
+
+    def call(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of the work, once it is committed; blocks. Raises as `run` does."""
+        self._require_open()
+        future: Future[T] = Future()
+        self._queue.put(_Job(work, future))
+        return future.result()
+
+    def post(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        """Run the work soon; its result and its exception are ignored."""
+        self._require_open()
+        self._queue.put(_Job(work))
+
+    def close(self) -> None:
+        """Commit what has been submitted, end the thread and close the connection."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            self._thread.join()
+            self._connection.close()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise sqlite3.ProgrammingError("the database is closed")
+
+    def _serve(self) -> None:
+        ended = False
+        while not ended:
+            group: list[_Job] = []
+            job = self._queue.get()
+            with suppress(Empty):
+                while job is not None:
+                    group.append(job)
+                    if len(group) == self._most:
+                        break
+                    # what arrives while a group is being committed forms the next one
+                    job = self._queue.get_nowait()
+            ended = job is None
+            if group:
+                self._commit_group(group)
+                _deliver_results(group)
+
+    def _commit_group(self, group: list[_Job]) -> None:
+        try:
+            with write_transaction(self._connection) as connection:
+                for job in group:
+                    _run_job(connection, job)
+        except sqlite3.Error as error:
+            for job in group:
+                job.error = job.error or error
+
+
+def _run_job(connection: sqlite3.Connection, job: _Job) -> None:
+    connection.execute("SAVEPOINT job")
+    try:
+        job.result = job.work(connection)
+    except Exception as error:
+        job.error = error
+        if not connection.in_transaction:  # SQLite has rolled back the whole group
+            raise sqlite3.OperationalError("the transaction was rolled back") from error
+        connection.execute("ROLLBACK TO job")
+    connection.execute("RELEASE job")
+
+
+def _deliver_results(group: list[_Job]) -> None:
+    """Wake the waiters: one call for each event loop, because each call wakes the loop."""
+    waiting: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    for job in group:
+        if isinstance(job.future, Future):
+            _settle_futures([job])
+        elif job.future is not None:
+            waiting.setdefault(job.future.get_loop(), []).append(job)
+    for loop, jobs in waiting.items():
+        with suppress(RuntimeError):  # a loop that is closed has no waiters
+            loop.call_soon_threadsafe(_settle_futures, jobs)
+
+
+def _settle_futures(jobs: list[_Job]) -> None:
+    for job in jobs:
+        if job.future is None or job.future.done():  # cancelled
+            continue
+        if job.error is None:
+            job.future.set_result(job.result)
+        else:
+            job.future.set_exception(job.error)

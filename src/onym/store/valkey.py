@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _TLS_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 #: scheme of a URL -> whether the connection uses TLS
-_SCHEMES: Final = {"redis": False, "valkey": False, "rediss": True, "valkeys": True, "unix": False}
+VALKEY_SCHEMES: Final = {"redis": False, "valkey": False, "rediss": True, "valkeys": True, "unix": False}
 _PORT: Final = 6379
 #: the number of a database: the path of a TCP URL, the query of a unix URL
 _DATABASE_PATH: Final = re.compile(r"/?([0-9]{1,5})?")
@@ -192,7 +192,7 @@ def _parse_url(url: Secret) -> dict[str, Any] | None:
     host = (uri.host or "").removeprefix("[").removesuffix("]")
     database = (_DATABASE if local else _DATABASE_PATH).fullmatch((uri.query if local else path) or "")
     port = int(uri.port or _PORT)
-    if uri.scheme not in _SCHEMES or database is None or uri.fragment is not None or port > 65535:
+    if uri.scheme not in VALKEY_SCHEMES or database is None or uri.fragment is not None or port > 65535:
         return None
     if not (path if local else host and uri.query is None):
         return None
@@ -200,7 +200,7 @@ def _parse_url(url: Secret) -> dict[str, Any] | None:
     if local:
         arguments["unix_socket_path"] = path
     else:
-        arguments |= {"host": host, "port": port, "ssl": _SCHEMES[uri.scheme]}
+        arguments |= {"host": host, "port": port, "ssl": VALKEY_SCHEMES[uri.scheme]}
     if password:
         arguments["credential_provider"] = _Credentials(user, Secret(password))
     return arguments
