@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import secrets
 from typing import Any
 
 import pytest
@@ -22,8 +24,11 @@ from onym.sign.keys import (
     KeySet,
     SigningKey,
     decode_base64url,
+    has_roca_fingerprint,
     parse_json_object,
+    read_authority_keys,
     read_keys,
+    thumbprint,
 )
 from onym.uri.secret import Secret
 from support import as_subtests
@@ -333,6 +338,37 @@ def test_keys_for_other_things_are_left_out(key: dict[str, Any]) -> None:
 def test_a_set_that_cannot_be_used_is_refused(keys: object) -> None:
     with pytest.raises(SignatureError):
         read_keys(json.dumps({"keys": keys}).encode())
+
+
+def _faulty_prime() -> int:
+    """A prime of 1024 bits as the chips made them: k * M + (65537 ** a mod M); M is 126 primes."""
+    small = [n for n in range(2, 702) if all(n % d for d in range(2, int(n**0.5) + 1))]
+    product = math.prod(small)
+    assert len(small) == 126
+    least, most = 3 * 2**1022 // product + 1, 2**1024 // product - 1
+    while True:
+        number = (least + secrets.randbelow(most - least)) * product + pow(
+            65537, secrets.randbits(256), product
+        )
+        if pow(2, number - 1, number) == 1:
+            return number
+
+
+@pytest.mark.parametrize("read", [read_keys, read_authority_keys])
+def test_an_rsa_key_of_a_faulty_chip_is_refused(read: Any) -> None:
+    """CVE-2017-15361 (ROCA): the factors of such a modulus can be found."""
+    modulus = _faulty_prime() * _faulty_prime()
+    assert modulus.bit_length() == 2048
+    jwk = {"kty": "RSA", "e": "AQAB", "n": encode_base64url(modulus.to_bytes(256, "big"))}
+    jwk |= {"alg": "PS256", "kid": thumbprint(jwk)}
+    with pytest.raises(SignatureError) as caught:
+        read(json.dumps({"keys": [jwk]}).encode())
+    assert caught.value.code == "sign.weak-key"
+    assert "ROCA" in caught.value.message
+    assert has_roca_fingerprint(modulus)
+    for _ in range(3):
+        good = SigningKey.generate("PS256").public()
+        assert not has_roca_fingerprint(int.from_bytes(decode_base64url(good["n"], "n"), "big"))
 
 
 def test_weak_and_huge_rsa_keys_are_refused() -> None:

@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from onym.common import files
 from onym.errors import CredentialError, ProvenanceError, SignatureError
+from onym.sign import keystore
 from onym.sign.keys import MAX_AUTHORITY_KEYS, MAX_HISTORY, read_authority_keys
 from onym.sign.keystore import MAX_AGE, KeyRecord, KeyStore
 from onym.sign.receipts import MAX_LIFE, sign_receipt, verify_filed
@@ -337,7 +338,44 @@ def test_a_key_of_another_store_cannot_be_revoked(tmp_path: Path) -> None:
     assert error_of(store.revoke, "nobody", NOW).code == "credential.no-key"
 
 
-def test_after_all_keys_are_over_a_new_one_can_be_made(tmp_path: Path) -> None:
+def test_the_signing_key_is_looked_up_every_50_ms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("onym.sign.keystore.time.monotonic", lambda: clock[0])
+    store, first = made(tmp_path)
+    other = KeyStore(store.path)
+    assert store.signer(NOW).kid == first
+    looks: list[Path] = []
+    require = keystore.require_private_folder
+
+    def look(path: Path) -> None:
+        looks.append(path)
+        require(path)
+
+    monkeypatch.setattr(keystore, "require_private_folder", look)
+    second = other.revoke(first, NOW)
+    looks.clear()
+    clock[0] += 0.049
+    assert [store.signer(NOW).kid for _ in range(3)] == [first] * 3
+    assert looks == []
+    clock[0] += 0.001
+    assert [store.signer(NOW).kid for _ in range(3)] == [second] * 3
+    assert len(looks) == 1
+    # what this store changes is seen at once, and so is the end of a key
+    third = store.revoke(second, NOW)
+    assert store.signer(NOW).kid == third
+    fourth = store.rotate(NOW)
+    assert store.signer(NOW).kid == third
+    assert store.signer(NOW + MAX_AGE).kid == fourth
+    # who asks for the keys sees the revocation, and from then on signs with the new one
+    fifth = other.revoke(third, NOW)
+    assert {record.kid for record in store.records() if record.revoked is None} == {fourth}
+    assert store.signer(NOW).kid == fifth
+
+
+def test_after_all_keys_are_over_a_new_one_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onym.sign.keystore._LOOKUP_SECONDS", 0.0)
     store, old = made(tmp_path)
     store.revoke(store.revoke(old, NOW), NOW)
     assert store.signer(NOW)
@@ -375,7 +413,8 @@ def test_states_are_words_for_people(tmp_path: Path) -> None:
 # one writer at a time, and nothing by halves
 
 
-def test_a_change_by_another_process_is_seen(tmp_path: Path) -> None:
+def test_a_change_by_another_process_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onym.sign.keystore._LOOKUP_SECONDS", 0.0)  # at once, and not within 50 ms
     store, old = made(tmp_path)
     assert store.signer(NOW).kid == old
     new = KeyStore(store.path).revoke(old, NOW)

