@@ -4,7 +4,9 @@
 //
 //   node client.mjs NODE_MODULES < settings.json
 //
-// Prints one line of JSON: the challenge, the metadata, the token, and the answer to the call with it.
+// Prints one line of JSON: the challenge, the metadata, the token, and the answer to the call with it. With `dpop`, the token is
+// bound to a key of the client, who proves it; `retries` says how often each server asked for a nonce, and `again` is the
+// answer to a second call.
 import { createRequire } from 'node:module';
 import { request } from 'node:https';
 import { pathToFileURL } from 'node:url';
@@ -55,20 +57,38 @@ const client = { client_id: settings.client_id };
 const { ask_for: askFor = metadata.resource } = settings;
 const wanted = new URLSearchParams(askFor === null ? {} : { resource: askFor });
 if (settings.scope) wanted.set('scope', settings.scope);
-const granted = await oauth.processClientCredentialsResponse(server, client,
-  await oauth.clientCredentialsGrantRequest(server, client, oauth.ClientSecretBasic(settings.client_secret),
-    wanted, relaxed));
+const DPoP = settings.dpop ? oauth.DPoP(client, await oauth.generateKeyPair('ES256')) : undefined;
+const retries = { token: 0, resource: 0 };
 
-let answer;
-try {
-  answer = await oauth.protectedResourceRequest(granted.access_token, 'POST', new URL(settings.url),
-    new Headers(call.headers), settings.body, relaxed);
-} catch (error) {
-  if (!(error instanceof oauth.WWWAuthenticateChallengeError)) throw error;
-  answer = error.response;
+// the library keeps a server's nonce; a request that was refused for want of it is sent once more
+async function withNonce(name, send) {
+  try {
+    return await send();
+  } catch (error) {
+    if (!oauth.isDPoPNonceError(error)) throw error;
+    retries[name] += 1;
+    return send();
+  }
 }
+
+const granted = await withNonce('token', async () => oauth.processClientCredentialsResponse(server, client,
+  await oauth.clientCredentialsGrantRequest(server, client, oauth.ClientSecretBasic(settings.client_secret),
+    wanted, { DPoP, ...relaxed })));
+
+async function invoke() {
+  try {
+    return await withNonce('resource', () => oauth.protectedResourceRequest(granted.access_token, 'POST',
+      new URL(settings.url), new Headers(call.headers), settings.body, { DPoP, ...relaxed }));
+  } catch (error) {
+    if (!(error instanceof oauth.WWWAuthenticateChallengeError)) throw error;
+    return error.response;
+  }
+}
+
+const answer = await invoke();
+const again = settings.dpop ? (await invoke()).status : undefined;
 
 process.stdout.write(JSON.stringify({
   bare: bare.status, challenge, location, metadata, token: granted.access_token,
-  status: answer.status, headers: Object.fromEntries(answer.headers), body: await answer.text(),
+  retries, again, status: answer.status, headers: Object.fromEntries(answer.headers), body: await answer.text(),
 }));

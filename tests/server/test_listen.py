@@ -311,7 +311,7 @@ def test_an_app_that_does_not_start_is_told_and_its_port_is_free_again() -> None
 
 def test_a_signal_ends_it_after_the_open_request(monkeypatch: pytest.MonkeyPatch) -> None:
     # a request that a busy machine is slow with is open for longer than the ten seconds of grace
-    monkeypatch.setattr("onym.server.http_server._GRACE", int(PATIENCE))
+    monkeypatch.setattr("onym.server.http_server.GRACE_SECONDS", int(PATIENCE))
     began, go = threading.Event(), threading.Event()
 
     async def slow(scope: Any, receive: Any, send: Any) -> None:

@@ -1,21 +1,24 @@
-"""OpenID Connect: the client of a provider (Core 3.1, code flow with PKCE).
+"""OpenID Connect: the client of a provider (Core 3.1, code flow with PKCE; RFC 9126; logout profiles).
 
-The client checks the issuer, and the signature and claims of the ID token, before it returns a person.
+The client checks the issuer, and the signature and claims of the ID token, before it returns a person. It
+authenticates with a client secret if the settings have one, else with `private_key_jwt` if the application
+has a key and the provider supports that, else not at all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
-from onym.accounts.records import Issuer
-from onym.common.strict_json import encode_base64url, parse_json_object
+from onym.accounts.records import MAX_EMAIL, MAX_NAME, Issuer
+from onym.common.strict_json import decode_base64url, encode_base64url, parse_json_object
 from onym.errors import AccessError, MalformedResponseError, SignatureError, URIError
 from onym.net.config import NetConfig
 from onym.net.limits import NetLimits, TLSConfig
@@ -26,8 +29,8 @@ from onym.uri.generic import URI
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
-    from onym.sign.jws import IDToken
-    from onym.sign.keys import KeySet
+    from onym.sign.jws import IDToken, LogoutToken
+    from onym.sign.keys import KeySet, Signer
 
 _TIMEOUT: Final = 10.0
 _LIMITS: Final = NetLimits(body=512 * 1024, error_body=16 * 1024, connect=5.0)
@@ -39,6 +42,36 @@ _METADATA_SECONDS: Final = 3600.0
 #: seconds between two requests for new keys, whatever key tokens name
 _RELOAD: Final = 60.0
 _LONGEST_URL: Final = 2000
+#: seconds of an access token whose response has no `expires_in`, and the most that is believed
+_USUAL_LIFE: Final = 300
+_LONGEST_LIFE: Final = 366 * 24 * 3600
+#: the shortest `max_age` that is checked: clocks differ, and the way back from the provider takes time
+_SHORTEST_AGE: Final = 60
+_ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_ERROR_CODE: Final = re.compile(r"[a-z_]{1,40}\Z")
+_Token = TypeVar("_Token")
+
+
+#: bytes of a token that is kept
+_LONGEST_TOKEN: Final = 16 * 1024
+
+
+class FlowSecrets(Protocol):
+    """What a request to the provider needs of a sign-in: `onym.accounts.sign_in.SignInFlow` is one."""
+
+    @property
+    def acr_values(self) -> tuple[str, ...]:
+        """The kinds of authentication that this sign-in asks for."""
+        ...
+
+    @property
+    def max_age(self) -> int | None:
+        """The largest age of the authentication in seconds, or None."""
+        ...
+
+    def derive_text(self, purpose: str) -> str:
+        """Return the text for a purpose: "state", "nonce" or "verifier"."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,33 +82,95 @@ class ProviderMetadata:
     token: str
     keys: str
     userinfo: str | None
+    #: RFC 9126
+    pushed: str | None
+    #: RP-Initiated Logout 1.0
+    end_session: str | None
     #: RFC 9207: every response names its issuer
     names_issuer: bool
-    basic: bool
+    #: the ways in which a client may authenticate, and the algorithms of `private_key_jwt` (() for any)
+    methods: tuple[str, ...]
+    assertion_algorithms: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """A person who signed in. Only `subject` identifies; name and address are for display and notices."""
+    """A person who signed in. Only `issuer` and `subject` identify; name and address are for display.
 
+    `acr` is the class of the authentication, `amr` its methods, `auth_time` its time in seconds since the
+    epoch, and `sid` the session at the provider, if the provider tells them.
+    """
+
+    issuer: str
     subject: str
     name: str | None
     email: str | None
+    acr: str | None = None
+    amr: tuple[str, ...] = ()
+    auth_time: float | None = None
+    sid: str | None = None
+
+    def find_shortfall(self, acr_values: Sequence[str], max_age: int | None, at: datetime) -> str | None:
+        """Return why this authentication does not satisfy the requirements (RFC 9470), or None if it does."""
+        if acr_values and self.acr not in acr_values:
+            return "the provider did not confirm the kind of sign-in that is required"
+        oldest = None if max_age is None else at.timestamp() - max(max_age, _SHORTEST_AGE)
+        if oldest is not None and (self.auth_time is None or self.auth_time < oldest):
+            return "the provider did not confirm that you signed in recently enough"
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderTokens:
+    """The tokens of a sign-in. `expires` is the end of the access token, in seconds since the epoch."""
+
+    access: Secret
+    id_token: Secret
+    refresh: Secret | None
+    expires: float
+
+    @property
+    def first_end(self) -> float:
+        """When the first of the access token and the ID token ends, in seconds since the epoch."""
+        # the token was verified when it came
+        claims = parse_json_object(decode_base64url(self.id_token.reveal().split(".")[1]))
+        return min(self.expires, float(claims["exp"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedIn:
+    """The outcome of a sign-in or a refresh: the person, and the provider's tokens."""
+
+    person: Person
+    tokens: ProviderTokens
+
+
+def make_provider_network(issuer: Issuer) -> NetConfig:
+    """Return how a provider is reached: its policy and its certificate authorities."""
+    tls = TLSConfig(ca_files=() if issuer.ca_file is None else (issuer.ca_file,))
+    return NetConfig(policy=Policy.preset("local" if issuer.network == "local" else "trusted"), tls=tls)
 
 
 class OIDCProvider:
     """One provider, reached under its own policy and certificate authorities. Redirects are not followed.
 
-    `monotonic` returns seconds, for the age of cached metadata and keys.
+    `monotonic` returns seconds, for the age of cached metadata and keys. `signer` returns the key for
+    `private_key_jwt`.
     """
 
-    def __init__(self, issuer: Issuer, redirect: str, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        issuer: Issuer,
+        redirect: str,
+        monotonic: Callable[[], float],
+        *,
+        signer: Callable[[], Signer] | None = None,
+    ) -> None:
         self.issuer = issuer
         self._redirect = redirect
         self._clock = monotonic
-        tls = TLSConfig(ca_files=() if issuer.ca_file is None else (issuer.ca_file,))
-        policy = Policy.preset("local" if issuer.network == "local" else "trusted")
-        self._transport = AsyncTransport(NetConfig(policy=policy, limits=_LIMITS, tls=tls))
+        self._signer = signer
+        self._transport = AsyncTransport(replace(make_provider_network(issuer), limits=_LIMITS))
         self._lock = asyncio.Lock()
         self._metadata: tuple[float, ProviderMetadata] | None = None
         self._keys: tuple[float, KeySet] | None = None
@@ -90,33 +185,120 @@ class OIDCProvider:
                 self._metadata = (self._clock(), self._parse_metadata(document))
             return self._metadata[1]
 
-    async def build_authorization_url(self, *, state: str, nonce: str, verifier: str) -> str:
-        """Return the URL to redirect the browser to (code flow, PKCE with S256: RFC 7636)."""
-        endpoint = (await self.get_metadata()).authorization
+    async def build_authorization_url(self, flow: FlowSecrets, at: datetime) -> str:
+        """Return the URL to redirect the browser to (code flow, PKCE with S256: RFC 7636).
+
+        If the provider accepts pushed requests (RFC 9126), the URL contains only a reference to this one.
+        Raises AccessError if the provider rejects the pushed request, NetError and ProviderError.
+        """
+        known = await self.get_metadata()
+        verifier = flow.derive_text("verifier").encode("ascii")
+        acr_values, max_age = self.merge_requirements(flow)
         query = {
             "response_type": "code",
             "client_id": self.issuer.client_id,
             "redirect_uri": self._redirect,
             "scope": " ".join(self.issuer.scopes),
-            "state": state,
-            "nonce": nonce,
-            "code_challenge": encode_base64url(hashlib.sha256(verifier.encode("ascii")).digest()),
+            "state": flow.derive_text("state"),
+            "nonce": flow.derive_text("nonce"),
+            "code_challenge": encode_base64url(hashlib.sha256(verifier).digest()),
             "code_challenge_method": "S256",
         }
+        optional = {
+            "acr_values": " ".join(acr_values),
+            "max_age": "" if max_age is None else str(max_age),
+            "prompt": self.issuer.prompt or "",
+            "resource": self.issuer.resource or "",
+        }
+        query |= {name: value for name, value in optional.items() if value}
+        if known.pushed is not None:
+            query = {
+                "client_id": self.issuer.client_id,
+                "request_uri": await self._push_request(known.pushed, query, at),
+            }
+        endpoint = known.authorization
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 
-    async def redeem_code(self, code: str, *, nonce: str, verifier: str, at: datetime) -> Person:
+    def merge_requirements(self, flow: FlowSecrets) -> tuple[tuple[str, ...], int | None]:
+        """Return the `acr_values` and `max_age` of a sign-in: those of the flow, and of the settings."""
+        ages = [age for age in (flow.max_age, self.issuer.max_age) if age is not None]
+        return flow.acr_values or self.issuer.acr_values, min(ages, default=None)
+
+    async def redeem_code(self, code: str, flow: FlowSecrets, at: datetime) -> SignedIn:
         """Return the person who signed in, for the code of a response.
 
-        Raises AccessError if the provider rejects the code, SignatureError for an invalid ID token, NetError
-        and ProviderError.
+        Raises AccessError if the provider rejects the code, or (`accounts.step-up-required`) if the
+        authentication does not have what was required; SignatureError for an invalid ID token, NetError and
+        ProviderError.
         """
-        response = await self._exchange_code(code, verifier)
-        token, access = response.get("id_token"), response.get("access_token")
-        if not isinstance(token, str) or not isinstance(access, str):
-            raise self._make_error("the token response has no id_token or access_token")
-        claims = await self._verify_id_token(token, nonce=nonce, at=at, access=access)
-        return _parse_person(claims.subject, {**claims.claims, **await self._fetch_userinfo(access, claims)})
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._redirect,
+            "code_verifier": flow.derive_text("verifier"),
+        }
+        if self.issuer.resource is not None:
+            form["resource"] = self.issuer.resource
+        known = await self.get_metadata()
+        response = await self._request_tokens(known.token, form, at)
+        tokens = self._parse_tokens(response, at)
+        token = await self._verify_id_token(tokens, nonce=flow.derive_text("nonce"), at=at)
+        more = await self._fetch_userinfo(tokens.access, token)
+        person = _parse_person(token, {**token.claims, **more})
+        shortfall = person.find_shortfall(*self.merge_requirements(flow), at)
+        if shortfall is not None:
+            raise AccessError(
+                shortfall,
+                code="accounts.step-up-required",
+                hint="Sign in again, in the way that the provider asks for.",
+            )
+        return SignedIn(person=person, tokens=tokens)
+
+    async def refresh_tokens(self, person: Person, tokens: ProviderTokens, at: datetime) -> ProviderTokens:
+        """Return new tokens for a refresh token (Core 12). The ID token stays if there is no new one.
+
+        Raises AccessError if the provider rejects the refresh token, SignatureError for an ID token that is
+        invalid or about another person, NetError and ProviderError.
+        """
+        if tokens.refresh is None:
+            raise _make_refusal()
+        form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh.reveal()}
+        known = await self.get_metadata()
+        fresh = await self._request_tokens(known.token, form, at)
+        kept = {"id_token": tokens.id_token.reveal(), "refresh_token": tokens.refresh.reveal()}
+        renewed = self._parse_tokens({**kept, **fresh}, at)
+        if "id_token" in fresh:
+            token = await self._verify_id_token(renewed, nonce=None, at=at)
+            if token.subject != person.subject:
+                raise self._make_error("the refreshed ID token is about another person")
+        return renewed
+
+    async def verify_logout(self, token: str, at: datetime) -> LogoutToken:
+        """Return a verified logout token (Back-Channel Logout 1.0, 2.6); the caller checks that it is new.
+
+        Raises SignatureError, NetError and ProviderError.
+        """
+        from onym.sign.jws import verify_logout_token  # late: cryptography is heavy
+
+        issuer = self.issuer
+        return await self._verify_with_keys(
+            lambda keys: verify_logout_token(
+                token, keys, issuer=issuer.issuer, client_id=issuer.client_id, at=at
+            )
+        )
+
+    async def build_sign_out_url(self, back: str) -> str | None:
+        """Return the URL that signs a person out at the provider (RP-Initiated Logout 1.0, 2), or None.
+
+        `back` is the URL to return to, which must be registered there. The URL contains no ID token: URLs get
+        into histories and logs. So the provider asks the person for confirmation. Raises NetError,
+        ProviderError.
+        """
+        endpoint = (await self.get_metadata()).end_session
+        if endpoint is None:
+            return None
+        query = {"client_id": self.issuer.client_id, "post_logout_redirect_uri": back}
+        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 
     async def close(self) -> None:
         """Close the connections."""
@@ -128,17 +310,20 @@ class OIDCProvider:
             raise self._make_error("the discovery document names another issuer")
         if "S256" not in _get_list(document, "code_challenge_methods_supported", "S256"):
             raise self._make_error("the provider does not support PKCE with S256")
-        methods = _get_list(document, "token_endpoint_auth_methods_supported", "client_secret_basic")
         return ProviderMetadata(
             authorization=self._parse_endpoint(document, "authorization_endpoint"),
             token=self._parse_endpoint(document, "token_endpoint"),
             keys=self._parse_endpoint(document, "jwks_uri"),
-            userinfo=self._parse_endpoint(document, "userinfo_endpoint")
-            if "userinfo_endpoint" in document
-            else None,
+            userinfo=self._parse_optional_endpoint(document, "userinfo_endpoint"),
+            pushed=self._parse_optional_endpoint(document, "pushed_authorization_request_endpoint"),
+            end_session=self._parse_optional_endpoint(document, "end_session_endpoint"),
             names_issuer=document.get("authorization_response_iss_parameter_supported") is True,
-            basic="client_secret_basic" in methods,
+            methods=_get_texts(document, "token_endpoint_auth_methods_supported", "client_secret_basic"),
+            assertion_algorithms=_get_texts(document, "token_endpoint_auth_signing_alg_values_supported"),
         )
+
+    def _parse_optional_endpoint(self, document: Mapping[str, Any], name: str) -> str | None:
+        return self._parse_endpoint(document, name) if name in document else None
 
     def _parse_endpoint(self, document: Mapping[str, Any], name: str) -> str:
         url = document.get(name)
@@ -148,55 +333,96 @@ class OIDCProvider:
             raise self._make_error(f"{name} of the discovery document is not an https URL")
         return str(url)
 
-    async def _exchange_code(self, code: str, verifier: str) -> dict[str, Any]:
-        known = await self.get_metadata()
-        form = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": self._redirect,
-            "code_verifier": verifier,
-        }
-        secret = self.issuer.client_secret
-        headers: _Headers = ()
-        if secret is not None and known.basic:
-            headers = (("Authorization", _encode_basic_auth(self.issuer.client_id, secret)),)
-        else:
-            form["client_id"] = self.issuer.client_id
-            if secret is not None:
-                form["client_secret"] = secret.reveal()
-        headers += (("Content-Type", "application/x-www-form-urlencoded"),)
-        reply = await self._send_request("POST", known.token, headers, urlencode(form).encode("ascii"))
+    async def _push_request(self, endpoint: str, query: dict[str, str], at: datetime) -> str:
+        reply = await self._send_form(endpoint, query, at)
         if reply.status in {400, 401, 403}:
-            raise AccessError(
-                "the provider rejected this sign-in",
-                code="accounts.sign-in-failed",
-                hint="Sign in again. If it fails again, ask the operator to check the client ID and secret.",
-            )
+            raise _make_refusal(reply)
+        reference = self._parse_object(reply, "pushed request", 201).get("request_uri")
+        if not isinstance(reference, str) or not 0 < len(reference) <= _LONGEST_URL:
+            raise self._make_error("the response to the pushed request has no request_uri")
+        return reference
+
+    async def _request_tokens(self, endpoint: str, form: dict[str, str], at: datetime) -> dict[str, Any]:
+        reply = await self._send_form(endpoint, form, at)
+        if reply.status in {400, 401, 403}:
+            raise _make_refusal(reply)
         return self._parse_object(reply, "token response")
 
-    async def _verify_id_token(self, token: str, *, nonce: str, at: datetime, access: str) -> IDToken:
+    async def _send_form(self, url: str, form: dict[str, str], at: datetime) -> Reply:
+        """Send a form, with the credentials of this client."""
+        known = await self.get_metadata()
+        client_id, secret = self.issuer.client_id, self.issuer.client_secret
+        headers: _Headers = (("Content-Type", "application/x-www-form-urlencoded"),)
+        if secret is not None and "client_secret_basic" in known.methods:
+            headers += (("Authorization", _encode_basic_auth(client_id, secret)),)
+        else:
+            form = {**form, "client_id": client_id}
+            if secret is not None:
+                form["client_secret"] = secret.reveal()
+            elif self._signer is not None and "private_key_jwt" in known.methods:
+                form |= self._sign_assertion(self._signer(), known, at)
+        return await self._send_request("POST", url, headers, urlencode(form).encode("ascii"))
+
+    def _sign_assertion(self, signer: Signer, known: ProviderMetadata, at: datetime) -> dict[str, str]:
+        from onym.sign.jws import sign_client_assertion  # late: cryptography is heavy
+
+        if known.assertion_algorithms and signer.algorithm not in known.assertion_algorithms:
+            raise self._make_error(f"the provider does not accept client keys for {signer.algorithm}")
+        issuer = self.issuer
+        assertion = sign_client_assertion(
+            signer, client_id=issuer.client_id, audience=issuer.issuer, at=at.timestamp()
+        )
+        return {"client_assertion_type": _ASSERTION_TYPE, "client_assertion": assertion.reveal()}
+
+    def _parse_tokens(self, response: Mapping[str, Any], at: datetime) -> ProviderTokens:
+        token, access = response.get("id_token"), response.get("access_token")
+        if not isinstance(token, str) or not isinstance(access, str):
+            raise self._make_error("the token response has no id_token or access_token")
+        refresh, life = response.get("refresh_token"), response.get("expires_in")
+        refresh = refresh if isinstance(refresh, str) and refresh else None
+        if max(len(token), len(access), len(refresh or "")) > _LONGEST_TOKEN:
+            raise self._make_error(f"a token is longer than {_LONGEST_TOKEN} characters")
+        seconds = life if isinstance(life, int) and 0 < life < _LONGEST_LIFE else _USUAL_LIFE
+        return ProviderTokens(
+            access=Secret(access),
+            id_token=Secret(token),
+            refresh=None if refresh is None else Secret(refresh),
+            expires=at.timestamp() + seconds,
+        )
+
+    async def _verify_id_token(self, tokens: ProviderTokens, *, nonce: str | None, at: datetime) -> IDToken:
         from onym.sign.jws import verify_id_token  # late: cryptography is heavy
 
         issuer = self.issuer
+        return await self._verify_with_keys(
+            lambda keys: verify_id_token(
+                tokens.id_token.reveal(),
+                keys,
+                issuer=issuer.issuer,
+                client_id=issuer.client_id,
+                nonce=nonce,
+                at=at,
+                access_token=tokens.access.reveal(),
+            )
+        )
+
+    async def _verify_with_keys(self, verify: Callable[[KeySet], _Token]) -> _Token:
+        """Verify with the known keys, and with the keys of now if none of them fits."""
         for reload in (False, True):
-            keys = await self._get_key_set(reload=reload)
+            keys = await self.get_keys(reload=reload)
             try:
-                return verify_id_token(
-                    token,
-                    keys,
-                    issuer=issuer.issuer,
-                    client_id=issuer.client_id,
-                    nonce=nonce,
-                    at=at,
-                    access_token=access,
-                )
+                return verify(keys)
             except SignatureError as error:
                 # the provider may have changed its keys since
                 if reload or error.code != "sign.unknown-key":
                     raise
         raise AssertionError  # pragma: no cover - the second round returns or raises
 
-    async def _get_key_set(self, *, reload: bool) -> KeySet:
+    async def get_keys(self, *, reload: bool = False) -> KeySet:
+        """Return the provider's keys, fetched at most once an hour; with `reload`, at most once a minute.
+
+        Raises SignatureError for an unusable key set, NetError and ProviderError.
+        """
         from onym.sign.keys import read_keys  # late: cryptography is heavy
 
         known = await self.get_metadata()
@@ -209,12 +435,14 @@ class OIDCProvider:
                 self._keys = (self._clock(), read_keys(reply.body))
             return self._keys[1]
 
-    async def _fetch_userinfo(self, access: str, token: IDToken) -> dict[str, Any]:
+    async def _fetch_userinfo(self, access: Secret, token: IDToken) -> dict[str, Any]:
         """Return more claims if the ID token has no name and the provider has an endpoint (Core 5.3)."""
         endpoint = (await self.get_metadata()).userinfo
-        if endpoint is None or token.text("name"):
+        if endpoint is None or token.text("name") or self.issuer.resource is not None:
             return {}
-        reply = await self._send_request("GET", endpoint, (("Authorization", Secret(f"Bearer {access}")),))
+        reply = await self._send_request(
+            "GET", endpoint, (("Authorization", Secret(f"Bearer {access.reveal()}")),)
+        )
         claims = self._parse_object(reply, "userinfo response")
         if claims.get("sub") != token.subject:
             raise self._make_error("the userinfo response is about another person")
@@ -235,8 +463,8 @@ class OIDCProvider:
             raise self._make_error("an endpoint of the discovery document is not an http or https URL")
         return split_url(uri)
 
-    def _parse_object(self, reply: Reply, name: str) -> dict[str, Any]:
-        if reply.status != 200:
+    def _parse_object(self, reply: Reply, name: str, status: int = 200) -> dict[str, Any]:
+        if reply.status != status:
             raise self._make_error(f"the request for the {name} failed with status {reply.status}")
         try:
             return parse_json_object(reply.body)
@@ -253,6 +481,27 @@ def _get_list(document: Mapping[str, Any], name: str, default: str) -> list[Any]
     return value if isinstance(value, list) else []
 
 
+def _get_texts(document: Mapping[str, Any], name: str, *default: str) -> tuple[str, ...]:
+    """Return the strings of a member that is a list, or the default if there is none."""
+    value = document.get(name)
+    return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else default
+
+
+def _make_refusal(reply: Reply | None = None) -> AccessError:
+    try:
+        reason = {} if reply is None else parse_json_object(reply.body)
+    except ValueError:
+        reason = {}
+    # a code of RFC 6749 5.2; any other text of the provider is not repeated
+    code = reason.get("error")
+    known = isinstance(code, str) and _ERROR_CODE.match(code)
+    return AccessError(
+        "the provider rejected this sign-in" + (f" ({code})" if known else ""),
+        code="accounts.sign-in-failed",
+        hint="Sign in again. If it fails again, ask the operator to check the client ID and secret.",
+    )
+
+
 def _encode_basic_auth(client_id: str, secret: Secret) -> Secret:
     # RFC 6749 2.3.1: both are form-encoded before they are joined
     pair = f"{_quote_form_value(client_id)}:{_quote_form_value(secret.reveal())}"
@@ -263,10 +512,19 @@ def _quote_form_value(text: str) -> str:
     return urlencode({"": text})[1:]
 
 
-def _parse_person(subject: str, claims: Mapping[str, Any]) -> Person:
+def _parse_person(token: IDToken, claims: Mapping[str, Any]) -> Person:
     names = (claims.get("name"), claims.get("preferred_username"))
     name = next((name for name in names if isinstance(name, str) and name.strip()), None)
     email = claims.get("email")
     # an unverified address may belong to another person
     verified = isinstance(email, str) and claims.get("email_verified") is True
-    return Person(subject=subject, name=name, email=email if verified else None)
+    return Person(
+        issuer=token.issuer,
+        subject=token.subject,
+        name=None if name is None else name[:MAX_NAME],
+        email=email[:MAX_EMAIL] if verified and isinstance(email, str) else None,
+        acr=token.text("acr"),
+        amr=token.methods,
+        auth_time=token.authenticated,
+        sid=token.text("sid"),
+    )

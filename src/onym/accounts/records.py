@@ -115,7 +115,10 @@ class AuditRecord:
 class Issuer:
     """An OpenID provider. `id` is its name in our URLs; `network` "local" allows it on this computer.
 
-    `create` gives an account, without any role, to everyone whom the provider signs in.
+    `create` gives an account, without any role, to everyone whom the provider signs in. A sign-in must have
+    one of `acr_values` (authentication context classes, the preferred one first) if there are any, and an
+    authentication at most `max_age` seconds old. `prompt` is sent to the provider, such as "select_account".
+    `resource` is what the access token is for (RFC 8707); then it does not open the userinfo endpoint.
     """
 
     id: str
@@ -127,6 +130,10 @@ class Issuer:
     network: Literal["trusted", "local"] = "trusted"
     ca_file: str | None = None
     create: bool = True
+    acr_values: tuple[str, ...] = ()
+    max_age: int | None = None
+    prompt: str | None = None
+    resource: str | None = None
 
 
 def make_id(prefix: str) -> str:

@@ -1,13 +1,18 @@
 """Sign-in with OpenID Connect: its state in a cookie, the provider's response and the account that it opens.
 
 An application keeps no state between the two steps of a sign-in. A cookie contains one random secret;
-`state`, `nonce` and the code verifier are derived from it.
+`state`, `nonce` and the code verifier are derived from it. The cookie's name ends with an ID that is derived
+from `state`, so that sign-ins in two tabs do not end each other; a browser keeps four of them at most.
+
+The cookie is not sealed: only its own browser can change it, and a changed one gives that browser no more
+than a new sign-in does.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +20,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from onym.accounts.records import Account, Issuer, make_id, make_session_id, validate_email, validate_name
-from onym.common.strict_json import decode_base64url, encode_base64url
+from onym.common.strict_json import decode_base64url, encode_base64url, parse_json_value
 from onym.errors import AccessError, RegistryError
 from onym.uri.secret import Secret
 
@@ -28,12 +33,14 @@ HOME: Final = "/"
 _PATH: Final = re.compile(r"/(?![/\\])[!-\[\]-~]*\Z")
 _MAX_TARGET_LENGTH: Final = 2000
 #: pages that would lead back to the sign-in page
-_SIGN_IN_PATHS: Final = ("/login", "/logout")
+_SIGN_IN_PATHS: Final = ("/login", "/logout", "/auth/")
 #: seconds that a person may take at the provider
 FLOW_SECONDS: Final = 600
-_COOKIE: Final = re.compile(
-    r"([A-Za-z0-9_-]{43})\.([a-z0-9-]{1,32})\.([0-9]{1,12})\.([A-Za-z0-9_-]{1,2700})\Z"
-)
+#: sign-ins of one browser that may be in progress
+MAX_FLOWS: Final = 4
+_COOKIE: Final = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{1,3800})\Z")
+_ID: Final = re.compile(r"[0-9a-f]{16}\Z")
+_PROVIDER: Final = re.compile(r"[a-z0-9-]{1,32}\Z")
 _CODE: Final = re.compile(r"[\x20-\x7e]{1,4096}\Z")
 #: parameters of the provider's response that are read
 CALLBACK_PARAMETERS: Final = ("state", "code", "iss", "error")
@@ -61,18 +68,44 @@ def sanitize_target(text: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SignInFlow:
-    """One sign-in: its secret, the provider, its end (seconds since the epoch) and the path to open then."""
+    """One sign-in: its secret, the provider, its end (seconds since the epoch) and the path to open then.
+
+    `acr_values` and `max_age` are required of it. `session` names the session that it is a step-up of, or "".
+    """
 
     secret: Secret
     provider: str
-    expires: int
+    expires: float
     target: str
+    acr_values: tuple[str, ...] = ()
+    max_age: int | None = None
+    session: str = ""
 
     @classmethod
-    def begin(cls, provider: str, target: str | None, at: datetime) -> SignInFlow:
+    def begin(
+        cls,
+        provider: str,
+        target: str | None,
+        at: datetime,
+        *,
+        acr_values: Sequence[str] = (),
+        max_age: int | None = None,
+        session: str = "",
+    ) -> SignInFlow:
         """Begin a sign-in with a new secret."""
-        expires = int(at.timestamp()) + FLOW_SECONDS
-        return cls(make_session_id(), provider, expires, sanitize_target(target))
+        expires = round(at.timestamp() + FLOW_SECONDS, 3)
+        path = sanitize_target(target)
+        return cls(make_session_id(), provider, expires, path, tuple(acr_values), max_age, session)
+
+    @property
+    def id(self) -> str:
+        """The last part of the cookie's name: 16 hexadecimal digits."""
+        return hash_state(self.derive_text("state"))
+
+    @property
+    def began(self) -> float:
+        """When it began, in seconds since the epoch."""
+        return self.expires - FLOW_SECONDS
 
     def derive_text(self, purpose: str) -> str:
         """Return the text for a purpose ("state", "nonce" or "verifier"): 43 characters of base64url."""
@@ -81,8 +114,9 @@ class SignInFlow:
 
     def to_cookie(self) -> Secret:
         """Return the value of the cookie."""
-        target = encode_base64url(self.target.encode())
-        return Secret(f"{self.secret.reveal()}.{self.provider}.{self.expires}.{target}")
+        members = (self.provider, self.expires, self.target, self.acr_values, self.max_age, self.session)
+        text = encode_base64url(json.dumps(members, separators=(",", ":")).encode())
+        return Secret(f"{self.secret.reveal()}.{text}")
 
     @classmethod
     def from_cookie(cls, text: str) -> SignInFlow | None:
@@ -91,10 +125,56 @@ class SignInFlow:
         if match is None:
             return None
         try:
-            target = decode_base64url(match[4]).decode("utf-8")
-        except ValueError:
+            provider, expires, target, acr_values, max_age, session = parse_json_value(
+                decode_base64url(match[2])
+            )
+        except (ValueError, TypeError):
             return None
-        return cls(Secret(match[1]), match[2], int(match[3]), sanitize_target(target))
+        good = (
+            isinstance(provider, str)
+            and _PROVIDER.match(provider) is not None
+            and isinstance(expires, int | float)
+            and 0 <= expires < 10**12
+            and isinstance(target, str)
+            and isinstance(acr_values, list)
+            and all(isinstance(value, str) for value in acr_values)
+            and (max_age is None or _is_count(max_age))
+            and isinstance(session, str)
+        )
+        if not good:
+            return None
+        path = sanitize_target(target)
+        return cls(Secret(match[1]), provider, expires, path, tuple(acr_values), max_age, session)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**12
+
+
+def hash_state(state: str) -> str:
+    """Return the ID of the sign-in with this `state`."""
+    return hashlib.sha256(state.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def list_stale_flows(cookies: Mapping[str, str], prefix: str, at: datetime) -> list[str]:
+    """Return the names of this browser's flow cookies to delete, so that there is room for one more.
+
+    `cookies` are all cookies of the request, `prefix` is the beginning of their names.
+    """
+    found = {}
+    for name, value in cookies.items():
+        if name.startswith(f"{prefix}-") and _ID.match(name[len(prefix) + 1 :]):
+            flow = SignInFlow.from_cookie(value)
+            live = flow is not None and flow.expires > at.timestamp()
+            found[name] = flow.expires if flow is not None and live else 0
+    newest = sorted(found, key=found.__getitem__, reverse=True)
+    return [name for index, name in enumerate(newest) if index >= MAX_FLOWS - 1 or not found[name]]
+
+
+def find_flow_cookie(cookies: Mapping[str, str], prefix: str, states: Sequence[str]) -> tuple[str, str]:
+    """Return the name and the value of the cookie of the flow with this `state` ("" if there is none)."""
+    name = f"{prefix}-{hash_state(states[0] if states else '')}"
+    return name, cookies.get(name, "")
 
 
 async def check_callback(
@@ -102,7 +182,8 @@ async def check_callback(
 ) -> tuple[SignInFlow, str]:
     """Return the flow that a provider's response belongs to, and its code. Raises AccessError.
 
-    `parameters` are the values of `CALLBACK_PARAMETERS` in the query.
+    `cookie` is the value of the flow's cookie, `parameters` are the values of `CALLBACK_PARAMETERS` in the
+    query.
     """
     flow = SignInFlow.from_cookie(cookie)
     if any(len(values) > 1 for values in parameters.values()):
@@ -115,6 +196,12 @@ async def check_callback(
     # RFC 9207 2.4: a response that names its issuer must name the one that was asked
     if issuer != provider.issuer.issuer and (issuer or (await provider.get_metadata()).names_issuer):
         raise make_sign_in_error("the response comes from another issuer")
+    if error == "unmet_authentication_requirements":
+        raise AccessError(
+            "the provider cannot sign you in in the way that is required",
+            code="accounts.step-up-required",
+            hint="Ask the operator which kind of sign-in this needs.",
+        )
     if error:
         raise make_sign_in_error(_ERRORS.get(error, "the provider reports an error"))
     if not _CODE.match(code):

@@ -2,6 +2,10 @@
 
 The listener speaks plain HTTP on loopback addresses only, unless `plain` says that a proxy terminates TLS
 (AIIP/HTTPS 3.6). Clients that send a request byte by byte, or do not read a response, are disconnected.
+
+A client certificate that TLS has verified is in `scope["extensions"]["tls"]`, as ASGI's TLS extension has it.
+A proxy that terminates TLS passes the certificate on in the field `Client-Cert` (RFC 9440), which is removed
+from all requests and read only from the proxies that `certificate_proxies` lists.
 """
 
 from __future__ import annotations
@@ -12,8 +16,12 @@ import logging
 import re
 import socket
 import ssl
+from base64 import b64decode
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,8 +81,35 @@ BODY_SECONDS: Final = 60.0
 WRITE_SECONDS: Final = 60.0
 
 
+#: fields in which a proxy passes a client certificate on (RFC 9440 2)
+_CLIENT_CERT: Final = b"client-cert"
+_CLIENT_CERT_FIELDS: Final = frozenset({_CLIENT_CERT, b"client-cert-chain"})
+#: a byte sequence of RFC 9651 3.3.5
+_BYTE_SEQUENCE: Final = re.compile(rb" *:([A-Za-z0-9+/]+={0,2}): *")
+_TLS_1_3: Final = 0x0304
+
+
+def _make_tls_extension(der: bytes) -> dict[str, Any]:
+    """Return the value of `tls` in the extensions of a scope, with the client's certificate in PEM."""
+    return {
+        "server_cert": None,
+        "client_cert_chain": [ssl.DER_cert_to_PEM_cert(der)],
+        "client_cert_name": None,
+        "client_cert_error": None,
+        "tls_version": _TLS_1_3,
+        "cipher_suite": None,
+    }
+
+
 class BoundedProtocol(HttpToolsProtocol):
-    """Closes a connection if the head or body is too slow, or if the client does not read the response."""
+    """Closes a connection if the head or body is too slow, or if the client does not read the response.
+
+    It also puts the client certificate into the scope. Only the `certificate_proxies` may forward one.
+    """
+
+    certificate_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    _tls: dict[str, Any] | None = None
+    _is_proxy = False
 
     head_seconds: float = HEAD_SECONDS
     body_seconds: float = BODY_SECONDS
@@ -85,8 +120,14 @@ class BoundedProtocol(HttpToolsProtocol):
     _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timer."""
+        """Start the timer, and take the client certificate of the connection."""
         super().connection_made(transport)
+        self._is_proxy = _is_within(self.client, self.certificate_proxies)
+        tls = transport.get_extra_info("ssl_object")
+        certificate = None if tls is None else tls.getpeercert(binary_form=True)
+        # the certificate of a proxy says nothing about the client
+        if certificate is not None and not self._is_proxy:
+            self._tls = _make_tls_extension(certificate)
         self._start_timer(self.head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -118,7 +159,26 @@ class BoundedProtocol(HttpToolsProtocol):
             raise ValueError("a request with a body must not have Upgrade")
         self._in_head = False
         self._start_timer(self.body_seconds)
+        forwarded = self._take_forwarded_certificate()
+        tls = forwarded if self._is_proxy else self._tls
+        if tls is not None:
+            self.scope["extensions"] = {"tls": tls}  # type: ignore[dict-item]  # uvicorn allows only empty ones
         super().on_headers_complete()
+
+    def _take_forwarded_certificate(self) -> dict[str, Any] | None:
+        """Remove the fields of RFC 9440, and return the certificate in them if the peer is a known proxy."""
+        if not any(name in _CLIENT_CERT_FIELDS for name, _ in self.headers):
+            return None
+        values = [value for name, value in self.headers if name == _CLIENT_CERT]
+        self.headers[:] = [field for field in self.headers if field[0] not in _CLIENT_CERT_FIELDS]
+        if not (self._is_proxy and values):
+            return None
+        match = _BYTE_SEQUENCE.fullmatch(values[0]) if len(values) == 1 else None
+        if match is None:
+            raise ValueError("the field Client-Cert is not one byte sequence")
+        der = b64decode(match[1], validate=True)
+        begins, ends = _read_validity(der)
+        return _make_tls_extension(der) if begins <= datetime.now(UTC) <= ends else None
 
     def on_message_complete(self) -> None:
         """Stop the timer: the request is complete."""
@@ -163,6 +223,24 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
+def _is_within(client: tuple[str, int] | None, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+    """Whether the peer of a connection has an address in one of these networks."""
+    if client is None or not networks:
+        return False
+    address = ip_address(client[0].partition("%")[0])
+    address = getattr(address, "ipv4_mapped", None) or address
+    return any(address.version == network.version and address in network for network in networks)
+
+
+@lru_cache(maxsize=256)
+def _read_validity(certificate: bytes) -> tuple[datetime, datetime]:
+    """Return from when and until when a certificate is valid. Raises ValueError if it is not one."""
+    from cryptography import x509  # late: only proxies with client certificates need it
+
+    found = x509.load_der_x509_certificate(certificate)
+    return found.not_valid_before_utc, found.not_valid_after_utc
+
+
 class OriginFormProtocol(BoundedProtocol):
     """Rejects targets that are not in origin-form, and trailer fields: an ASGI scope does not show them.
 
@@ -186,7 +264,7 @@ class OriginFormProtocol(BoundedProtocol):
 
 
 #: seconds for open requests to end, and for an idle connection to be reused
-_GRACE: Final = 10
+GRACE_SECONDS: Final = 10
 _IDLE: Final = 15
 _MOST_CONNECTIONS: Final = 2000
 #: errors if this computer does not support an address family
@@ -246,22 +324,35 @@ async def serve_app(
     plain: bool = False,
     sockets: Sequence[socket.socket] | None = None,
     protocol: type[BoundedProtocol] = OriginFormProtocol,
+    client_ca: str | Path | None = None,
+    certificate_proxies: Sequence[str] = (),
+    reuse_port: bool = False,
 ) -> None:
     """Serve in this loop until a signal arrives or `stop` is set.
 
     `certificate` and `key` are PEM files (one file may contain both). Without them the server speaks plain
     HTTP, on loopback only unless `plain`. Port 0 selects a free port; `ready` is called with the port when
     the server listens. `proxies` are addresses whose X-Forwarded-For and -Proto are trusted. `sockets`
-    replace host and port. Raises ConfigError `config.plain-http`, `config.bad-certificate`,
-    `config.cannot-listen`.
+    replace host and port. With `reuse_port`, several processes serve the port (`onym.server.workers`).
+
+    `client_ca` is a PEM file of the authorities that issue client certificates: clients may then show one,
+    and the app decides who must. `certificate_proxies` are addresses and networks of proxies that verify
+    client certificates and send them in the field Client-Cert. Raises ConfigError `config.plain-http`,
+    `config.bad-certificate`, `config.bad-proxy`, `config.cannot-listen`.
     """
     _require_tls_or_loopback(host, certificate is not None or plain)
-    context = None if certificate is None else make_tls_context(certificate, key)
+    context = None if certificate is None else make_tls_context(certificate, key, client_ca=client_ca)
+    if client_ca is not None and context is None:
+        raise ConfigError(
+            "client certificates need TLS, and the server has no certificate of its own",
+            code="config.bad-certificate",
+            hint="Set a certificate and its key (--tls-cert, --tls-key), or let a proxy verify the clients.",
+        )
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
-        http=protocol,
+        http=_with_certificate_proxies(protocol, certificate_proxies),
         ws="none",
         loop="none",
         lifespan="on",
@@ -273,12 +364,12 @@ async def serve_app(
         server_header=False,
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_keep_alive=_IDLE,
-        timeout_graceful_shutdown=_GRACE,
+        timeout_graceful_shutdown=GRACE_SECONDS,
         ssl_context_factory=None if context is None else lambda _config, _default: context,
     )
     _install_log_filters()
     server = _Server(config, ready)
-    opened = _bind_sockets(host, port) if sockets is None else list(sockets)
+    opened = bind_sockets(host, port, reuse_port=reuse_port) if sockets is None else list(sockets)
     watch = None if stop is None else asyncio.create_task(_stop_when_set(server, stop))
     try:
         await server.serve(sockets=opened)
@@ -294,6 +385,22 @@ async def serve_app(
             opened_socket.close()
 
 
+def _with_certificate_proxies(
+    protocol: type[BoundedProtocol], addresses: Sequence[str]
+) -> type[BoundedProtocol]:
+    """Return the protocol that trusts these proxies. Raises ConfigError `config.bad-proxy`."""
+    try:
+        networks = tuple(ip_network(address) for address in addresses)
+    except ValueError as error:
+        raise ConfigError(
+            f"a proxy of client certificates is not an address or a network: {error}",
+            code="config.bad-proxy",
+            hint="Write addresses such as 127.0.0.1, or networks such as 10.0.0.0/8.",
+        ) from None
+    members = {"certificate_proxies": networks}
+    return type(protocol.__name__, (protocol,), members) if networks else protocol
+
+
 def get_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Return the factory of the faster event loop, or None."""
     try:
@@ -303,8 +410,14 @@ def get_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def make_tls_context(certificate: str | Path, key: str | Path | None = None) -> ssl.SSLContext:
-    """Return a context for TLS 1.3 only. Raises ConfigError `config.bad-certificate`."""
+def make_tls_context(
+    certificate: str | Path, key: str | Path | None = None, *, client_ca: str | Path | None = None
+) -> ssl.SSLContext:
+    """Return a context for TLS 1.3 only. Raises ConfigError `config.bad-certificate`.
+
+    With `client_ca`, a client may show a certificate of one of these authorities; another certificate ends
+    the connection.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     try:
@@ -316,16 +429,40 @@ def make_tls_context(certificate: str | Path, key: str | Path | None = None) -> 
             code="config.bad-certificate",
             hint="Use PEM files that belong together: the chain, and its private key without a password.",
         ) from None
+    if client_ca is not None:
+        try:
+            context.load_verify_locations(client_ca)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, FileNotFoundError) else "no PEM certificates"
+            raise ConfigError(
+                f"the certificates of client authorities in {client_ca} cannot be used ({reason})",
+                code="config.bad-certificate",
+                hint="Use a PEM file with the certificates of the authorities that your clients have.",
+            ) from None
+        context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
 
-def _bind_sockets(host: str, port: int) -> list[socket.socket]:
-    """Return a bound socket for every address of `host` ("" for all); port 0 selects free ports."""
+def bind_sockets(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
+    """Return a bound socket for every address of `host` ("" for all); port 0 selects free ports.
+
+    The sockets listen, except those with `reuse_port`, which other sockets of this user may share: a socket
+    gets connections as soon as it listens. Raises ConfigError `config.cannot-listen`.
+    """
     with ExitStack() as opened:
-        found, failure = [], None
+        found: list[socket.socket] = []
+        failure = None
         for family, address in _resolve_addresses(host, port):
+            # of port 0, all addresses get the same port if processes must find it again
+            if reuse_port and found:
+                address = (address[0], found[0].getsockname()[1], *address[2:])
             try:
-                found.append(opened.enter_context(socket.create_server(address, family=family)))
+                bound = (
+                    _bind_shared(family, address)
+                    if reuse_port
+                    else socket.create_server(address, family=family)
+                )
+                found.append(opened.enter_context(bound))
             except OSError as error:
                 failure = error
                 if error.errno not in _ABSENT:
@@ -334,6 +471,19 @@ def _bind_sockets(host: str, port: int) -> list[socket.socket]:
             raise _make_listen_error(host, port, _WHY.get(failure.errno or 0, failure.strerror))
         opened.pop_all()
         return found
+
+
+def _bind_shared(family: int, address: Any) -> socket.socket:
+    """Return a socket that is bound to an address together with others, and does not listen yet."""
+    with ExitStack() as stack:
+        bound = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+        stack.pop_all()
+        return bound
 
 
 def _resolve_addresses(host: str, port: int) -> list[tuple[int, Any]]:

@@ -65,6 +65,8 @@ _PROBLEM_TEXTS: Final[Mapping[type[errors.OnymError], tuple[str, str]]] = Mappin
         errors.MissingExtraError: ("not-installed", "A component is not installed"),
         errors.SignatureError: ("bad-signature", "The signature is invalid"),
         errors.AIIPError: ("upstream", "Another server sent an invalid response"),
+        errors.AuthorizationError: ("no-authorization", "No access token can be obtained"),
+        errors.TaskCancelled: ("task-cancelled", "The task was cancelled"),
         errors.DeniedError: ("policy-denied", "A policy denies this"),
         errors.RegistryError: ("invalid", "The content is invalid"),
         errors.RefusalError: ("refused", "The procedure does not allow this step"),

@@ -55,8 +55,12 @@ def _build_asset_url(name: str) -> str:
 
 def _format_sentence(text: str) -> str:
     """Return an error message as a sentence."""
+    if not text:
+        return ""
     end = "" if text.endswith((".", "!", "?")) else "."
-    return text[:1].upper() + text[1:] + end if text else ""
+    first = text.partition(" ")[0]
+    # a URL keeps its case
+    return text + end if "://" in first else text[:1].upper() + text[1:] + end
 
 
 _STATE_KEY: Final = "onym"

@@ -19,7 +19,7 @@ from onym.server.settings_parser import (
     Email,
     HostField,
     HostName,
-    IssuerURL,
+    IssuerTable,
     Line,
     ListenPort,
     ListID,
@@ -27,11 +27,10 @@ from onym.server.settings_parser import (
     OriginURL,
     Port,
     RateLimit,
-    Scopes,
     SecretLine,
-    Slug,
+    add_client_secrets,
     get_host_and_port,
-    parse_secret,
+    require_consistent_issuers,
 )
 from onym.uri.secret import Secret
 
@@ -42,7 +41,6 @@ __all__ = ["PREFIX", "Issuer", "RateLimit", "RateLimits", "Settings", "Smtp", "l
 
 #: prefix of the variables; `ONYM_REGISTRY_CONFIG` names the file
 PREFIX: Final = "ONYM_REGISTRY_"
-_MOST_ISSUERS: Final = 16
 _YEAR: Final = 366 * 24 * 3600
 _READS: Final = RateLimit(burst=600, per_minute=1200)
 _WRITES: Final = RateLimit(burst=60, per_minute=60)
@@ -61,19 +59,6 @@ class Smtp:
     password: SecretLine | None = None
     ca_file: Line | None = None
     list_id: ListID | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _IssuerTable(Issuer):
-    """A table of `[[oidc]]`: an OpenID provider, with the rules for its values."""
-
-    id: Slug
-    issuer: IssuerURL
-    client_id: Line
-    client_secret: SecretLine | None = None
-    title: Line = ""
-    scopes: Scopes = ("openid", "profile", "email")
-    ca_file: Line | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +95,7 @@ class Settings:
     profile: Literal["rfc7595", "rfc4395", "any"] = "rfc7595"
     rates: RateLimits = RateLimits()
     smtp: Smtp | None = None
-    oidc: tuple[_IssuerTable, ...] = ()
+    oidc: tuple[IssuerTable, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.allowed_hosts:
@@ -137,7 +122,7 @@ class Settings:
 
     @property
     def flow_cookie(self) -> str:
-        """The name of the cookie that ties an OpenID Connect sign-in to its browser."""
+        """The beginning of the names of the cookies that tie OpenID Connect sign-ins to their browser."""
         return self.session_cookie + "-flow"
 
 
@@ -151,20 +136,9 @@ def load_settings(
     """
     environ = os.environ if environ is None else environ
     settings = common.load_settings(Settings, path, prefix=PREFIX, environ=environ, arguments=given)
-    settings = replace(settings, oidc=tuple(_add_client_secret(issuer, environ) for issuer in settings.oidc))
+    settings = replace(settings, oidc=add_client_secrets(settings.oidc, f"{PREFIX}OIDC_", environ))
     _require_consistent(settings)
     return settings
-
-
-def _add_client_secret(issuer: _IssuerTable, environ: Mapping[str, str]) -> _IssuerTable:
-    """Read `ONYM_REGISTRY_OIDC_{ID}_CLIENT_SECRET`."""
-    variable = f"{PREFIX}OIDC_{issuer.id.upper().replace('-', '_')}_CLIENT_SECRET"
-    if not environ.get(variable):
-        return issuer
-    try:
-        return replace(issuer, client_secret=parse_secret(environ[variable]))
-    except ValueError as error:
-        raise ConfigError(f"the variable {variable}: {error}", code="config.bad-setting") from None
 
 
 def _require_consistent(settings: Settings) -> None:
@@ -181,17 +155,7 @@ def _require_consistent(settings: Settings) -> None:
             code="config.bad-setting",
             hint="Add an OpenID provider, or set local_accounts = true.",
         )
-    if len(settings.oidc) > _MOST_ISSUERS:
-        raise ConfigError(f"[[oidc]] must be at most {_MOST_ISSUERS} tables", code="config.bad-setting")
-    if len({issuer.id for issuer in settings.oidc}) < len(settings.oidc):
-        raise ConfigError("two [[oidc]] tables have the same id", code="config.bad-setting")
-    for index, issuer in enumerate(settings.oidc):
-        if issuer.issuer.startswith("http:") and issuer.network != "local":
-            raise ConfigError(
-                f"oidc[{index}].issuer must be an https:// URL",
-                code="config.bad-setting",
-                hint='For tests, network = "local" allows http:// to loopback.',
-            )
+    require_consistent_issuers(settings.oidc, "oidc")
     unsafe = smtp is not None and smtp.security == "none" and smtp.password is not None
     if smtp is not None and unsafe and not is_loopback(smtp.host):
         raise ConfigError(

@@ -6,21 +6,25 @@ The rules raise ValueError with what is wanted; `onym.common.settings` names the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import Meta
 
-from onym.accounts.records import validate_email
+from onym.accounts.records import Issuer, validate_email
 from onym.common.settings import Parser, convert_value
 from onym.common.text import is_printable_text
-from onym.errors import RegistryError, URIError
+from onym.errors import ConfigError, RegistryError, URIError
 from onym.net.hosts import is_loopback, parse_address, parse_host, parse_network
 from onym.uri.generic import URI
 from onym.uri.secret import Secret
 
 _MAX_TEXT_LENGTH: Final = 4096
+_MOST_ISSUERS: Final = 16
+_MOST_ACR_VALUES: Final = 8
+_ACR_VALUE: Final = re.compile(r"[!-~]{1,200}\Z")
+_YEAR: Final = 366 * 24 * 3600
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,100}\Z")
 
 
@@ -92,9 +96,25 @@ def _parse_address(value: object) -> str:
 def _parse_scopes(value: object) -> tuple[str, ...]:
     """Parse OAuth scopes (RFC 6749 3.3)."""
     scopes: tuple[str, ...] = convert_value(value, tuple[Line, ...])
-    if "openid" not in scopes or not all(_SCOPE.match(scope) for scope in scopes):
+    if not all(_SCOPE.match(scope) for scope in scopes):
+        raise ValueError("must be a list of scopes, such as profile")
+    return scopes
+
+
+def _parse_sign_in_scopes(value: object) -> tuple[str, ...]:
+    """Parse the scopes of a sign-in (OpenID Connect Core 3.1.2.1)."""
+    scopes = _parse_scopes(value)
+    if "openid" not in scopes:
         raise ValueError("must be a list of scopes that contains openid")
     return scopes
+
+
+def _parse_acr_values(value: object) -> tuple[str, ...]:
+    """Parse authentication context classes (OpenID Connect Core 3.1.2.1)."""
+    values: tuple[str, ...] = convert_value(value, tuple[Line, ...])
+    if len(values) > _MOST_ACR_VALUES or not all(_ACR_VALUE.match(text) for text in values):
+        raise ValueError(f"must be a list of at most {_MOST_ACR_VALUES} names without blanks")
+    return values
 
 
 def _parse_email(value: object) -> str:
@@ -143,6 +163,8 @@ HostName: TypeAlias = Annotated[str, Parser(_parse_host_name)]
 NetworkBlock: TypeAlias = Annotated[str, Parser(_parse_network)]
 IPAddress: TypeAlias = Annotated[str, Parser(_parse_address)]
 Scopes: TypeAlias = Annotated[tuple[str, ...], Parser(_parse_scopes)]
+SignInScopes: TypeAlias = Annotated[tuple[str, ...], Parser(_parse_sign_in_scopes)]
+AcrValues: TypeAlias = Annotated[tuple[str, ...], Parser(_parse_acr_values)]
 Email: TypeAlias = Annotated[str, Parser(_parse_email)]
 #: a short name for URLs
 Slug: TypeAlias = Annotated[
@@ -177,3 +199,56 @@ class RateLimit:
 
     burst: Annotated[int, Meta(ge=1, le=1_000_000)]
     per_minute: Annotated[float, Meta(gt=0, le=1_000_000)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuerTable(Issuer):
+    """A table of an OpenID provider, with the rules for its values."""
+
+    id: Slug
+    issuer: IssuerURL
+    client_id: Line
+    client_secret: SecretLine | None = None
+    title: Line = ""
+    scopes: SignInScopes = ("openid", "profile", "email")
+    ca_file: Line | None = None
+    acr_values: AcrValues = ()
+    max_age: Annotated[int, Meta(ge=0, le=_YEAR)] | None = None
+    prompt: Literal["login", "consent", "select_account"] | None = None
+    resource: IssuerURL | None = None
+
+
+#: a table with `id` and `client_secret`
+_Table = TypeVar("_Table", bound=Any)
+
+
+def add_client_secrets(
+    tables: Sequence[_Table], prefix: str, environ: Mapping[str, str]
+) -> tuple[_Table, ...]:
+    """Return the tables, with the secrets of the variables `{prefix}{ID}_CLIENT_SECRET`."""
+    return tuple(_add_client_secret(table, prefix, environ) for table in tables)
+
+
+def _add_client_secret(table: _Table, prefix: str, environ: Mapping[str, str]) -> _Table:
+    variable = f"{prefix}{table.id.upper().replace('-', '_')}_CLIENT_SECRET"
+    if not environ.get(variable):
+        return table
+    try:
+        return replace(table, client_secret=parse_secret(environ[variable]))
+    except ValueError as error:
+        raise ConfigError(f"the variable {variable}: {error}", code="config.bad-setting") from None
+
+
+def require_consistent_issuers(issuers: Sequence[IssuerTable], name: str) -> None:
+    """Raise ConfigError for too many providers, two of one ID, or one without TLS. `name` is the setting."""
+    if len(issuers) > _MOST_ISSUERS:
+        raise ConfigError(f"[[{name}]] must be at most {_MOST_ISSUERS} tables", code="config.bad-setting")
+    if len({issuer.id for issuer in issuers}) < len(issuers):
+        raise ConfigError(f"two [[{name}]] tables have the same id", code="config.bad-setting")
+    for index, issuer in enumerate(issuers):
+        if issuer.issuer.startswith("http:") and issuer.network != "local":
+            raise ConfigError(
+                f"{name}[{index}].issuer must be an https:// URL",
+                code="config.bad-setting",
+                hint='For tests, network = "local" allows http:// to loopback.',
+            )

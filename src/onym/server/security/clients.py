@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 from base64 import urlsafe_b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from functools import lru_cache
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from onym._lazy import require_extra
 from onym.accounts.records import make_session_id
 from onym.net.hosts import Network, get_client_network, parse_address, parse_network
+from onym.store.shared import hash_part
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
@@ -23,7 +28,10 @@ if TYPE_CHECKING:
     from onym.server.settings import RateLimits
     from onym.server.settings_parser import RateLimit
 
+_LOG: Final = logging.getLogger("onym.server.rates")
 _MAX_HOPS: Final = 32
+#: addresses whose forms are kept, because a client sends many requests
+_MOST_KEPT: Final = 4096
 #: two years
 HSTS: Final = ("strict-transport-security", "max-age=63072000; includeSubDomains")
 
@@ -35,6 +43,8 @@ def get_client_address(scope: Scope, proxies: tuple[Network, ...]) -> str | None
     address ends the search.
     """
     peer = scope.get("client")
+    if peer and not proxies:
+        return _normalize_address(peer[0])
     address = parse_address(str(peer[0])) if peer else None
     if address is None:
         return None
@@ -48,6 +58,12 @@ def get_client_address(scope: Scope, proxies: tuple[Network, ...]) -> str | None
     return str(address)
 
 
+@lru_cache(_MOST_KEPT)
+def _normalize_address(peer: str) -> str | None:
+    address = parse_address(peer)
+    return None if address is None else str(address)
+
+
 #: buckets in memory; the least recently used one, which is probably full again, is dropped first
 MAX_BUCKETS: Final = 50_000
 
@@ -56,14 +72,23 @@ BucketKind: TypeAlias = Literal["reads", "writes", "logins"]
 
 
 class TokenBuckets:
-    """Token buckets by kind and key. `clock` returns monotonic seconds."""
+    """Token buckets by kind and key. `clock` returns monotonic seconds.
+
+    `share` is the part of the limits that this process may use: 1/n if n processes serve the clients.
+    """
 
     def __init__(
-        self, limits: RateLimits | GatewayRates, clock: Callable[[], float], *, most: int = MAX_BUCKETS
+        self,
+        limits: RateLimits | GatewayRates,
+        clock: Callable[[], float],
+        *,
+        most: int = MAX_BUCKETS,
+        share: float = 1.0,
     ) -> None:
         self._limits = limits
         self._clock = clock
         self._most = most
+        self._share = share
         self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -75,15 +100,90 @@ class TokenBuckets:
         `times` multiplies the bucket's size and rate.
         """
         rate: RateLimit = getattr(self._limits, kind)
-        burst, per_second = rate.burst * times, rate.per_minute * times / 60
+        burst = max(1.0, rate.burst * times * self._share)
+        per_second = rate.per_minute * times * self._share / 60
         now = self._clock()
-        left, since = self._buckets.pop((kind, key), (float(burst), now))
-        left = min(float(burst), left + (now - since) * per_second)
+        left, since = self._buckets.pop((kind, key), (burst, now))
+        left = min(burst, left + (now - since) * per_second)
         wait = 0.0 if left >= 1 else (1 - left) / per_second
         self._buckets[kind, key] = (left if wait else left - 1, now)
         while len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
         return wait
+
+
+#: seconds for a command, and seconds after a failure for which the store is not asked
+_STORE_SECONDS: Final = 0.5
+_PAUSE_SECONDS: Final = 1.0
+
+
+class SharedRates:
+    """Rate limits that all processes of a gateway share, in a Valkey server (library `limits`).
+
+    In any minute a client has at most `burst` and `per_minute` requests together, by a sliding window. While
+    the server cannot be reached, this process uses its own buckets with its `share` of the limits, and
+    `count_fallback` is called. Without a `url`, it always uses them. Close it in its event loop.
+    """
+
+    def __init__(
+        self,
+        limits: GatewayRates,
+        clock: Callable[[], float],
+        *,
+        url: Secret | None,
+        share: float,
+        count_fallback: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._local = TokenBuckets(limits, clock, share=share)
+        self._storage = None if url is None else _open_rate_storage(url)
+        self._failed = float("-inf")
+        self._count_fallback = count_fallback
+
+    async def take(self, kind: BucketKind, key: str, *, times: int = 1) -> float:
+        """Count a request. Return 0, or the seconds until there is room for it; see `TokenBuckets`."""
+        if self._storage is None:
+            return self._local.take_token(kind, key, times=times)
+        if self._clock() - self._failed >= _PAUSE_SECONDS:
+            from limits import RateLimitItemPerMinute  # late: only gateways of a fleet need it
+            from limits.aio.strategies import SlidingWindowCounterRateLimiter
+            from limits.errors import StorageError
+
+            rate: RateLimit = getattr(self._limits, kind)
+            item = RateLimitItemPerMinute(
+                ceil((rate.burst + rate.per_minute) * times), namespace="onym-rates"
+            )
+            try:
+                good = await SlidingWindowCounterRateLimiter(self._storage).hit(item, kind, hash_part(key))
+            except StorageError as error:
+                self._failed = self._clock()
+                _LOG.warning("rate limits are local now: %s", type(error.storage_error).__name__)
+            else:
+                return 0.0 if good else 60 / rate.per_minute
+        self._count_fallback()
+        return self._local.take_token(kind, key, times=times)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._storage is not None:
+            await self._storage.bridge.get_connection().aclose()
+
+
+def _open_rate_storage(url: Secret) -> Any:
+    require_extra("limits", "valkey")
+    from limits.aio.storage import RedisStorage  # late: only gateways of a fleet need it
+
+    plain = url.reveal()
+    scheme = "async+valkey+unix" if plain.startswith("unix:") else f"async+{plain.partition(':')[0]}"
+    return RedisStorage(
+        f"{scheme}:{plain.partition(':')[2]}",
+        implementation="valkey",
+        wrap_exceptions=True,
+        key_prefix="onym",
+        socket_timeout=_STORE_SECONDS,
+        socket_connect_timeout=_STORE_SECONDS,
+    )
 
 
 def parse_blocks(blocks: Iterable[str]) -> tuple[Network, ...]:
@@ -98,6 +198,7 @@ def format_cookie(name: str, value: Secret, site: str, *, https: bool, life: int
     return f"{name}={value.reveal()}; Path=/; HttpOnly; SameSite={site}{secure}{age}"
 
 
+@lru_cache(_MOST_KEPT)
 def make_address_key(address: str | None) -> str:
     """Return the key of a client's bucket: the IPv4 address or the IPv6 /64 network."""
     return f"address:{get_client_network(address or 'unknown')}"

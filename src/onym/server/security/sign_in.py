@@ -13,7 +13,9 @@ from onym.accounts.sign_in import (
     FLOW_SECONDS,
     SignInFlow,
     check_callback,
+    find_flow_cookie,
     find_or_create_account,
+    list_stale_flows,
     sanitize_target,
 )
 from onym.errors import AccessError, OnymError, RegistryError, UnknownEntryError
@@ -205,14 +207,14 @@ async def begin_oidc_sign_in(request: Request) -> Response | ASGIApp:
     wait = parts.rates.take_token("logins", make_address_key(get_visitor(request).address))
     if wait:
         return make_too_many_response(request, wait)
-    flow = SignInFlow.begin(provider.issuer.id, request.query_params.get("next"), parts.clock())
-    address = await provider.build_authorization_url(
-        state=flow.derive_text("state"),
-        nonce=flow.derive_text("nonce"),
-        verifier=flow.derive_text("verifier"),
-    )
+    settings, at = parts.settings, parts.clock()
+    flow = SignInFlow.begin(provider.issuer.id, request.query_params.get("next"), at)
+    address = await provider.build_authorization_url(flow, at)
     response = RedirectResponse(address, 303, {"cache-control": "no-store"})
-    set_cookie(response, parts.settings.flow_cookie, flow.to_cookie(), parts.settings.is_https, FLOW_SECONDS)
+    for name in list_stale_flows(request.cookies, settings.flow_cookie, at):
+        set_cookie(response, name, Secret(""), settings.is_https, 0)
+    name = f"{settings.flow_cookie}-{flow.id}"
+    set_cookie(response, name, flow.to_cookie(), settings.is_https, FLOW_SECONDS)
     return response
 
 
@@ -225,22 +227,20 @@ async def finish_oidc_sign_in(request: Request) -> Response | ASGIApp:
     if wait:
         return make_too_many_response(request, wait)
     set_audit_action(request, "sign-in.oidc", provider.issuer.id)
+    parameters = {name: request.query_params.getlist(name) for name in CALLBACK_PARAMETERS}
+    name, cookie = find_flow_cookie(request.cookies, parts.settings.flow_cookie, parameters["state"])
     response: Response
     try:
-        cookie = request.cookies.get(parts.settings.flow_cookie, "")
-        parameters = {name: request.query_params.getlist(name) for name in CALLBACK_PARAMETERS}
         flow, code = await check_callback(provider, cookie, parameters, parts.clock())
-        person = await provider.redeem_code(
-            code, nonce=flow.derive_text("nonce"), verifier=flow.derive_text("verifier"), at=parts.clock()
-        )
+        person = (await provider.redeem_code(code, flow, parts.clock())).person
         account = await find_or_create_account(parts.store, provider.issuer, person, parts.clock())
         set_audit_action(request, "sign-in.oidc", provider.issuer.id, account=account.id)
         response = RedirectResponse(flow.target, 303, {"cache-control": "no-store"})
         await start_session(request, response, account)
     except OnymError as error:
         response = make_problem_response(request, error)
-    # the flow ends in any case
-    set_cookie(response, parts.settings.flow_cookie, Secret(""), parts.settings.is_https, 0)
+    if cookie:  # the flow ends in any case
+        set_cookie(response, name, Secret(""), parts.settings.is_https, 0)
     return response
 
 
