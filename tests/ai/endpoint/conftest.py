@@ -66,7 +66,13 @@ def played(tmp_path: Path) -> Callable[..., None]:
 
 
 def _posts(app: Endpoint) -> Post:
-    async def post(path: str, key: str | None = None, *fields: tuple[str, str], **given: Any) -> Heard:
+    async def post(
+        path: str,
+        key: str | None = None,
+        *fields: tuple[str, str],
+        address: str = "192.0.2.1",
+        **given: Any,
+    ) -> Heard:
         body = json.dumps(given).encode() if given else b""
         asked = [("host", NAME), *fields]
         if body:
@@ -79,7 +85,7 @@ def _posts(app: Endpoint) -> Post:
             "raw_path": f"/.well-known/aiip/v1/{NAME}{path.partition('?')[0]}".encode(),
             "query_string": path.partition("?")[2].encode(),
             "headers": [(name.encode(), value.encode()) for name, value in asked],
-            "client": ("192.0.2.1", 40_000),
+            "client": (address, 40_000),
         }
         sent: list[dict[str, Any]] = []
         coming = [{"type": "http.request", "body": body, "more_body": False}]

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from onym.ai.endpoint import Call, Caller, Endpoint, Limits
+from onym.ai.endpoint.context import AccessRequest
 from onym.ai.endpoint.functions import FunctionHandler
 from onym.ai.endpoint.oauth import JWTAuthorization
 from onym.errors import AIIPError, ConfigError, DiscoveryError, UsageError
@@ -100,6 +101,23 @@ def test_an_anchor_document_that_nobody_could_read_is_not_made() -> None:
     assert refusal.value.__cause__.code == "aiip.discovery-conflict"
     assert app.resources == ()
     app.resource("/x", scopes=["has_no_space"])(one)
+
+
+def test_only_writes_are_reversible_and_both_documents_tell_which(tmp_path: Path) -> None:
+    app = made(store=tmp_path / "keys.sqlite")
+
+    def one() -> int:
+        return 1
+
+    app.resource("/draft", effects="write", reversible=True)(one)
+    app.resource("/sent", effects="write")(one)
+    for effects in ("read", "financial", "physical"):
+        with pytest.raises(UsageError) as refusal:
+            app.resource("/x", effects=effects, reversible=True)(one)
+        assert refusal.value.code == "usage.bad-argument"
+    assert [resource.entry.reversible for resource in app.resources] == [True, False]
+    described = [msgspec.json.decode(resource.encode_description()) for resource in app.resources]
+    assert [row.get("reversible") for row in described] == [True, None]
 
 
 @pytest.mark.parametrize("effects", ["write", "financial", "physical"])
@@ -237,14 +255,14 @@ class Tokens:
     def metadata(self) -> Mapping[str, Any]:
         return {}
 
-    async def authorize(self, headers: Headers, scopes: frozenset[str]) -> Caller:
+    async def authorize(self, request: AccessRequest) -> Caller:
         known = Caller(audience="shop", client_id="shop", subject="ann", token_hash="A" * 43)
-        token = headers.get("authorization")
+        token = request.headers.get("authorization")
         if token == "Bearer good":
             return known
         code = "insufficient-scope" if token == "Bearer poor" else "authentication-required"
         error: Any = AIIPError("no", code=f"aiip.{code}")
-        error.challenge = f'Bearer scope="{" ".join(sorted(scopes))}"'
+        error.challenge = f'Bearer scope="{" ".join(sorted(request.scopes))}"'
         if token == "Bearer poor":
             error.caller = known
         raise error

@@ -16,21 +16,21 @@ from typing import Any
 import pytest
 import trustme
 
-from ai_support import PATIENCE, Line
+from ai_support import PATIENCE, BlockingStore, Line, key_scope, key_store
 from onym.ai.endpoint import Answer, Call, Caller, Endpoint, Limits, StreamEvent
-from onym.ai.endpoint.idempotency import RETENTION_SECONDS, IdempotencyStore, KeyScope
+from onym.ai.endpoint.idempotency import RETENTION_SECONDS, SQLiteIdempotencyStore, StoreClaim
 from onym.errors import AIIPError, ConfigError
 from onym.net.messages import Headers
 from onym.net.sse import SSEDecoder
 
 Serving = Callable[..., Any]
 KEY = ("Idempotency-Key", '"8e03978e-40d5"')
-SCOPE = KeyScope(client="c", principal="p", target="ai://a.example/x", key="k")
+SCOPE = key_scope("k")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[IdempotencyStore]:
-    found = IdempotencyStore(tmp_path / "k.sqlite", most=3)
+def store(tmp_path: Path) -> Iterator[BlockingStore]:
+    found = BlockingStore(tmp_path / "k.sqlite", most=3)
     yield found
     found.close()
 
@@ -213,10 +213,10 @@ def test_an_invocation_over_its_time_keeps_its_key(serving: Serving) -> None:
 
 
 CHILD = """
-import sys, time
-from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
-store = IdempotencyStore(sys.argv[1], most=9)
-store.begin(KeyScope(client="c", principal="p", target="ai://a.example/x", key="k"), "f", time.time())
+import asyncio, sys, time
+from ai_support import BlockingStore, key_scope
+store = BlockingStore(sys.argv[1])
+store.begin(key_scope("k"), "f", time.time())
 print("begun", flush=True)
 sys.stdin.read()
 """
@@ -226,12 +226,16 @@ sys.stdin.read()
 def test_what_a_killed_process_had_begun_is_interrupted(tmp_path: Path) -> None:
     file = tmp_path / "k.sqlite"
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", CHILD, str(file)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
     try:
         assert child.stdout is not None
         assert child.stdout.readline() == "begun\n"
-        other = IdempotencyStore(file, most=9)
+        other = BlockingStore(file, most=9)
         running = refused(lambda: other.begin(SCOPE, "f", 1e9))
         assert running.retryable
         child.send_signal(signal.SIGKILL)
@@ -250,10 +254,10 @@ def test_what_a_killed_process_had_begun_is_interrupted(tmp_path: Path) -> None:
 
 
 def test_of_many_threads_with_stores_of_their_own_one_begins(tmp_path: Path) -> None:
-    stores = [IdempotencyStore(tmp_path / "k.sqlite", most=9) for _ in range(6)]
+    stores = [BlockingStore(tmp_path / "k.sqlite", most=9) for _ in range(6)]
     barrier, begun = threading.Barrier(len(stores)), []
 
-    def begin(store: IdempotencyStore) -> None:
+    def begin(store: BlockingStore) -> None:
         barrier.wait(PATIENCE)
         try:
             store.begin(SCOPE, "f", 1e9)
@@ -271,10 +275,10 @@ def test_of_many_threads_with_stores_of_their_own_one_begins(tmp_path: Path) -> 
 
 
 def test_a_process_that_ended_in_good_order_leaves_no_lock(tmp_path: Path) -> None:
-    first = IdempotencyStore(tmp_path / "k.sqlite", most=9)
+    first = BlockingStore(tmp_path / "k.sqlite", most=9)
     first.begin(SCOPE, "f", 1e9)
     first.close()
-    second = IdempotencyStore(tmp_path / "k.sqlite", most=9)
+    second = BlockingStore(tmp_path / "k.sqlite", most=9)
     error = refused(lambda: second.begin(SCOPE, "f", 1e9))
     assert (error.code, error.retryable) == ("aiip.idempotency-in-progress", False)
     second.close()
@@ -282,8 +286,8 @@ def test_a_process_that_ended_in_good_order_leaves_no_lock(tmp_path: Path) -> No
     assert (tmp_path / "k.sqlite").stat().st_mode & 0o077 == 0
 
 
-def test_only_who_began_completes(tmp_path: Path, store: IdempotencyStore) -> None:
-    other = IdempotencyStore(tmp_path / "k.sqlite", most=9)
+def test_only_who_began_completes(tmp_path: Path, store: BlockingStore) -> None:
+    other = BlockingStore(tmp_path / "k.sqlite", most=9)
     store.begin(SCOPE, "f", 1e9)
     other.complete(SCOPE, b"forged")
     other.interrupt(SCOPE)
@@ -294,7 +298,7 @@ def test_only_who_began_completes(tmp_path: Path, store: IdempotencyStore) -> No
     other.close()
 
 
-def test_keys_are_kept_for_a_day_and_forgotten_behind_it(store: IdempotencyStore) -> None:
+def test_keys_are_kept_for_a_day_and_forgotten_behind_it(store: BlockingStore) -> None:
     store.begin(SCOPE, "f", 1e9)
     store.complete(SCOPE, b"done")
     assert store.begin(SCOPE, "f", 1e9 + RETENTION_SECONDS - 1) == b"done"
@@ -302,10 +306,10 @@ def test_keys_are_kept_for_a_day_and_forgotten_behind_it(store: IdempotencyStore
 
 
 def test_more_keys_than_are_kept_for_one_caller_are_refused_and_none_is_given_up(
-    store: IdempotencyStore,
+    store: BlockingStore,
 ) -> None:
     def begin(key: str, client: str = "c", at: float = 1e9) -> object:
-        return store.begin(KeyScope(client=client, principal="", target="ai://a/x", key=key), "f", at)
+        return store.begin(key_scope(key, client), "f", at)
 
     for key in "123":
         begin(key)
@@ -319,20 +323,20 @@ def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("this is no database, and long enough to be seen as none" * 20)
     for path in (tmp_path / "none" / "k.sqlite", tmp_path / "text"):
         with pytest.raises(ConfigError) as caught:
-            IdempotencyStore(path, most=1)
+            BlockingStore(path, most=1)
         assert caught.value.code == "config.bad-store"
 
 
-def test_a_store_that_fails_later_is_told_as_such(tmp_path: Path, store: IdempotencyStore) -> None:
+def test_a_store_that_fails_later_is_told_as_such(tmp_path: Path, store: BlockingStore) -> None:
     with sqlite3.connect(tmp_path / "k.sqlite") as base:
         base.execute("DROP TABLE keys")
     base.close()
     assert refused(lambda: store.begin(SCOPE, "f", 1e9)).code == "aiip.unavailable"
 
 
-def test_owners_of_nothing_are_forgotten(tmp_path: Path, store: IdempotencyStore) -> None:
-    IdempotencyStore(tmp_path / "k.sqlite", most=1).close()
-    alive = IdempotencyStore(tmp_path / "k.sqlite", most=1)
+def test_owners_of_nothing_are_forgotten(tmp_path: Path, store: BlockingStore) -> None:
+    BlockingStore(tmp_path / "k.sqlite", most=1).close()
+    alive = BlockingStore(tmp_path / "k.sqlite", most=1)
     store.begin(SCOPE, "f", 1e9)
     with sqlite3.connect(tmp_path / "k.sqlite") as base:
         owners = {row[0] for row in base.execute("SELECT id FROM owners")}
@@ -342,7 +346,7 @@ def test_owners_of_nothing_are_forgotten(tmp_path: Path, store: IdempotencyStore
 
 
 def test_without_a_file_keys_are_in_memory() -> None:
-    store = IdempotencyStore(None, most=1)
+    store = BlockingStore(None, most=1)
     assert store.begin(SCOPE, "f", 1e9) is None
     assert refused(lambda: store.begin(SCOPE, "f", 1e9)).retryable
     store.interrupt(SCOPE)
@@ -381,3 +385,132 @@ def test_a_handler_may_have_no_check_of_its_own(serving: Serving) -> None:
         line.ask("POST", "/own", b"", KEY)
         heard = line.ask("POST", "/own", b"", KEY)
     assert (heard.get("retry-after"), heard.get("idempotency-replayed")) == ("5", "?1")
+
+
+def test_one_address_with_too_many_keys_locks_out_nobody_else(played: Any) -> None:
+    counter = Counter()
+
+    async def scenario(app: Endpoint, post: Any) -> None:
+        counter.fill(app)
+        answers = [await post("/pay", f"k{number}", address="2001:db8::1", amount=1) for number in range(4)]
+        assert [answer.status for answer in answers] == [200, 200, 200, 429]
+        told = answers[-1].json()
+        assert (told["code"], told["retryable"]) == ("too-many-requests", False)
+        assert RETENTION_SECONDS - 60 < int(answers[-1].get("retry-after") or 0) <= RETENTION_SECONDS + 1
+        # another address of the /64 is the same caller, one of another network is not
+        assert (await post("/pay", "k9", address="2001:db8::ffff:1", amount=1)).status == 429
+        assert (await post("/pay", "k9", address="2001:db8:0:1::1", amount=1)).status == 200
+        assert (await post("/pay", "k8", address="192.0.2.7", amount=1)).status == 200
+        # and what the first one has done is told again
+        again = await post("/pay", "k0", address="2001:db8::1", amount=1)
+        assert (again.status, again.get("idempotency-replayed")) == (200, "?1")
+
+    played(scenario, limits=Limits(keys=3))
+    assert counter.ran == 5
+
+
+def test_the_answer_of_an_anonymous_caller_is_not_given_to_another_address(played: Any) -> None:
+    counter = Counter()
+
+    async def scenario(app: Endpoint, post: Any) -> None:
+        counter.fill(app)
+        assert (await post("/pay", "known", amount=1)).body == b"1"
+        other = await post("/pay", "known", address="192.0.2.2", amount=1)
+        assert (other.status, other.json()["code"]) == (422, "idempotency-mismatch")
+        assert other.json()["retryable"] is False
+        assert (await post("/pay", "known", amount=1)).body == b"1"
+
+    played(scenario)
+    assert counter.ran == 1
+
+
+def make_app(folder: Path, store: str, authority: str = "factory.test") -> Endpoint:
+    return Endpoint(authority, keys=folder / "keys", store=folder / store)
+
+
+OTHER = """
+import sys
+from pathlib import Path
+from onym.ai.endpoint import Endpoint
+app = Endpoint("factory.test", keys=Path(sys.argv[1]) / "keys", store=Path(sys.argv[1]) / sys.argv[2])
+app.check()
+print("serving", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_two_processes_of_one_authority_with_two_stores_are_refused(tmp_path: Path) -> None:
+    key_store(tmp_path)
+    command = [sys.executable, "-c", OTHER, str(tmp_path), "one.sqlite"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "serving\n"
+        second = make_app(tmp_path, "two.sqlite")
+        with pytest.raises(ConfigError) as caught:
+            second.check()
+        assert caught.value.code == "config.other-store"
+        assert caught.value.hint
+        # the same store, and another authority with the same keys, are not in the way
+        for app in (make_app(tmp_path, "one.sqlite"), make_app(tmp_path, "two.sqlite", "other.test")):
+            app.check()
+            app.close()
+        child.kill()
+        child.wait(PATIENCE)
+        # the note of a process that is gone binds nobody
+        second.check()
+        with pytest.raises(ConfigError):
+            make_app(tmp_path, "one.sqlite").check()
+        second.close()
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_many_that_start_at_once_with_one_store_all_serve(tmp_path: Path) -> None:
+    key_store(tmp_path)
+    old = make_app(tmp_path, "old.sqlite")
+    old.check()
+    old.close()
+    apps = [make_app(tmp_path, "new.sqlite") for _ in range(8)]
+    barrier = threading.Barrier(len(apps))
+
+    def check(app: Endpoint) -> None:
+        barrier.wait(PATIENCE)
+        app.check()
+
+    with ThreadPoolExecutor(len(apps)) as pool:
+        list(pool.map(check, apps))
+    for app in apps:
+        app.close()
+
+
+def test_a_folder_of_keys_that_cannot_take_a_note_is_used_all_the_same(tmp_path: Path) -> None:
+    key_store(tmp_path)
+    for authority in ("one.test", "two.test"):
+        claim = StoreClaim(tmp_path / "keys", authority, "a")
+        claim.close()
+        claim.close()
+    notes = sorted((tmp_path / "keys").glob("store-*.lock"))
+    assert len(notes) == 2
+    notes[0].write_bytes(b"this is not a database, and long enough to be seen as none" * 20)
+    notes[1].unlink()
+    notes[1].mkdir()
+    for authority in ("one.test", "two.test"):
+        StoreClaim(tmp_path / "keys", authority, "b").close()
+
+
+def test_a_store_of_the_author_is_used_and_left_open(played: Any, tmp_path: Path) -> None:
+    counter = Counter()
+    store = SQLiteIdempotencyStore(tmp_path / "own.sqlite", most=9)
+
+    async def scenario(app: Endpoint, post: Any) -> None:
+        counter.fill(app)
+        assert (await post("/pay", "a", amount=1)).body == b"1"
+        await app.aclose()
+        assert not store.closed
+        assert (await post("/pay", "a", amount=1)).body == b"1"
+
+    played(scenario, store=store)
+    store.close()
+    assert counter.ran == 1

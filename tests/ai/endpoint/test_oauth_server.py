@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from oauth_support import METADATA, RESOURCE, HandIssuer, authorization, bearer, hand_issuer, run
-from onym.ai.endpoint.oauth import JWTAuthorization, make_metadata_url, parse_url
+from oauth_support import METADATA, RESOURCE, HandIssuer, access, authorization, bearer, hand_issuer, run
+from onym.ai.endpoint.oauth import JWTAuthorization
+from onym.ai.oauth_metadata import make_metadata_url, parse_url
 from onym.errors import AIIPError, UsageError
 from onym.net.policy import Policy
 from onym.sign.keys import SigningKey
@@ -19,7 +20,7 @@ from support import as_subtests
 
 
 def is_invalid_token(error: AIIPError) -> bool:
-    challenge = 'error="invalid_token"' in (error.challenge or "")
+    challenge = 'error="invalid_token"' in str(error.challenge)
     return (error.code, challenge) == ("aiip.authentication-required", True)
 
 
@@ -36,7 +37,7 @@ def unavailable(server: HandIssuer, **settings: Any) -> AIIPError:
     async def work() -> None:
         guard = authorization(server, **settings)
         try:
-            await guard.authorize(bearer(server.token()), NONE)
+            await guard.authorize(access(bearer(server.token()), NONE))
         finally:
             await guard.close()
 
@@ -70,6 +71,7 @@ def test_the_metadata_of_the_resource_names_it_and_its_server_and_no_more() -> N
         "authorization_servers": ["https://login.example"],
         "bearer_methods_supported": ["header"],
         "scopes_supported": ["a", "b"],
+        "dpop_signing_alg_values_supported": ["ES256", "Ed25519"],
     }
     assert guard.metadata_url == (
         "https://bank.example/.well-known/oauth-protected-resource/.well-known/aiip/v1"
@@ -173,7 +175,7 @@ def guard_with_clock(server: HandIssuer) -> tuple[JWTAuthorization, FakeClock]:
 def test_keys_are_asked_for_once_by_many_callers_at_the_same_time(server: HandIssuer) -> None:
     async def work() -> None:
         guard, _ = guard_with_clock(server)
-        await asyncio.gather(*(guard.authorize(bearer(server.token()), NONE) for _ in range(16)))
+        await asyncio.gather(*(guard.authorize(access(bearer(server.token()), NONE)) for _ in range(16)))
         await guard.close()
 
     run(work())
@@ -200,7 +202,7 @@ def test_keys_are_good_for_as_long_as_the_server_says_within_bounds(
         guard, clock = guard_with_clock(server)
         for after, asked in ((0, 1), (seconds - 1, 1), (1, 2)):
             clock.advance(after)
-            await guard.authorize(bearer(server.token()), NONE)
+            await guard.authorize(access(bearer(server.token()), NONE))
             assert server.asked["/jwks"] == asked
         await guard.close()
 
@@ -210,19 +212,19 @@ def test_keys_are_good_for_as_long_as_the_server_says_within_bounds(
 def test_a_new_key_is_found_at_once_and_random_ones_cost_one_question_a_minute(server: HandIssuer) -> None:
     async def work() -> None:
         guard, clock = guard_with_clock(server)
-        await guard.authorize(bearer(server.token()), NONE)
+        await guard.authorize(access(bearer(server.token()), NONE))
         new = SigningKey.generate("ES256", kid="second")
         server.published.append(new.public())
-        await guard.authorize(bearer(server.token(key=new)), NONE)
+        await guard.authorize(access(bearer(server.token(key=new)), NONE))
         assert server.asked["/jwks"] == 2
         for number in range(20):
             stranger = SigningKey.generate("ES256", kid=f"random-{number}")
             with pytest.raises(AIIPError, check=is_invalid_token):
-                await guard.authorize(bearer(server.token(key=stranger)), NONE)
+                await guard.authorize(access(bearer(server.token(key=stranger)), NONE))
         assert server.asked["/jwks"] == 2
         clock.advance(60)
         with pytest.raises(AIIPError):
-            await guard.authorize(bearer(server.token(key=stranger)), NONE)
+            await guard.authorize(access(bearer(server.token(key=stranger)), NONE))
         assert server.asked["/jwks"] == 3
         await guard.close()
 
@@ -240,25 +242,25 @@ def test_a_new_key_without_a_name_is_found_and_forgeries_cost_one_question_a_min
     async def work() -> None:
         guard, clock = guard_with_clock(server)
         server.key = nameless()
-        await guard.authorize(bearer(server.token()), NONE)
+        await guard.authorize(access(bearer(server.token()), NONE))
         server.key = nameless()
-        await guard.authorize(bearer(server.token()), NONE)
+        await guard.authorize(access(bearer(server.token()), NONE))
         assert server.asked["/jwks"] == 2
         forged = SigningKey.generate("ES256")
         for _ in range(20):
             with pytest.raises(AIIPError, check=is_invalid_token):
-                await guard.authorize(bearer(server.token(key=forged)), NONE)
+                await guard.authorize(access(bearer(server.token(key=forged)), NONE))
         assert server.asked["/jwks"] == 2
         clock.advance(60)
         # a name that is known and a signature that is not: nothing newer would help
         named = SigningKey.generate("ES256", kid="first")
         server.published[:] = [server.key.public(), SigningKey.generate("ES256", kid="first").public()]
         with pytest.raises(AIIPError):
-            await guard.authorize(bearer(server.token(key=forged)), NONE)
+            await guard.authorize(access(bearer(server.token(key=forged)), NONE))
         assert server.asked["/jwks"] == 3
         clock.advance(60)
         with pytest.raises(AIIPError, check=is_invalid_token):
-            await guard.authorize(bearer(server.token(key=named)), NONE)
+            await guard.authorize(access(bearer(server.token(key=named)), NONE))
         assert server.asked["/jwks"] == 3
         await guard.close()
 
@@ -276,11 +278,11 @@ def test_a_key_that_was_withdrawn_is_forgotten_when_its_time_is_over(server: Han
     async def work() -> None:
         guard, clock = guard_with_clock(server)
         old = bearer(server.token())
-        await guard.authorize(old, NONE)
+        await guard.authorize(access(old, NONE))
         server.published[:] = [SigningKey.generate("ES256", kid="second").public()]
         clock.advance(600)
         with pytest.raises(AIIPError, check=is_invalid_token):
-            await guard.authorize(old, NONE)
+            await guard.authorize(access(old, NONE))
         await guard.close()
 
     run(work())
@@ -289,18 +291,18 @@ def test_a_key_that_was_withdrawn_is_forgotten_when_its_time_is_over(server: Han
 def test_keys_are_not_used_beyond_their_time_when_the_server_is_down(server: HandIssuer) -> None:
     async def work() -> None:
         guard, clock = guard_with_clock(server)
-        await guard.authorize(bearer(server.token()), NONE)
+        await guard.authorize(access(bearer(server.token()), NONE))
         server.answers["/jwks"] = (503, b"", [])
         clock.advance(600)
         for _ in range(5):
             with pytest.raises(AIIPError) as found:
-                await guard.authorize(bearer(server.token()), NONE)
+                await guard.authorize(access(bearer(server.token()), NONE))
             assert found.value.code == "aiip.unavailable"
         # those who came after the first were not sent to a server that is down
         assert server.asked["/jwks"] == 2
         del server.answers["/jwks"]
         clock.advance(5)
-        await guard.authorize(bearer(server.token()), NONE)
+        await guard.authorize(access(bearer(server.token()), NONE))
         await guard.close()
 
     run(work())
@@ -309,13 +311,13 @@ def test_keys_are_not_used_beyond_their_time_when_the_server_is_down(server: Han
 def test_who_has_a_known_key_is_served_while_a_new_one_is_looked_for_in_vain(server: HandIssuer) -> None:
     async def work() -> None:
         guard, _ = guard_with_clock(server)
-        await guard.authorize(bearer(server.token()), NONE)
+        await guard.authorize(access(bearer(server.token()), NONE))
         server.answers["/jwks"] = (503, b"", [])
         stranger = SigningKey.generate("ES256", kid="random")
         with pytest.raises(AIIPError) as found:
-            await guard.authorize(bearer(server.token(key=stranger)), NONE)
+            await guard.authorize(access(bearer(server.token(key=stranger)), NONE))
         assert found.value.code == "aiip.unavailable"
-        await guard.authorize(bearer(server.token()), NONE)
+        await guard.authorize(access(bearer(server.token()), NONE))
         await guard.close()
 
     run(work())
@@ -326,7 +328,7 @@ def test_metadata_is_asked_for_again_after_an_hour(server: HandIssuer) -> None:
         guard, clock = guard_with_clock(server)
         for after, asked in ((0, 1), (3599, 1), (601, 2)):
             clock.advance(after)
-            await guard.authorize(bearer(server.token()), NONE)
+            await guard.authorize(access(bearer(server.token()), NONE))
             assert server.asked[METADATA] == asked
         await guard.close()
 

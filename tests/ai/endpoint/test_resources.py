@@ -467,7 +467,10 @@ def test_other_documents_of_the_anchor(serving: Serving) -> None:
     assert (refused.status, refused.get("allow")) == (405, "GET, HEAD")
 
 
-def test_keys_that_cannot_sign_are_told_before_anything_runs(serving: Serving, tmp_path: Path) -> None:
+def test_keys_that_cannot_sign_are_told_before_anything_runs(
+    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onym.sign.keystore._LOOKUP_SECONDS", 0.0)  # at once, and not within 50 ms
     ran = []
 
     def more(app: Endpoint) -> None:

@@ -17,9 +17,9 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ai_support import PATIENCE, Line
+from ai_support import PATIENCE, BlockingStore, Line, key_scope
 from onym.ai.endpoint import Answer, Call, Endpoint, Limits
-from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX, IdempotencyStore, KeyScope
+from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX
 from onym.ai.endpoint.kinds import Completed, model, task, tool
 from onym.ai.request_validation import validate_json_depth
 from onym.errors import AIIPError, ProvenanceError, SignatureError
@@ -207,15 +207,15 @@ def test_names_that_a_stranger_makes_up_share_one_allowance(serving: Serving) ->
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[IdempotencyStore]:
-    found = IdempotencyStore(tmp_path / "k.sqlite", most=1)
+def store(tmp_path: Path) -> Iterator[BlockingStore]:
+    found = BlockingStore(tmp_path / "k.sqlite", most=1)
     yield found
     found.close()
 
 
-def test_strangers_take_nothing_from_those_who_are_known(store: IdempotencyStore) -> None:
+def test_strangers_take_nothing_from_those_who_are_known(store: BlockingStore) -> None:
     def begin(client: str) -> None:
-        store.begin(KeyScope(client=client, principal="", target="ai://a.example/x", key="k"), "f", 1e9)
+        store.begin(key_scope("k", client), "f", 1e9)
 
     begin(f"{ANONYMOUS_PREFIX}https://one.example")
     with pytest.raises(AIIPError):
@@ -238,7 +238,7 @@ def test_a_store_is_never_open_to_others(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sqlite3, "connect", seen)
     before = os.umask(0o022)
     try:
-        IdempotencyStore(tmp_path / "k.sqlite", most=1).close()
+        BlockingStore(tmp_path / "k.sqlite", most=1).close()
     finally:
         os.umask(before)
     assert modes == {".sqlite": 0o600, ".lock": 0o600}

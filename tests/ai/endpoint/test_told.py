@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from onym.ai.endpoint import Answer, Caller, Endpoint
+from onym.ai.endpoint.context import AccessRequest
 from onym.ai.problems import decode_problem
 from onym.errors import AIIPError, DeniedError, DiscoveryError, UsageError
-from onym.net.messages import Headers
 
 Played = Callable[..., None]
 INNER = "ai://payroll.test/rows"
@@ -116,7 +116,7 @@ class Everybody:
     def __init__(self, audience: str) -> None:
         self._audience = audience
 
-    async def authorize(self, headers: Headers, scopes: frozenset[str]) -> Caller:
+    async def authorize(self, request: AccessRequest) -> Caller:
         return Caller(audience=self._audience)
 
     def metadata(self) -> Mapping[str, Any]:

@@ -12,6 +12,8 @@ from onym.ai.endpoint.context import (
     Limits,
     ResourceHandler,
     StreamEvent,
+    Task,
+    ThreadTask,
 )
 
 __all__ = [
@@ -24,4 +26,6 @@ __all__ = [
     "Limits",
     "ResourceHandler",
     "StreamEvent",
+    "Task",
+    "ThreadTask",
 ]

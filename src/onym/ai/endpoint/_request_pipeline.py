@@ -13,25 +13,45 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from onym.ai.endpoint._runner import HandlerRunner, StoreThread, get_caller_key
-from onym.ai.endpoint.context import ANONYMOUS, Answer, Authorization, Call, Caller, Limits
+from onym.ai.endpoint._runner import HandlerRunner, get_caller_key
+from onym.ai.endpoint.approvals import ApprovalChecker, CheckedApproval
+from onym.ai.endpoint.context import (
+    ANONYMOUS,
+    AccessRequest,
+    Answer,
+    Authorization,
+    Call,
+    Caller,
+    Limits,
+)
 from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX as ANONYMOUS_CLIENT
-from onym.ai.endpoint.idempotency import KeyScope
-from onym.ai.endpoint.policy import Policies
+from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
+from onym.ai.endpoint.policy import ApprovalTerms, Policies
 from onym.ai.endpoint.resources import PREFIX, Resource, Site
 from onym.ai.endpoint.responses import (
     ALLOWED,
     Receive,
     Send,
     StreamingAnswer,
+    add_nonce,
     encode_problem,
     get_sent_body,
     read_body,
     send_answer,
 )
+from onym.ai.endpoint.sender import require_bound_request, verify_request_binding
 from onym.ai.endpoint.signing import ReceiptRequest, ReceiptSigner
+from onym.ai.endpoint.task_runner import MAX_TASK_INPUT, TaskRunner
+from onym.ai.endpoint.task_store import TaskStore
+from onym.ai.endpoint.tasks import TaskService, get_task_of_answer, make_task_id
 from onym.ai.records import DESCRIPTION, is_json
-from onym.ai.request_validation import RequestHead, bad_request, validate_json_depth, verify_content_digest
+from onym.ai.request_validation import (
+    Preferences,
+    RequestHead,
+    bad_request,
+    validate_json_depth,
+    verify_content_digest,
+)
 from onym.ai.telemetry import NULL_STAGE, Telemetry
 from onym.common.strict_json import parse_json_value
 from onym.errors import AIIPError, OnymError
@@ -51,10 +71,12 @@ class RequestPipeline:
     signing: ReceiptSigner
     authorization: Authorization | None
     policies: Policies
+    approvals: ApprovalChecker
     limits: Limits
     clock: Callable[[], float]
     telemetry: Telemetry | None = None
-    store: StoreThread | None = None
+    store: IdempotencyStore | None = None
+    tasks: TaskService | None = None
 
     def __post_init__(self) -> None:
         self._runner = HandlerRunner(self.signing, self.limits, self.clock, self.make_problem)
@@ -63,12 +85,35 @@ class RequestPipeline:
         """Sign with other keys from now on."""
         self.signing = signing
         self._runner.signing = signing
+        if self.tasks is not None:
+            self.tasks.signing = signing
 
-    def close(self) -> None:
-        """Close the store."""
-        thread, self.store = self.store, None
-        if thread is not None:
-            thread.close()
+    def open_tasks(self, store: TaskStore) -> None:
+        """Offer long tasks, which this store contains."""
+        self.tasks = TaskService(
+            site=self.site,
+            signing=self.signing,
+            runner=TaskRunner(
+                site=self.site,
+                store=store,
+                limits=self.limits,
+                clock=self.clock,
+                make_problem=self.make_problem,
+                telemetry=self.telemetry,
+            ),
+            limits=self.limits,
+            clock=self.clock,
+            make_problem=self.make_problem,
+            authenticate=self._authenticate_task_request,
+            send_signed=self._send_signed,
+            read_body=self._read_task_input,
+        )
+
+    def close_tasks(self) -> None:
+        """Stop the running tasks and close their store."""
+        tasks, self.tasks = self.tasks, None
+        if tasks is not None:
+            tasks.runner.close()
 
     async def serve(self, head: RequestHead, receive: Receive, send: Send, peer: Any = None) -> None:
         """Serve a request whose head is valid; `peer` is `client` of its ASGI scope."""
@@ -78,6 +123,29 @@ class RequestPipeline:
         trace, authority = head.headers.get("traceparent"), self.site.authority
         with self.telemetry.observe_request("endpoint", head.method, trace, authority=authority) as stage:
             await self._serve_request(head, receive, stage.observe_send(send), peer)
+
+    async def serve_task(self, head: RequestHead, receive: Receive, send: Send, peer: Any = None) -> None:
+        """Serve a request to a task, whose head is valid."""
+        try:
+            if self.tasks is None:
+                raise AIIPError("the authority has no tasks", code="aiip.task-not-found")
+            await self.tasks.serve(head, receive, send, get_caller_key(ANONYMOUS, peer))
+        except Exception as error:  # noqa: BLE001 - every error becomes a response
+            answer = self.make_problem(error, None, head.trace_id)
+            await send_answer(send, answer, head=head.method == "HEAD")
+
+    async def _authenticate_task_request(self, head: RequestHead) -> Caller:
+        """Return the caller. A task never shows itself to a caller without the token that it may need."""
+        if self.authorization is None:
+            return ANONYMOUS if head.origin is None else Caller(audience=head.origin)
+        with self._observe_step("verify"):
+            return await self.authorization.authorize(self._make_access_request(head, None))
+
+    async def _read_task_input(self, receive: Receive, head: RequestHead) -> bytes | None:
+        body = await read_body(receive, head.length, MAX_TASK_INPUT)
+        if body is not None and head.digest is not None:
+            verify_content_digest(head.digest, body)
+        return body
 
     async def _serve_request(self, head: RequestHead, receive: Receive, send: Send, peer: Any) -> None:
         try:
@@ -90,6 +158,7 @@ class RequestPipeline:
             answer = self.make_problem(error, getattr(error, "target", None), head.trace_id)
             known = getattr(error, "caller", None)
             if isinstance(known, Caller):
+                send = add_nonce(send, known.next_nonce)
                 await self._send_signed(ReceiptRequest(head, self._parse_uri(head), known), answer, send)
             else:
                 await send_answer(send, answer, head=head.method == "HEAD")
@@ -101,10 +170,14 @@ class RequestPipeline:
     ) -> None:
         head = request.head
         answer: Answer | StreamingAnswer
+        send = add_nonce(send, request.caller.next_nonce)
         try:
             if resource is None:
                 raise AIIPError("the authority has no such resource", code="aiip.endpoint-unknown")
             if head.method == "POST":
+                require_bound_request(
+                    request.caller, resource.effects, always=self.site.requirements.request_binding
+                )
                 body = await read_body(receive, head.length, self.limits.body)
                 if body is None:
                     return  # the caller has disconnected
@@ -142,11 +215,23 @@ class RequestPipeline:
         safe = head.method in _SAFE
         if self.authorization is None or (safe and "authorization" not in head.headers):
             return ANONYMOUS if head.origin is None else Caller(audience=head.origin)
-        scopes = frozenset() if safe or resource is None else frozenset(resource.scopes)
+        request = self._make_access_request(head, None if safe else resource)
         if "authorization" not in head.headers:
-            return await self.authorization.authorize(head.headers, scopes)
+            return await self.authorization.authorize(request)
         with self._observe_step("verify"):
-            return await self.authorization.authorize(head.headers, scopes)
+            return await self.authorization.authorize(request)
+
+    def _make_access_request(self, head: RequestHead, resource: Resource | None) -> AccessRequest:
+        """Return the request for a caller, who must have what the resource demands."""
+        return AccessRequest(
+            method=head.method,
+            url=self.site.anchor + head.raw_path.decode("latin-1"),  # never from Host or Forwarded
+            headers=head.headers,
+            certificate=head.certificate,
+            scopes=frozenset() if resource is None else frozenset(resource.scopes),
+            acr_values=() if resource is None else resource.acr_values,
+            max_age=None if resource is None else resource.max_age,
+        )
 
     def _observe_step(self, stage: Literal["invoke", "verify"]) -> AbstractContextManager[object]:
         """Observe a step of this request, if telemetry is on."""
@@ -164,6 +249,7 @@ class RequestPipeline:
         if head.digest is not None:
             verify_content_digest(head.digest, b"")
         request.set_body(b"")
+        verify_request_binding(request.caller, lambda: request.request_hash)
         if head.method == "OPTIONS":
             headers = (("Allow", ALLOWED), ("Accept-Post", resource.accepts))
             return Answer(status=204, content_type=None, headers=headers)
@@ -198,25 +284,76 @@ class RequestPipeline:
             )
         if self.policies.needs_input:
             policy_input = _get_policy_input(resource.handler, call, policy_input)
-        self.policies.require_permission(call, resource.effects, policy_input)
-        if not resource.idempotency or self.store is None:
+        terms = self.policies.require_permission(call, resource.effects, policy_input)
+        if resource.task and (preferences := Preferences.parse(head.headers)).respond_async:
+            approval = await self._check_and_approve(request, resource, call, terms)
+            return await self._begin_task(request, resource, call, preferences, caller_key, approval)
+        # the key of a task may come again from a caller that waits
+        keyed_task = resource.task and head.idempotency_key is not None
+        if self.store is None or not (resource.idempotency or keyed_task or terms):
             with self._observe_step("invoke"):
                 return await self._runner.run(resource, call, caller_key)
-        check = getattr(resource.handler, "check", None)
-        if check is not None:
-            check(call)
-        scope = _make_key_scope(request)
+        approval = await self._check_and_approve(request, resource, call, terms)
+        scope = _make_key_scope(request, caller_key)
         with self._observe_step("invoke"):
-            answer = await self._runner.run_once(resource, call, self.store, scope, caller_key)
+            spend = None if approval is None else approval.transaction
+            answer = await self._runner.run_once(resource, call, self.store, scope, caller_key, spend)
+            task = get_task_of_answer(answer)
+            if task is not None and self.tasks is not None:
+                answer = await self.tasks.replay(task)
+        if approval is not None:
+            request.approval = approval.reference
         if self.telemetry is not None and _REPLAYED in answer.headers:
             self.telemetry.count_replay(self.site.authority, "idempotency")
         return answer
+
+    async def _begin_task(
+        self,
+        request: ReceiptRequest,
+        resource: Resource,
+        call: Call,
+        preferences: Preferences,
+        caller_key: str,
+        approval: CheckedApproval | None,
+    ) -> Answer:
+        assert self.store is not None  # noqa: S101 - `Endpoint.add` requires a store for tasks
+        assert self.tasks is not None  # noqa: S101 - opened with the store
+        scope = _make_key_scope(request, caller_key)
+        with self._observe_step("invoke"):
+            answer = await self.tasks.begin(request, resource, call, self.store, scope, preferences, approval)
+        if approval is not None:
+            request.approval = approval.reference
+        return answer
+
+    async def _check_and_approve(
+        self, request: ReceiptRequest, resource: Resource, call: Call, terms: ApprovalTerms | None
+    ) -> CheckedApproval | None:
+        """Check the input, and the approval if the call needs one; its receipt can name the approval.
+
+        Raises AIIPError.
+        """
+        check = getattr(resource.handler, "check", None)
+        if check is not None:
+            check(call)
+        if terms is None:
+            return None
+        signer, policy = self.signing.get_signer(), self.policies.digest
+        approval = await self.approvals.require_approval(
+            request, call.body, resource, self.site, terms, policy, signer
+        )
+        named = replace(request)
+        if resource.task:  # the receipt of the result is longer: it names the task and this request
+            named = replace(request, task=make_task_id(), original=request.request_hash)
+        named.approval = approval.reference
+        self.signing.require_signable(named)
+        return approval
 
     def _parse_body(self, request: ReceiptRequest, body: bytes) -> Any:
         """Verify the body's digest and parse a JSON body, within its depth; return None for other bodies."""
         if request.head.digest is not None:
             verify_content_digest(request.head.digest, body)
         request.set_body(body)
+        verify_request_binding(request.caller, lambda: request.request_hash)
         if not body or not is_json(request.head.content_type):
             return None
         validate_json_depth(body, self.limits.depth)
@@ -241,6 +378,9 @@ class RequestPipeline:
         instance, anchor = str(uuid.uuid4()), self.site.anchor
         if self.telemetry is not None:
             self.telemetry.record_refusal(error)
+            reason = getattr(error, "refused_proof", None)
+            if reason is not None:
+                self.telemetry.count_refused_proof(self.site.authority, reason)
         answer = encode_problem(
             error, anchor=anchor, target=target, instance=instance, trace=trace, final=final
         )
@@ -263,9 +403,15 @@ def _get_policy_input(handler: Any, call: Call, data: Any) -> Any:
     return {**given, **data} if isinstance(data, dict) else given
 
 
-def _make_key_scope(request: ReceiptRequest) -> KeyScope:
-    """Return the scope of a key. Callers without a token never share a scope with those that have one."""
+def _make_key_scope(request: ReceiptRequest, caller_key: str) -> KeyScope:
+    """Return the scope of a key. Callers without a token never share a scope with those that have one.
+
+    Those without a token share the keys of their origin, but only the network address that has used a key
+    gets its answer: a client that comes back from another address must not act twice.
+    """
     caller, key = request.caller, str(request.head.idempotency_key)
     known = caller.client_id is not None
     client = f"client {caller.client_id}" if known else ANONYMOUS_CLIENT + caller.audience
-    return KeyScope(client=client, principal=caller.subject or "", target=request.subject, key=key)
+    return KeyScope(
+        client=client, principal=caller.subject or "", target=request.subject, key=key, holder=caller_key
+    )

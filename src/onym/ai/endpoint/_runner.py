@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -95,27 +93,6 @@ class CallDeadline:
 CURRENT_DEADLINE: Final[ContextVar[CallDeadline | None]] = ContextVar("CURRENT_DEADLINE", default=None)
 
 
-class StoreThread:
-    """Runs calls of a store in one thread, because the store waits for the disk."""
-
-    def __init__(self, store: IdempotencyStore) -> None:
-        self.store = store
-        self.closed = False
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="onym-idempotency")
-
-    async def run(self, work: Callable[..., T], *args: Any) -> T:
-        """Return the call's result. Raises its exception, and AIIPError `aiip.unavailable` after `close`."""
-        if self.closed:
-            raise AIIPError("the endpoint was closed", code="aiip.unavailable")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
-
-    def close(self) -> None:
-        """Close the store and shut down the thread."""
-        self.store.close()
-        self.closed = True
-        self._thread.shutdown(wait=False)
-
-
 def make_limiter(limits: Limits) -> ConcurrencyLimiter:
     """Return the limiter for invocations: all of them, and those of one caller."""
 
@@ -192,13 +169,15 @@ _TIMEOUT_MESSAGE: Final = "the invocation exceeded the endpoint's time limit"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedCall:
-    """One call with an idempotency key. `release` frees its slot, `thread` uses the store of keys."""
+    """One call with an idempotency key. `release` frees its slot."""
 
     resource: Resource
     call: Call
-    thread: StoreThread
+    store: IdempotencyStore
     scope: KeyScope
     release: Callable[[], None]
+    #: the transaction of an approval, which is spent when the call begins
+    spend: str | None = None
 
 
 @dataclass
@@ -230,12 +209,23 @@ class HandlerRunner:
             raise AIIPError(_TIMEOUT_MESSAGE, code="aiip.upstream-timeout") from error
 
     async def run_once(
-        self, resource: Resource, call: Call, thread: StoreThread, scope: KeyScope, caller_key: str
+        self,
+        resource: Resource,
+        call: Call,
+        store: IdempotencyStore,
+        scope: KeyScope,
+        caller_key: str,
+        spend: str | None = None,
     ) -> Answer | StreamingAnswer:
-        """Return the answer for a key: the stored one, or a new one, even if the caller disconnects."""
+        """Return the answer for a key: the stored one, or a new one, even if the caller disconnects.
+
+        A new call spends the approval whose transaction is `spend`.
+        """
         # before the store is used: a full endpoint must not become the stored answer
         release = self._limiter.acquire(caller=caller_key)
-        keyed = KeyedCall(resource=resource, call=call, thread=thread, scope=scope, release=release)
+        keyed = KeyedCall(
+            resource=resource, call=call, store=store, scope=scope, release=release, spend=spend
+        )
         task = self._tasks.spawn(self._find_or_run(keyed))
         try:
             return await asyncio.shield(task)
@@ -244,9 +234,10 @@ class HandlerRunner:
             raise
 
     async def _find_or_run(self, keyed: KeyedCall) -> Answer | StreamingAnswer:
-        begin = keyed.thread.store.begin
         try:
-            stored = await keyed.thread.run(begin, keyed.scope, keyed.call.request_hash, self.clock())
+            stored = await keyed.store.begin(
+                keyed.scope, keyed.call.request_hash, self.clock(), spend=keyed.spend
+            )
             answer = None if stored is None else decode_stored_answer(stored, self.limits.stream_seconds)
         except BaseException:
             keyed.release()
@@ -292,8 +283,7 @@ class HandlerRunner:
             answer = self.make_problem(error, keyed.scope.target, final=True)
             encoded = encode_answer(answer)
         except BaseException:
-            with suppress(AIIPError):  # the store may be closed
-                keyed.thread.store.interrupt(keyed.scope)
+            keyed.store.abandon(keyed.scope)
             raise
         if isinstance(answer, StreamingAnswer):
             answer.ends = partial(self._store_stream, keyed)
@@ -320,16 +310,16 @@ class HandlerRunner:
 
     async def _store_answer(self, keyed: KeyedCall, encoded: bytes) -> None:
         try:
-            await keyed.thread.run(keyed.thread.store.complete, keyed.scope, encoded)
+            await keyed.store.complete(keyed.scope, encoded)
         except AIIPError as error:
             # the caller gets the answer, but a retry will not; the log contains the reason
             self.make_problem(error, keyed.scope.target)
-            if not keyed.thread.closed:  # closing interrupts running calls by itself
+            if not keyed.store.closed:  # closing interrupts running calls by itself
                 await self._mark_interrupted(keyed)
 
     async def _mark_interrupted(self, keyed: KeyedCall) -> None:
         try:
-            await keyed.thread.run(keyed.thread.store.interrupt, keyed.scope)
+            await keyed.store.interrupt(keyed.scope)
         except AIIPError as error:
             self.make_problem(error, keyed.scope.target)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from onym.ai.records import ANONYMOUS_AUDIENCE, JSON
 from onym.errors import UsageError
 from onym.net.messages import Headers
 from onym.uri.ai import AIURI
+
+FormT = TypeVar("FormT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,10 @@ class Limits:
     key waits for its result. `seconds` is the time limit of a whole result, `stream_seconds` that of a
     stream. `depth` is the nesting of arrays and objects in JSON. `keys` limits the idempotency keys of one
     caller in 24 hours, `kept` the bytes of the answers stored for them, `kept_total` those of all callers.
+
+    `tasks_running` and `tasks_kept` limit the unfinished and the stored tasks of one client, `tasks_total`
+    those of all clients. `task_slots` limits the tasks that one process runs at the same time; the others
+    wait. `task_seconds` is the time limit of a task, `task_events` and `task_bytes` those of its events.
     """
 
     body: int = 1024 * 1024
@@ -40,6 +46,13 @@ class Limits:
     keys: int = 10_000
     kept: int = 64 * 1024 * 1024
     kept_total: int = 1024 * 1024 * 1024
+    tasks_running: int = 100
+    tasks_kept: int = 1_000
+    tasks_total: int = 10_000
+    task_slots: int = 64
+    task_seconds: float = 24 * 3600.0
+    task_events: int = 10_000
+    task_bytes: int = 4 * 1024 * 1024
 
     def __post_init__(self) -> None:
         if any((value := getattr(self, name)) is not None and value <= 0 for name in self.__slots__):
@@ -57,12 +70,27 @@ CONTENT_TYPE: Final = re.compile(r"[\x20-\x7e]{1,255}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """A party that acts for the subject of an access token (RFC 8693 4.1), by its issuer if that is named."""
+
+    subject: str
+    issuer: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """A caller.
 
     `audience` is the `aud` of its receipts: the client, an anonymous caller's origin, or "anonymous".
 
     `client_id`, `subject` and `token_hash` (`ath`, RFC 9449) come from an access token; None without one.
+    `actors` act for the subject; the first one is the current actor, and each acts for the next.
+    `acr` and `auth_time` (seconds since the epoch) are about the sign-in of the subject (RFC 9470), if known.
+
+    `key` is the thumbprint of the DPoP key that the token is bound to (`cnf.jkt`), and `certificate` that of
+    the client certificate (`cnf.x5t#S256`); the caller has proved them. `proof_request_hash` is
+    the request (`rqh`) that its DPoP proof is for, if the proof names one. `next_nonce` is sent to the caller
+    for its next proof.
     """
 
     audience: str
@@ -70,10 +98,98 @@ class Caller:
     subject: str | None = None
     scopes: frozenset[str] = frozenset()
     token_hash: str | None = None
+    actors: tuple[Actor, ...] = ()
+    acr: str | None = None
+    auth_time: float | None = None
+    key: str | None = None
+    certificate: str | None = None
+    proof_request_hash: str | None = field(default=None, repr=False)
+    next_nonce: str | None = field(default=None, repr=False, compare=False)
 
 
 #: a caller with neither token nor origin
 ANONYMOUS: Final = Caller(audience=ANONYMOUS_AUDIENCE)
+
+
+class Task(Protocol):
+    """The long task in which a coroutine function runs: a parameter of this type gets it (3.12).
+
+    The same function may be called without a task, by a caller that waits for the result: then `progress` and
+    `checkpoint` do nothing, and `ask` raises AIIPError.
+    """
+
+    @property
+    def id(self) -> str | None:
+        """The ID of the task; None if the caller waits for the result."""
+        ...
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the caller has asked to cancel the task."""
+        ...
+
+    @property
+    def restored(self) -> Any:
+        """The value of the last checkpoint, if this call continues an interrupted one; else None."""
+        ...
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Report progress. Onym may skip reports that follow each other quickly."""
+        ...
+
+    def raise_if_cancelled(self) -> None:
+        """Raise TaskCancelled if the caller has asked to cancel the task."""
+        ...
+
+    async def checkpoint(self, value: Any) -> None:
+        """Store a JSON value, from which the function can continue after a crash; durable on return.
+
+        With this call the function declares that it may be called again with `restored`. Raises AIIPError
+        `aiip.too-large` for more than 64 KiB, and `aiip.interrupted` if another process has taken over.
+        """
+        ...
+
+    async def ask(self, form: type[FormT], question: str) -> FormT:
+        """Ask the caller for input of this type, which msgspec supports, and return it.
+
+        Raises TaskCancelled, and AIIPError `aiip.bad-request` if the caller waits for the result.
+        """
+        ...
+
+
+class ThreadTask(Protocol):
+    """The long task in which a plain function runs, in a thread: `Task` with methods that wait."""
+
+    @property
+    def id(self) -> str | None:
+        """The ID of the task; None if the caller waits for the result."""
+        ...
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the caller has asked to cancel the task."""
+        ...
+
+    @property
+    def restored(self) -> Any:
+        """The value of the last checkpoint, if this call continues an interrupted one; else None."""
+        ...
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Report progress. Onym may skip reports that follow each other quickly."""
+        ...
+
+    def raise_if_cancelled(self) -> None:
+        """Raise TaskCancelled if the caller has asked to cancel the task."""
+        ...
+
+    def checkpoint(self, value: Any) -> None:
+        """Store a JSON value; see `Task.checkpoint`."""
+        ...
+
+    def ask(self, form: type[FormT], question: str) -> FormT:
+        """Ask the caller for input; see `Task.ask`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +212,8 @@ class Call:
     idempotency_key: str | None = None
     #: the hash that binds the answer to this request (`rqh`, 3.8)
     request_hash: str
+    #: set if the call runs as a long task (3.12)
+    task: Task | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,15 +254,38 @@ class ResourceHandler(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessRequest:
+    """The part of a request that decides who the caller is, and what the caller must have.
+
+    `url` is the configured URL of the request without its query. `certificate` is the client's, in DER, if
+    TLS has verified one. The caller must have all of `scopes`, a sign-in of one of `acr_values`, and one that
+    is at most `max_age` seconds old (RFC 9470); empty and None demand nothing.
+    """
+
+    method: str
+    url: str
+    headers: Headers = field(repr=False)
+    certificate: bytes | None = field(default=None, repr=False)
+    scopes: frozenset[str] = frozenset()
+    acr_values: tuple[str, ...] = ()
+    max_age: int | None = None
+
+
 class Authorization(Protocol):
-    """Authenticates callers. `onym.ai.endpoint.oauth.JWTAuthorization` is one."""
+    """Authenticates callers. `onym.ai.endpoint.oauth.JWTAuthorization` is one.
 
-    async def authorize(self, headers: Headers, scopes: frozenset[str]) -> Caller:
-        """Return the caller, who has all of these scopes.
+    An authorization may have an attribute `requirements` (`onym.ai.records.Requirements`), which the endpoint
+    publishes in its discovery document; the default is that callers need a token.
+    """
 
-        Raises AIIPError `aiip.authentication-required` or `aiip.insufficient-scope`. The endpoint uses two
-        attributes of the error if they are set: `challenge`, the value of WWW-Authenticate, and `caller`, the
-        caller if it is known, so that the error response can be signed.
+    async def authorize(self, request: AccessRequest) -> Caller:
+        """Return the caller, who has everything that the request demands.
+
+        Raises AIIPError `aiip.authentication-required`, `aiip.sender-constraint`, `aiip.insufficient-scope`
+        or `aiip.step-up-required`. The endpoint uses three attributes of the error if they are set:
+        `challenge`, the value or values of WWW-Authenticate, `dpop_nonce`, the value of DPoP-Nonce, and
+        `caller`, the caller if it is known, so that the error response can be signed.
         """
         ...
 

@@ -47,6 +47,7 @@ from onym.ai.endpoint.schemas import (
     make_signature_error,
     parse_signature,
 )
+from onym.ai.endpoint.task_runner import DetachedTask, ThreadedTask
 from onym.ai.records import JSON, encode_json, is_json
 from onym.errors import AIIPError, OnymError, UsageError
 
@@ -338,7 +339,13 @@ class FunctionHandler:
         """Return the function's arguments with defaults, for policies. Raises as `check` does."""
         given = self._decode_arguments(call)
         given.pop(self._signature.call or "", None)
+        given.pop(self._signature.task or "", None)
         return given
+
+    @property
+    def streams(self) -> bool:
+        """True if the result is a stream of events."""
+        return self._signature.streams
 
     @property
     def lasts(self) -> bool:
@@ -385,6 +392,9 @@ class FunctionHandler:
             raise _make_input_error(call, "the body is not valid JSON") from None
         if self._signature.call is not None:
             given[self._signature.call] = call
+        if self._signature.task is not None:
+            task: Any = call.task or DetachedTask()
+            given[self._signature.task] = ThreadedTask(task) if self._threaded else task
         return given
 
     def _merge_input(self, call: Call) -> msgspec.Struct:

@@ -1,36 +1,54 @@
-"""OAuth 2 for an endpoint: JWT access tokens (RFC 9068) as Bearer tokens (RFC 6750).
+"""OAuth 2 for an endpoint: JWT access tokens (RFC 9068) as Bearer (RFC 6750) or DPoP tokens (RFC 9449).
 
     auth = JWTAuthorization("https://login.bank.example", "https://bank.example/.well-known/aiip/v1")
     app = Endpoint("bank.example", keys=keys, authorization=auth)
 
 The resource metadata (RFC 9728) names the authorization server, and the server's metadata (RFC 8414) names
-its keys. Both are fetched through the guarded transport and cached. Sender-bound tokens (DPoP, mutual TLS)
-are rejected.
+its keys. Both are fetched through the guarded transport and cached. A token that is bound to a DPoP key or a
+client certificate is accepted only from the sender who proves that key (`onym.ai.endpoint.sender`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from onym.ai.endpoint.context import Caller
-from onym.ai.records import SCOPE_CHARACTER
+from onym.ai.endpoint.context import AccessRequest, Actor, Caller
+from onym.ai.endpoint.sender import (
+    Confirmation,
+    ProofVerifier,
+    format_challenge,
+    get_certificate_thumbprint,
+    parse_actors,
+    parse_confirmation,
+)
+from onym.ai.oauth_metadata import make_metadata_url, parse_url
+from onym.ai.records import SCOPE_CHARACTER, Auth, Level, Requirements
 from onym.common.text import is_printable_text
-from onym.errors import AIIPError, NetError, SignatureError, URIError, UsageError
+from onym.errors import AIIPError, ConfigError, NetError, SignatureError, UsageError
 from onym.net.config import NetConfig
 from onym.net.limits import NetLimits
-from onym.net.messages import Headers, HTTPRequest, Origin, Reply, Send, split_url
+from onym.net.messages import HTTPRequest, Reply, Send
 from onym.net.transport import AsyncTransport
 from onym.sign.algorithms import TOKEN_ALGORITHMS
-from onym.sign.jws import make_claim_error, require_parties, require_times, require_type, verify
+from onym.sign.dpop import DPOP_ALGORITHMS, DPoPProof
+from onym.sign.jws import (
+    make_claim_error,
+    parse_time_claim,
+    require_parties,
+    require_times,
+    require_type,
+    verify,
+)
 from onym.sign.keys import MAX_KEY_SET, KeySet, decode_base64url, parse_json_object, read_keys
 from onym.sign.receipts import access_token_hash
-from onym.uri.generic import URI
+from onym.sign.sealing import SealingSecrets
+from onym.store.shared import SharedStore
 
 __all__ = ["JWTAuthorization"]
 
@@ -47,11 +65,14 @@ _SCOPE_CLAIM: Final = re.compile(SCOPE_CHARACTER + r"{1,255}\Z")
 _CLIENT: Final = re.compile(r"[\x20-\x7e]{1,255}\Z")
 
 
+_UNBOUND: Final = Confirmation()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessToken:
     """The claims of a verified access token. Times are seconds since the epoch.
 
-    `bound` means that the token is valid only with a proof of its key (RFC 7800 `cnf`: DPoP, mutual TLS).
+    `confirmation` names the keys without whose proof the token is not valid (RFC 7800 `cnf`).
     """
 
     issuer: str
@@ -61,7 +82,10 @@ class AccessToken:
     issued: float
     expires: float
     id: str
-    bound: bool
+    confirmation: Confirmation = _UNBOUND
+    actors: tuple[Actor, ...] = ()
+    acr: str | None = None
+    auth_time: float | None = None
 
 
 def verify_access_token(
@@ -77,10 +101,10 @@ def verify_access_token(
 
     Raises SignatureError with a code for the rule that it breaks (RFC 9068 4): those of `jws.verify`, and
     `sign.bad-header` for a token of another type, `sign.bad-issuer`, `sign.bad-audience`, `sign.expired`,
-    `sign.not-yet`, `sign.bad-claim`.
+    `sign.not-yet`, `sign.bad-claim`, and `sign.bad-binding` for a token whose key cannot be checked.
     """
     verified = verify(token, keys, algorithms=algorithms, limit=MAX_ACCESS_TOKEN)
-    require_type(verified, "at+jwt")  # RFC 9068 4
+    require_type(verified.header, "at+jwt")  # RFC 9068 4
     claims = parse_json_object(verified.payload, "access token")
     require_parties(claims, issuer, resource)
     expires, issued = require_times(claims, at, LEEWAY)
@@ -95,7 +119,10 @@ def verify_access_token(
         issued=issued,
         expires=expires,
         id=_get_text_claim(claims, "jti"),
-        bound="cnf" in claims,
+        confirmation=parse_confirmation(claims),
+        actors=parse_actors(claims),
+        acr=_get_text_claim(claims, "acr") if "acr" in claims else None,
+        auth_time=parse_time_claim(claims, "auth_time") if "auth_time" in claims else None,
     )
 
 
@@ -240,27 +267,6 @@ class AuthorizationServer:
         )
 
 
-def parse_url(url: str) -> tuple[Origin, str]:
-    """Return origin and target of an http or https URL. Raises UsageError for any other URL."""
-    with suppress(URIError):
-        uri = URI.parse(url).normalize()
-        is_plain = uri.userinfo is None and uri.fragment is None and len(url) <= _LONGEST_URL
-        if uri.scheme in {"http", "https"} and uri.host and is_plain:
-            origin, target = split_url(uri)
-            if 0 < origin.port < 65536:
-                return origin, target
-    raise UsageError(
-        "not an http or https URL with a host and without userinfo and fragment", code="usage.bad-url"
-    )
-
-
-def make_metadata_url(identifier: str, name: str) -> str:
-    """Return the metadata URL of an issuer or resource (RFC 8414 3.1, RFC 9728 3.1)."""
-    scheme, _, rest = identifier.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host}/.well-known/{name}" + (f"{slash}{path}" if path else "")
-
-
 def _get_key_lifetime(reply: Reply) -> float:
     """Return the lifetime of keys in seconds: that of Cache-Control, within bounds."""
     least, usual, most = _KEY_SECONDS
@@ -269,13 +275,28 @@ def _get_key_lifetime(reply: Reply) -> float:
 
 
 _LIMITS: Final = NetLimits(body=512 * 1024, error_body=16 * 1024, connect=5.0)
-#: RFC 6750 2.1; the scheme in any case (RFC 9110 11.1)
-_BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*)\Z", re.IGNORECASE)
-_NAMES_BEARER: Final = re.compile(r"bearer(?: |\Z)", re.IGNORECASE)
+#: RFC 6750 2.1, RFC 9449 7.1
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_BEARER: Final = "Bearer"
+_DPOP: Final = "DPoP"
+#: in lower case: schemes compare without case (RFC 9110 11.1)
+_SCHEMES: Final = {"bearer": _BEARER, "dpop": _DPOP}
 #: the characters of scopes are those that a quoted string need not escape
 _SCOPE: Final = re.compile(SCOPE_CHARACTER + r"+\Z")
 _URL: Final = re.compile(rf"https?://{SCOPE_CHARACTER}+\Z")
 _INVALID: Final = "the access token is not valid for this resource"
+#: seconds for which a verified token is known by its hash, and the number of such tokens
+_KNOWN_SECONDS: Final = 60.0
+_MOST_KNOWN: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Credential:
+    """The access token of a request, and its scheme."""
+
+    scheme: str
+    token: str = field(repr=False)
+    hash: str
 
 
 class JWTAuthorization:
@@ -286,6 +307,13 @@ class JWTAuthorization:
     Ed25519, ES256, PS256, RS256). `network` decides how the server is reached (default: `Policy.trusted()`);
     its limits are the client's own. `clock` returns seconds since the epoch, `monotonic` seconds that never
     decrease.
+
+    `dpop` is "none", "supported" or "required": whether callers may or must use tokens that are bound to a
+    DPoP key. With `mtls`, they must be bound to the client certificate of the connection. With
+    `request_binding`, every DPoP proof must cover the body of its request (`rqh`); requests with financial
+    and physical effects need that in any case. Processes that serve one resource share a `store`, which
+    remembers the proofs that were used, and `secrets` for the server's nonces; the defaults are for one
+    process.
 
     Raises UsageError for an issuer or a resource that is not an https URL, and for other algorithms. http
     URLs are for tests on this computer; an `Endpoint` does not accept them.
@@ -298,6 +326,11 @@ class JWTAuthorization:
         *,
         scopes: Collection[str] = (),
         algorithms: Collection[str] | None = None,
+        dpop: str | Level = Level.SUPPORTED,
+        mtls: bool = False,
+        request_binding: bool = False,
+        store: SharedStore | None = None,
+        secrets: SealingSecrets | None = None,
         network: NetConfig | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -315,9 +348,26 @@ class JWTAuthorization:
                 code="usage.bad-argument",
                 hint='Write, for example, algorithms=["ES256"]. Shared secrets (HS256) are not supported.',
             )
+        #: what callers must do, for the discovery document
+        self.requirements = Requirements(
+            auth=Auth.OAUTH2, dpop=_validate_level(dpop), mtls=mtls, request_binding=request_binding
+        )
         self._clock = clock
+        self._monotonic = monotonic
         self._transport = AsyncTransport(replace(network or NetConfig(), limits=_LIMITS))
         self._server = AuthorizationServer(issuer, self._transport, monotonic)
+        self._proofs = ProofVerifier(resource, clock=clock, store=store, secrets=secrets)
+        #: hash of a token -> its claims, the keys that verified it, and until when it is known
+        self._known: dict[str, tuple[AccessToken, KeySet, float]] = {}
+
+    def require_shared(self) -> None:
+        """Raise ConfigError `config.not-shared` if other processes would accept a used proof again."""
+        if self.requirements.dpop is not Level.NONE and not self._proofs.is_shared:
+            raise ConfigError(
+                "several processes cannot share the DPoP proofs that were used: they are in memory",
+                code="config.not-shared",
+                hint="Use --proof-store FILE and --secrets DIR, or pass store= and secrets=.",
+            )
 
     @property
     def metadata_url(self) -> str:
@@ -326,66 +376,112 @@ class JWTAuthorization:
 
     def metadata(self) -> Mapping[str, Any]:
         """Return the resource's metadata (RFC 9728 2)."""
-        named = {"scopes_supported": self._scopes} if self._scopes else {}
-        return {
+        required = self.requirements
+        members = {
             "resource": self.resource,
             "authorization_servers": [self.issuer],
             "bearer_methods_supported": ["header"],
-            **named,
+            "scopes_supported": self._scopes,
+            "dpop_signing_alg_values_supported": list(DPOP_ALGORITHMS) if self._offers_dpop else [],
+            "dpop_bound_access_tokens_required": required.dpop is Level.REQUIRED,
+            "tls_client_certificate_bound_access_tokens": required.mtls,
         }
+        return {name: value for name, value in members.items() if value}
 
-    async def authorize(self, headers: Headers, scopes: frozenset[str]) -> Caller:
-        """Return the caller, who has all of `scopes`, from the Authorization field.
+    def list_challenges(self, scopes: Collection[str] = ()) -> tuple[str, ...]:
+        """Return the values of WWW-Authenticate for a request that has no token and needs these scopes."""
+        return self._list_challenges(scopes, None, "", _BEARER)
 
-        Raises AIIPError with `challenge`, the value for WWW-Authenticate: `aiip.authentication-required`,
-        `aiip.bad-request`, `aiip.sender-constraint`, `aiip.insufficient-scope`; and `aiip.unavailable` if the
-        authorization server cannot be reached. The error does not contain the check that a token failed; its
-        cause does, for the log.
+    @property
+    def _offers_dpop(self) -> bool:
+        return self.requirements.dpop is not Level.NONE
+
+    async def authorize(self, request: AccessRequest) -> Caller:
+        """Return the caller, who has everything that the request demands, from its header fields.
+
+        Raises AIIPError with `challenge`, the values for WWW-Authenticate: `aiip.authentication-required`,
+        `aiip.bad-request`, `aiip.sender-constraint`, `aiip.insufficient-scope`, `aiip.step-up-required`; and
+        `aiip.unavailable` if the authorization server or the store of proofs cannot be reached. The error
+        does not contain the check that a token failed; its cause does, for the log.
         """
-        token = self._get_bearer_token(headers, scopes)
+        credential = self._get_credential(request)
         try:
-            access = await self._verify_token(token)
+            access = await self._verify_token(credential)
         except SignatureError as error:
-            raise self._make_refusal(scopes, "invalid_token", _INVALID) from error
-        if access.bound:
-            message = "the access token is sender-bound and cannot be used as a Bearer token"
-            raise self._make_refusal(scopes, "invalid_token", message, code="aiip.sender-constraint")
+            if error.code == "sign.bad-binding":
+                refusal = self._make_proof_refusal(request, "bad-binding", _INVALID, credential.scheme)
+                raise refusal from error
+            raise self._make_refusal(request, "invalid_token", _INVALID, credential.scheme) from error
+        certificate = self._require_certificate(request, credential, access)
+        proof, next_nonce = await self._require_proof(request, credential, access)
         caller = Caller(
             audience=access.client_id,
             client_id=access.client_id,
             subject=access.subject,
             scopes=access.scopes,
-            token_hash=access_token_hash(token),
+            token_hash=credential.hash,
+            actors=access.actors,
+            acr=access.acr,
+            auth_time=access.auth_time,
+            key=None if proof is None else proof.thumbprint,
+            certificate=certificate,
+            proof_request_hash=None if proof is None else proof.request_hash,
+            next_nonce=next_nonce,
         )
-        if not scopes <= access.scopes:
-            raise self._make_scope_error(scopes, caller)
+        if not request.scopes <= access.scopes:
+            raise self._make_scope_error(request, credential.scheme, caller)
+        self._require_sign_in(request, credential.scheme, caller)
         return caller
+
+    def share_proofs(self, store: SharedStore, secrets: SealingSecrets) -> None:
+        """Remember proofs in this store and make nonces with these secrets from now on.
+
+        They replace those of the constructor. The caller closes the store.
+        """
+        self._proofs = ProofVerifier(self.resource, clock=self._clock, store=store, secrets=secrets)
 
     async def close(self) -> None:
         """Close the connections to the authorization server."""
         await self._transport.close()
 
-    def _get_bearer_token(self, headers: Headers, scopes: frozenset[str]) -> str:
-        given = headers.get_all("authorization")
-        found = _BEARER.match(given[0]) if len(given) == 1 else None
-        if found is None and len(given) < 2 and not any(_NAMES_BEARER.match(value) for value in given):
-            # RFC 6750 3.1: a request without a Bearer token gets a challenge without an error
-            raise self._make_refusal(scopes, None, "this resource requires a Bearer access token")
-        if found is None:
-            message = "the request must contain one Bearer token"
-            raise self._make_refusal(scopes, "invalid_request", message, code="aiip.bad-request")
-        return found[1]
+    def _get_credential(self, request: AccessRequest) -> _Credential:
+        given = request.headers.get_all("authorization")
+        name, _, rest = given[0].partition(" ") if given else ("", "", "")
+        scheme, token = _SCHEMES.get(name.lower()), rest.lstrip(" ")
+        if scheme is None and len(given) < 2:
+            # RFC 6750 3.1: a request without a token gets a challenge without an error
+            raise self._make_refusal(request, None, "this resource requires an access token")
+        if scheme is None or len(given) > 1 or _TOKEN.fullmatch(token) is None:
+            message = "the request must contain one Bearer or DPoP token"
+            raise self._make_refusal(request, "invalid_request", message, code="aiip.bad-request")
+        if scheme == _DPOP and not self._offers_dpop:
+            message = "this resource does not support DPoP"
+            raise self._make_refusal(request, "invalid_request", message, code="aiip.bad-request")
+        return _Credential(scheme, token, access_token_hash(token))
 
-    async def _verify_token(self, token: str) -> AccessToken:
+    async def _verify_token(self, credential: _Credential) -> AccessToken:
         keys = await self._server.get_keys()
+        known = self._known.get(credential.hash)
+        if known is not None and known[1] is keys and self._is_current(known[0], known[2]):
+            return known[0]
+        token = credential.token
         try:
-            return self._verify_with_keys(token, keys)
+            access = self._verify_with_keys(token, keys)
         except SignatureError as error:
             if not _may_need_newer_keys(error, token):
                 raise
-            return self._verify_with_keys(token, await self._server.get_keys(unknown=keys))
+            keys = await self._server.get_keys(unknown=keys)
+            access = self._verify_with_keys(token, keys)
+        self._known.pop(credential.hash, None)
+        if len(self._known) >= _MOST_KNOWN:
+            del self._known[next(iter(self._known))]  # the one that was verified first
+        self._known[credential.hash] = access, keys, self._monotonic() + _KNOWN_SECONDS
+        return access
 
-    def _verify_with_keys(self, token: str, keys: Any) -> AccessToken:
+    def _is_current(self, access: AccessToken, until: float) -> bool:
+        return self._monotonic() < until and self._clock() < access.expires + LEEWAY
+
+    def _verify_with_keys(self, token: str, keys: KeySet) -> AccessToken:
         return verify_access_token(
             token,
             keys,
@@ -395,22 +491,118 @@ class JWTAuthorization:
             algorithms=self._algorithms,
         )
 
+    def _require_certificate(
+        self, request: AccessRequest, credential: _Credential, access: AccessToken
+    ) -> str | None:
+        """Return the thumbprint of the client certificate that the token is bound to (RFC 8705 3)."""
+        bound = access.confirmation.certificate
+        if bound is None:
+            if self.requirements.mtls:
+                message = "the access token must be bound to a client certificate"
+                raise self._make_proof_refusal(request, "unbound", message, credential.scheme)
+            return None
+        own = None if request.certificate is None else get_certificate_thumbprint(request.certificate)
+        if own is None or not hmac.compare_digest(own, bound):
+            message = "the access token is bound to another client certificate"
+            raise self._make_proof_refusal(request, "certificate", message, credential.scheme)
+        return own
+
+    async def _require_proof(
+        self, request: AccessRequest, credential: _Credential, access: AccessToken
+    ) -> tuple[DPoPProof | None, str | None]:
+        """Return the proof of the key that the token is bound to, and the next nonce (RFC 9449 7)."""
+        bound = access.confirmation.key
+        if credential.scheme == _BEARER:
+            if bound is not None:
+                message = "the access token is bound to a DPoP key and cannot be used as a Bearer token"
+                raise self._make_proof_refusal(request, "bearer", message)
+            if self.requirements.dpop is Level.REQUIRED:
+                message = "this resource requires an access token that is bound to a DPoP key"
+                raise self._make_proof_refusal(request, "unbound", message)
+            return None, None
+        if bound is None:
+            message = "the access token is not bound to a DPoP key"
+            raise self._make_proof_refusal(request, "unbound", message)
+        try:
+            proof, nonce = await self._proofs.verify(request, credential.token, bound)
+        except SignatureError as error:
+            # the reason is about the caller's own proof, and tells nothing about the token
+            kind = "invalid_token" if error.code == "sign.unknown-key" else "invalid_dpop_proof"
+            reason = error.code.removeprefix("sign.")
+            raise self._make_proof_refusal(request, reason, error.message, error=kind) from error
+        if proof is None:
+            message = "the proof must have the nonce of this response"
+            refusal = self._make_proof_refusal(request, "nonce", message, error="use_dpop_nonce")
+            refusal.dpop_nonce = nonce
+            raise refusal
+        return proof, nonce
+
+    def _require_sign_in(self, request: AccessRequest, scheme: str, caller: Caller) -> None:
+        """Raise AIIPError `aiip.step-up-required` if the subject must sign in again (RFC 9470 3)."""
+        values, most = request.acr_values, request.max_age
+        is_strong = not values or caller.acr in values
+        is_recent = most is None or (
+            caller.auth_time is not None and self._clock() - caller.auth_time <= most + LEEWAY
+        )
+        if is_strong and is_recent:
+            return
+        why = "a stronger sign-in is required" if not is_strong else "a more recent sign-in is required"
+        refusal = AIIPError(
+            f"{why} for this resource",
+            code="aiip.step-up-required",
+            clause="RFC 9470 3",
+            status=401,
+            hint="Sign in again with the acr_values and max_age of WWW-Authenticate, and get a new token.",
+        )
+        refusal.challenge = format_challenge(
+            scheme,
+            error="insufficient_user_authentication",
+            error_description=why,
+            acr_values=" ".join(values),
+            max_age=None if most is None else str(most),
+            scope=" ".join(sorted(request.scopes)),
+            resource_metadata=self.metadata_url,
+        )
+        refusal.caller = caller
+        raise refusal
+
     def _make_refusal(
-        self, scopes: frozenset[str], error: str | None, why: str, code: str = "aiip.authentication-required"
+        self,
+        request: AccessRequest,
+        error: str | None,
+        why: str,
+        scheme: str = _BEARER,
+        code: str = "aiip.authentication-required",
     ) -> AIIPError:
         refusal = AIIPError(
             why,
             code=code,
-            clause="RFC 6750 3",
+            clause="RFC 9449 7.1" if scheme == _DPOP else "RFC 6750 3",
             status=400 if error == "invalid_request" else 401,
-            hint=f"Get a token from {self.issuer} with resource={self.resource}.",
+            hint=f"Send one DPoP proof for {request.method} {request.url}."
+            if error == "invalid_dpop_proof"
+            else f"Get a token from {self.issuer} with resource={self.resource}.",
         )
-        refusal.challenge = self._format_challenge(scopes, error, why)
+        refusal.challenge = self._list_challenges(request.scopes, error, why, scheme)
         return refusal
 
-    def _make_scope_error(self, scopes: frozenset[str], caller: Caller) -> AIIPError:
+    def _make_proof_refusal(
+        self,
+        request: AccessRequest,
+        reason: str,
+        why: str,
+        scheme: str = _DPOP,
+        *,
+        error: str = "invalid_token",
+    ) -> AIIPError:
+        """Return the error for a caller who has not proved the key of its token, for `reason`."""
+        refusal = self._make_refusal(request, error, why, scheme, "aiip.sender-constraint")
+        refusal.refused_proof = reason
+        return refusal
+
+    def _make_scope_error(self, request: AccessRequest, scheme: str, caller: Caller) -> AIIPError:
         # all scopes at once, so that the caller needs one more request
-        wanted = " ".join(sorted(scopes))
+        wanted = " ".join(sorted(request.scopes))
         refusal = AIIPError(
             "the access token lacks a scope that this resource requires",
             code="aiip.insufficient-scope",
@@ -418,18 +610,39 @@ class JWTAuthorization:
             status=403,
             hint=f"Get a token with scope: {wanted}",
         )
-        refusal.challenge = self._format_challenge(scopes, "insufficient_scope", "a scope is missing")
+        missing = "a scope is missing"
+        refusal.challenge = self._list_challenges(request.scopes, "insufficient_scope", missing, scheme)
         refusal.caller = caller  # the caller is known, so the error response is signed (3.7)
         return refusal
 
-    def _format_challenge(self, scopes: frozenset[str], error: str | None, why: str) -> str:
-        parts = {
-            "error": error,
-            "error_description": why if error else None,
-            "scope": " ".join(sorted(scopes)) or None,
-            "resource_metadata": self.metadata_url,
-        }
-        return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in parts.items() if value)
+    def _list_challenges(
+        self, scopes: Collection[str], error: str | None, why: str, scheme: str
+    ) -> tuple[str, ...]:
+        """Return one challenge for each scheme that the caller may use; only `scheme` has the error."""
+        required = self.requirements.dpop is Level.REQUIRED
+        schemes = [scheme] if error == "insufficient_scope" or scheme == _DPOP else [_BEARER, _DPOP]
+        return tuple(
+            format_challenge(
+                name,
+                error=error if name == scheme else None,
+                error_description=why.replace('"', "'") if error and name == scheme else None,
+                algs=" ".join(DPOP_ALGORITHMS) if name == _DPOP else None,
+                scope=" ".join(sorted(scopes)),
+                resource_metadata=self.metadata_url,
+            )
+            for name in schemes
+            if (name == _DPOP and self._offers_dpop) or (name == _BEARER and (error or not required))
+        )
+
+
+def _validate_level(level: str | Level) -> Level:
+    if level not in set(Level):
+        raise UsageError(
+            f"{level!r} is not one of {', '.join(Level)}",
+            code="usage.bad-argument",
+            hint='Write dpop="supported" or dpop="required".',
+        )
+    return Level(level)
 
 
 def _may_need_newer_keys(error: SignatureError, token: str) -> bool:

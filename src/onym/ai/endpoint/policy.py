@@ -8,16 +8,27 @@ denies it: Cedar would skip the policy, and a skipped `forbid` would allow too m
                 Anonymous::"origin" for a caller without a token (its origin is not verified)
     action      Action::"read", "write", "financial" or "physical": the resource's effects
     resource    Resource::"ai://factory.example/agent/x" in Authority::"factory.example"
-    context     effects, scopes (of the caller), authority, parameters (of the query, as strings), input (the
-                members of a JSON body, the parameters of the query and the resource's defaults, with the
-                resource's types; numbers that are not 64-bit integers are strings, null is left out)
+    context     effects, scopes (of the caller), actors (the subjects that act for the principal, and `actor`,
+                the current one, if there is any), sender ("none", "bearer", "dpop" or "mtls": how the caller
+                proved that the token is its own), authority, parameters (of the query, as strings), input
+                (the members of a JSON body, the parameters of the query and the resource's defaults, with
+                the resource's types; numbers that are not 64-bit integers are strings, null is left out)
+
+A permit can demand that people approve the call first. Of several permits that match, the strictest rule
+applies:
+
+    @approval("person")    a person; "other": not the one who asks; "two": two persons, neither of them asks
+    @reason("...")         shown to the approver
+    @approval_body("any")  also for a body that is not JSON, of which people see only type, size and digest
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from enum import Enum
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +38,10 @@ from msgspec import UNSET
 from onym._lazy import require_extra
 from onym.ai.endpoint.context import Call, Caller
 from onym.ai.records import Effects
+from onym.common.strict_json import encode_base64url
+from onym.common.text import is_printable_text
 from onym.errors import ConfigError, DeniedError
+from onym.sign.approval import RULES, Rule
 
 #: characters of all policies
 MAX_POLICY: Final = 1024 * 1024
@@ -38,30 +52,78 @@ _INTEGERS: Final = range(-(2**63), 2**63)
 _BUILTIN: Final = (str, int, float, list, tuple, set, frozenset)
 
 
+#: in place of the policies that decided, if some of them could not be evaluated
+_BROKEN: Final = ""
+_LONGEST_REASON: Final = 512
+_REASON: Final = "The policy of the authority requires an approval of this call."
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PermitScope:
+    """The actions and resources in the head of a permit; None means any."""
+
+    actions: frozenset[str] | None = None
+    resources: frozenset[tuple[str, str]] | None = None
+
+    def covers(self, uri: str, authority: str, effects: Effects) -> bool:
+        """Report whether the permit may match calls of this resource."""
+        if self.actions is not None and effects.value not in self.actions:
+            return False
+        known = {("Resource", uri), ("Authority", authority)}
+        return self.resources is None or not known.isdisjoint(self.resources)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalTerms:
+    """The approval that a permit demands. `any_body` allows bodies of which nobody can see the members."""
+
+    rule: Rule
+    reason: str = _REASON
+    any_body: bool = False
+    scope: PermitScope = PermitScope()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Policies:
     """The parsed policies of one endpoint. `native` is None without policies."""
 
     authority: str
     native: Any = None
+    #: the annotated permits by the names that Cedar gives them
+    approvals: Mapping[str, ApprovalTerms] = dataclasses.field(default_factory=dict)
+    #: SHA-256 of the text in base64url: an approval is for this version
+    digest: str = ""
+
+    def may_need_approval(self, uri: str, effects: Effects) -> bool:
+        """Report whether calls of this resource may need an approval, by the scopes of the permits."""
+        authority = self.authority
+        return any(terms.scope.covers(uri, authority, effects) for terms in self.approvals.values())
 
     @property
     def needs_input(self) -> bool:
         """True if there is a policy, which may use the input."""
         return self.native is not None
 
-    def require_permission(self, call: Call, effects: Effects, body: Any = None) -> None:
-        """Raise DeniedError `aiip.policy-denied` unless the call is allowed. `body` is its parsed input."""
+    def require_permission(self, call: Call, effects: Effects, body: Any = None) -> ApprovalTerms | None:
+        """Raise DeniedError `aiip.policy-denied` unless the call is allowed. `body` is its parsed input.
+
+        Returns the terms of the approval that the call needs, or None if it needs none.
+        """
         if self.native is None:
             if effects in _DENIED_BY_DEFAULT:
                 raise _make_denial(call, f"{effects.value} effects need a policy that permits them")
-            return
-        allowed, spoken = self._evaluate_request(call, effects, body)
-        if not allowed and (spoken or effects in _DENIED_BY_DEFAULT):
+            return None
+        allowed, matched = self._evaluate_request(call, effects, body)
+        if not allowed and (matched or effects in _DENIED_BY_DEFAULT):
             raise _make_denial(call, "the endpoint's policy does not permit the request")
+        terms = [self.approvals[name] for name in matched if name in self.approvals] if allowed else []
+        strictest = max(terms, key=lambda term: RULES.index(term.rule), default=None)
+        if strictest is None or all(term.any_body for term in terms):
+            return strictest
+        return dataclasses.replace(strictest, any_body=False)
 
-    def _evaluate_request(self, call: Call, effects: Effects, body: Any) -> tuple[bool, bool]:
-        """Return whether the request is allowed, and whether any policy matched it."""
+    def _evaluate_request(self, call: Call, effects: Effects, body: Any) -> tuple[bool, tuple[str, ...]]:
+        """Return whether the request is allowed, and the policies that decided so."""
         import cedarpy  # late: optional dependency (extra ai), native code of 10 MB
 
         uri = {"type": "Resource", "id": str(call.uri.without_query)}
@@ -78,6 +140,9 @@ class Policies:
             "context": {
                 "effects": effects.value,
                 "scopes": sorted(call.caller.scopes),
+                "sender": _get_sender(call.caller),
+                "actors": [actor.subject for actor in call.caller.actors],
+                **({"actor": call.caller.actors[0].subject} if call.caller.actors else {}),
                 "authority": self.authority,
                 "parameters": dict(call.parameters),
                 "input": given if isinstance(given := _to_cedar_value(body), dict) else {},
@@ -85,7 +150,7 @@ class Policies:
         }
         result = cedarpy.is_authorized(request, self.native, entities)
         broken = bool(result.diagnostics.errors) or result.decision is cedarpy.Decision.NoDecision
-        return result.allowed and not broken, broken or bool(result.diagnostics.reasons)
+        return result.allowed and not broken, (_BROKEN,) if broken else tuple(result.diagnostics.reasons)
 
 
 def load_policies(authority: str, source: str | Path | None) -> Policies:
@@ -120,7 +185,61 @@ def load_policies(authority: str, source: str | Path | None) -> Policies:
             code="config.bad-policy",
             hint="Write a principal and a resource instead of ?principal and ?resource.",
         )
-    return Policies(authority, native)
+    digest = encode_base64url(sha256(source.encode("utf-8", "surrogatepass")).digest())
+    rows = json.loads(cedarpy.policies_to_json_str(source))["staticPolicies"]
+    annotated = {
+        name: row for name, row in rows.items() if not _ANNOTATIONS.isdisjoint(_get_annotations(row))
+    }
+    return Policies(authority, native, {name: _read_terms(row) for name, row in annotated.items()}, digest)
+
+
+_ANNOTATIONS: Final = frozenset({"approval", "approval_body"})
+
+
+def _get_annotations(row: Mapping[str, Any]) -> dict[str, Any]:
+    return row.get("annotations") or {}
+
+
+def _read_terms(row: Mapping[str, Any]) -> ApprovalTerms:
+    """Return the terms in the annotations of a policy. Raises ConfigError for unknown ones."""
+    annotations = _get_annotations(row)
+    rule, body = annotations.get("approval"), annotations.get("approval_body", "json")
+    if row["effect"] != "permit":
+        raise _make_annotation_error("@approval is for a permit, not for a forbid")
+    if rule not in list(Rule):
+        raise _make_annotation_error(f"@approval must be one of {', '.join(Rule)}")
+    if body not in {"json", "any"}:
+        raise _make_annotation_error("@approval_body must be json or any")
+    reason = annotations.get("reason") or _REASON
+    if not is_printable_text(reason, _LONGEST_REASON):
+        raise _make_annotation_error(f"@reason must have at most {_LONGEST_REASON} printable characters")
+    scope = PermitScope(_read_actions(row["action"]), _read_resources(row["resource"]))
+    return ApprovalTerms(rule=Rule(rule), reason=reason, any_body=body == "any", scope=scope)
+
+
+def _read_actions(action: Mapping[str, Any]) -> frozenset[str] | None:
+    entities = action.get("entities", [action["entity"]] if "entity" in action else None)
+    return None if entities is None else frozenset(entity["id"] for entity in entities)
+
+
+def _read_resources(resource: Mapping[str, Any]) -> frozenset[tuple[str, str]] | None:
+    if resource["op"] not in {"==", "in"}:
+        return None
+    return frozenset({(resource["entity"]["type"], resource["entity"]["id"])})
+
+
+def _make_annotation_error(message: str) -> ConfigError:
+    hint = 'Write, for example: @approval("other") permit(principal, action, resource);'
+    return ConfigError(f"a Cedar policy is invalid: {message}", code="config.bad-policy", hint=hint)
+
+
+def _get_sender(caller: Caller) -> str:
+    """Return how the caller proved that its token is its own."""
+    if caller.certificate is not None:
+        return "mtls"
+    if caller.key is not None:
+        return "dpop"
+    return "none" if caller.token_hash is None else "bearer"
 
 
 def _build_principal(caller: Caller) -> tuple[dict[str, str], list[dict[str, Any]]]:

@@ -21,7 +21,7 @@ from onym.ai.endpoint.context import Answer, ResourceHandler
 from onym.ai.endpoint.responses import TYPES
 from onym.ai.endpoint.signing import ALGORITHMS, METADATA_LIFE, ReceiptSigner
 from onym.ai.problems import CODES
-from onym.ai.records import JSON, AnchorDocument, Auth, Effects, EndpointEntry, Requirements
+from onym.ai.records import JSON, AnchorDocument, Approver, Effects, EndpointEntry, Requirements
 from onym.errors import OnymError, UsageError
 from onym.uri.ai import AIURI
 
@@ -41,7 +41,11 @@ KEYED_EFFECTS: Final = frozenset({Effects.WRITE, Effects.FINANCIAL, Effects.PHYS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """One resource. `uri` is canonical, without a query."""
+    """One resource. `uri` is canonical, without a query. `reversible` is about `write` effects.
+
+    `approval` tells that its calls may need an approval (3.13). Callers must have signed in with one of
+    `acr_values`, and at most `max_age` seconds ago (RFC 9470); empty and None demand nothing.
+    """
 
     uri: str
     handler: ResourceHandler
@@ -50,6 +54,12 @@ class Resource:
     scopes: tuple[str, ...] = ()
     idempotency: bool = False
     accepts: str = JSON
+    reversible: bool = False
+    #: may a call run as a long task (3.12)?
+    task: bool = False
+    approval: bool = False
+    acr_values: tuple[str, ...] = ()
+    max_age: int | None = None
 
     @property
     def entry(self) -> EndpointEntry:
@@ -60,6 +70,9 @@ class Resource:
             effects=self.effects,
             scopes=self.scopes,
             idempotency=self.idempotency,
+            reversible=self.reversible,
+            asynchronous=self.task,
+            approval=self.approval,
         )
 
     def encode_description(self) -> bytes:
@@ -73,8 +86,9 @@ class Resource:
             "effects": self.effects.value,
             "scopes": list(self.scopes),
             "idempotency": self.idempotency,
-            "async": False,
-            "approval": False,
+            "async": self.task,
+            "approval": self.approval,
+            "reversible": self.reversible or None,
         }
         return msgspec.json.encode({name: value for name, value in members.items() if value is not None})
 
@@ -101,6 +115,8 @@ def build_resource_uri(authority: str, path: object) -> AIURI:
 class Site:
     """The documents of one anchor; `protected` is the RFC 9728 metadata if callers need tokens.
 
+    `requirements` are those for callers.
+
     With `signed`, the discovery document has `signed_metadata`.
     """
 
@@ -109,12 +125,19 @@ class Site:
     protected: Mapping[str, Any] | None
     origins: tuple[str, ...]
     pin_max_age: int
+    requirements: Requirements
     keys_age: int = _KEYS_AGE
     signed: bool = False
+    approvers: tuple[Approver, ...] = ()
     resources: dict[str, Resource] = field(default_factory=dict)
     _written: dict[tuple[str, ...], bytes] = field(default_factory=dict, init=False)
     #: the key ID and the content of the last signed document, when it was signed, and its bytes
     _signed: tuple[tuple[str | None, bytes], float, bytes] | None = field(default=None, init=False)
+
+    @property
+    def identifier(self) -> str:
+        """The identifier of the service as a resource (RFC 9728)."""
+        return str((self.protected or {}).get("resource") or self.anchor + PREFIX)
 
     def add(self, resource: Resource) -> None:
         """Add a resource.
@@ -181,12 +204,13 @@ class Site:
             jwks=self.anchor + JWKS,
             endpoints=rows,
             scopes=tuple(sorted({scope for row in rows for scope in row.scopes})),
-            requirements=Requirements(auth=Auth.OAUTH2 if self.protected is not None else Auth.NONE),
+            requirements=self.requirements,
             authorization_servers=tuple(protected.get("authorization_servers", ())),
             resource=protected.get("resource"),
             algorithms=algorithms,
             origins=self.origins,
             pin_max_age=self.pin_max_age,
+            approvers=self.approvers,
         )
 
     def find_document(self, path: str, query: str, keys: ReceiptSigner) -> Answer | None:

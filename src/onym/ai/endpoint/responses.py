@@ -119,7 +119,8 @@ def encode_problem(
     # messages of other servers and libraries are not for untrusted callers
     is_public = not (elsewhere or row.name == "internal" or _is_provenance_code(row))
     public = error if is_public and isinstance(error, AIIPError | URIError) else None
-    by_code = row.retryable and row.name not in _SELF_REPORTED
+    wait = getattr(public, "retry_after", None)
+    by_code = row.retryable and row.name not in _SELF_REPORTED and wait is None
     retryable = not final and (getattr(public, "retryable", False) or by_code)
     hint = "" if public is None or public.hint is None else f" ({public.hint})"
     body = build_problem_document(
@@ -133,11 +134,17 @@ def encode_problem(
         clause=getattr(public, "clause", None),
         offset=getattr(public, "offset", None),
         trace=trace,
+        transaction_challenge=getattr(public, "transaction_challenge", None),
     )
-    headers = _RETRY if retryable and row.retryable else ()
+    headers: tuple[tuple[str, str], ...] = _RETRY if retryable and row.retryable else ()
+    if wait is not None and not final:
+        headers = (("Retry-After", str(wait)),)
     challenge = getattr(public, "challenge", None)
-    if isinstance(challenge, str):
-        headers = (*headers, ("WWW-Authenticate", challenge))
+    challenges = (challenge,) if isinstance(challenge, str) else challenge or ()
+    headers = (*headers, *(("WWW-Authenticate", value) for value in challenges))
+    nonce = getattr(public, "dpop_nonce", None)
+    if isinstance(nonce, str):
+        headers = (*headers, ("DPoP-Nonce", nonce))
     return Answer(status=row.status, content_type=PROBLEM, body=msgspec.json.encode(body), headers=headers)
 
 
@@ -184,14 +191,29 @@ _FIXED_FIELDS: Final = (
 #: a handler's header fields that are sent (3.14)
 _ALLOWED_FIELDS: Final = frozenset(
     {
-        "accept-post", "allow", "cache-control", "content-language", "etag", "idempotency-replayed",
-        "last-modified", "preference-applied", "retry-after", "vary", "www-authenticate",
+        "accept-post", "allow", "cache-control", "content-language", "dpop-nonce", "etag",
+        "idempotency-replayed", "last-modified", "preference-applied", "retry-after", "vary",
+        "www-authenticate",
     }
 )  # fmt: skip
 #: statuses without a body (RFC 9110 6.4.1): a body would be parsed as the next response
 _BODILESS: Final = frozenset({204, 304})
 _VISIBLE: Final = re.compile(r"[\t\x20-\x7e]*")
 _NO_STORE: Final = (b"cache-control", b"private, no-store, no-transform")
+
+
+def add_nonce(send: Send, nonce: str | None) -> Send:
+    """Return a `send` that gives the caller the nonce for its next proof, if it needs one (RFC 9449 8.2)."""
+    if nonce is None:
+        return send
+
+    async def send_with_nonce(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            fields = [field for field in message["headers"] if field[0].lower() != b"dpop-nonce"]
+            message = {**message, "headers": [*fields, (b"dpop-nonce", nonce.encode("ascii"))]}
+        await send(message)
+
+    return send_with_nonce
 
 
 async def read_body(receive: Receive, length: int | None, most: int) -> bytes | None:
@@ -230,7 +252,7 @@ async def send_head(
     headers = [
         (name.lower().encode("latin-1"), value.encode("latin-1"))
         for name, value in answer.headers
-        if name.lower() in _ALLOWED_FIELDS and _VISIBLE.fullmatch(value)
+        if _is_allowed(name.lower(), answer.status) and _VISIBLE.fullmatch(value)
     ]
     if all(name != b"cache-control" for name, _ in headers):
         headers.append(_NO_STORE)
@@ -244,6 +266,11 @@ async def send_head(
         headers.append((b"aiip-receipt", receipt.encode("ascii")))
     headers += _FIXED_FIELDS
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+
+
+def _is_allowed(name: str, status: int) -> bool:
+    # the Location of a redirect would lead callers to another server; that of a task does not (3.12)
+    return name in _ALLOWED_FIELDS or (name == "location" and status == 202)
 
 
 _RESERVED: Final = frozenset({"receipt", "problem"})

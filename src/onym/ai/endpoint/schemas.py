@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from onym.ai.endpoint.context import Answer, Call
+from onym.ai.endpoint.context import Answer, Call, Task, ThreadTask
 from onym.ai.records import require_finite_numbers
 from onym.errors import URIError, UsageError
 from onym.uri.components import decode_component
@@ -116,9 +116,9 @@ class Signature:
     """The input and output of a function.
 
     `input` is a Struct with a field for every parameter, `members` contains their types; `call` is the name
-    of the parameter for the `Call` itself. `models` parse the parameters of pydantic types: in `input` they
-    are unparsed, or UNSET for one of `defaults`. `output` is the type of the result, or of one event of a
-    stream.
+    of the parameter for the `Call` itself, `task` that of the parameter for the long task. `models` parse the
+    parameters of pydantic types: in `input` they are unparsed, or UNSET for one of `defaults`. `output` is
+    the type of the result, or of one event of a stream.
     """
 
     input: type[msgspec.Struct]
@@ -126,6 +126,7 @@ class Signature:
     models: Mapping[str, PydanticModel] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     call: str | None = None
+    task: str | None = None
     output: Any = Any
     streams: bool = False
     asynchronous: bool = False
@@ -147,7 +148,7 @@ def parse_signature(function: Callable[..., Any]) -> Signature:
     models: dict[str, PydanticModel] = {}
     defaults: dict[str, Any] = {}
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
-    call = None
+    call = task = None
     for parameter in parameters.values():
         if parameter.kind not in _PLAIN or parameter.name not in hints:
             why = "it needs a type hint and must accept a keyword argument"
@@ -155,6 +156,11 @@ def parse_signature(function: Callable[..., Any]) -> Signature:
         kind = members[parameter.name] = Any if hints[parameter.name] is object else hints[parameter.name]
         if kind is Call:
             call = parameter.name
+            del members[parameter.name]
+            continue
+        if kind is Task or kind is ThreadTask:
+            _require_task_type(function, name, kind)
+            task = parameter.name
             del members[parameter.name]
             continue
         model = _find_parameter_model(name, parameter, kind)
@@ -177,10 +183,20 @@ def parse_signature(function: Callable[..., Any]) -> Signature:
         models=models,
         defaults=defaults,
         call=call,
+        task=task,
         output=output,
         streams=streams,
         asynchronous=inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function),
     )
+
+
+def _require_task_type(function: Callable[..., Any], name: str, kind: Any) -> None:
+    """Raise UsageError for a task whose methods this function cannot call."""
+    wanted = Task if inspect.iscoroutinefunction(function) else ThreadTask
+    if kind is not wanted:
+        part = "a coroutine function" if wanted is Task else "a plain function"
+        why = f"{part} needs a parameter of the type {wanted.__name__}"
+        raise make_signature_error(name, "its task", why)
 
 
 def find_schema(kind: Any) -> dict[str, Any] | None:

@@ -11,14 +11,15 @@ from typing import Any, Final, Literal
 import msgspec
 
 from onym.ai.endpoint.context import CONTENT_TYPE, Answer, Caller
+from onym.ai.fleet_keys import FleetKeys
 from onym.ai.request_validation import RequestHead
 from onym.errors import AIIPError, CredentialError, OnymError, SignatureError
 from onym.sign.algorithms import USUAL_ALGORITHMS
 from onym.sign.keys import Signer
 from onym.sign.keystore import KeyStore
 from onym.sign.metadata import sign_metadata
-from onym.sign.receipts import Receipt as _Receipt
 from onym.sign.receipts import (
+    ApprovalReference,
     StreamEnd,
     content_digest,
     decode_claims,
@@ -27,6 +28,7 @@ from onym.sign.receipts import (
     request_hash,
     sign_receipt,
 )
+from onym.sign.receipts import Receipt as _Receipt
 from onym.uri.ai import AIURI
 
 #: the algorithms of receipts, unless a published key has another one (3.8)
@@ -47,14 +49,23 @@ _CLAIMED: Final = re.compile(r"sha-256=:[A-Za-z0-9+/]{43}=:")
 
 @dataclass(slots=True)
 class ReceiptRequest:
-    """A request with its caller, for its receipt. Until the body is read, `digest` is the head's claim."""
+    """A request with its caller, for its receipt. Until the body is read, `digest` is the head's claim.
+
+    A request to a task has the ID of the `task`, the hash of the `original` request, and its own `target`,
+    which replaces the URI in the hash of the request.
+    """
 
     head: RequestHead
     uri: AIURI
     caller: Caller
+    task: str | None = None
+    original: str | None = None
+    target: str | None = None
     #: the URI without its query
     subject: str = field(init=False)
     digest: str | None = field(init=False)
+    #: the approval that the call has spent
+    approval: ApprovalReference | None = field(default=None, init=False)
     _hash: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -73,7 +84,7 @@ class ReceiptRequest:
             head = self.head
             self._hash = request_hash(
                 method=head.method,
-                target=str(self.uri),
+                target=self.target or str(self.uri),
                 digest=self.digest,
                 content_type=head.content_type,
                 idempotency_key=head.idempotency_key,
@@ -83,10 +94,10 @@ class ReceiptRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptSigner:
-    """Signs for one anchor with its current key. `keys` is a KeyStore, one Signer, or None."""
+    """Signs for one anchor with its current key. `keys` is a KeyStore, FleetKeys, one Signer, or None."""
 
     anchor: str
-    keys: KeyStore | Signer | None
+    keys: KeyStore | FleetKeys | Signer | None
     clock: Callable[[], float] = field(repr=False)
 
     def get_signer(self) -> Signer:
@@ -105,7 +116,10 @@ class ReceiptSigner:
         signer, caller = self.get_signer(), request.caller
         bound = caller.token_hash is not None
         try:
-            if _measure_claims(self.anchor, request.subject, caller.audience, bound) > _FITS:
+            if (
+                request.approval is not None
+                or _measure_claims(self.anchor, request.subject, caller.audience, bound) > _FITS
+            ):
                 # the length of the receipt depends on the signature
                 sign_receipt(self._build_receipt(request, _LARGEST, **_MOST), signer)
         except (SignatureError, CredentialError) as error:
@@ -139,6 +153,9 @@ class ReceiptSigner:
             status=answer.status,
             content_type=answer.content_type,
             token_hash=request.caller.token_hash,
+            task=request.task,
+            original=request.original,
+            approval=request.approval,
             **content,
         )
 

@@ -136,7 +136,7 @@ def test_an_agent_says_its_words_and_is_an_a2a_agent_as_well(factory: Factory) -
     import httpx
     from a2a.client import ClientConfig, ClientFactory
     from a2a.helpers import get_text_parts, new_text_message
-    from a2a.types import Role, SendMessageRequest
+    from a2a.types import Role, SendMessageRequest, TaskState
 
     async def work() -> Any:
         async with factory.aclient() as client:
@@ -148,8 +148,10 @@ def test_an_agent_says_its_words_and_is_an_a2a_agent_as_well(factory: Factory) -
                 asked = SendMessageRequest(message=new_text_message("hi", role=Role.ROLE_USER))
                 return [each async for each in peer.send_message(asked)]
 
-    (reply,) = run(work())
-    assert get_text_parts(reply.message.parts) == ["hi"]
+    replies = run(work())
+    said = [get_text_parts(reply.artifact_update.artifact.parts) for reply in replies]
+    assert ["hi"] in said
+    assert replies[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
 
 
 @pytest.mark.requirement("ai-intro-a")
