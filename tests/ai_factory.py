@@ -37,9 +37,10 @@ class Factory:
         return f"ai://{self.authority}{path}"
 
     def _wire(self) -> tuple[Policy, dict[str, Any]]:
-        policy = ai_policy([int(self.authority.partition(":")[2])])
+        name, _, port = self.authority.partition(":")
+        policy = Policy.local() if name.endswith(".localhost") else ai_policy([int(port)])
         return policy, {
-            "resolver": names_resolver({NAME: "127.0.0.1"}),
+            "resolver": names_resolver({name: "127.0.0.1"}),
             "tls": trust(self.ca, self.folder),
         }
 

@@ -10,14 +10,18 @@ import socket
 import ssl
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import trustme
 
+from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX, KeyScope, SQLiteIdempotencyStore
+from onym.common.strict_json import encode_base64url
 from onym.net.limits import TLSConfig
 from onym.net.policy import Policy
 from onym.server.http_server import get_loop_factory, serve_app
@@ -28,14 +32,18 @@ if TYPE_CHECKING:
 __all__ = [
     "LOOPBACK",
     "PATIENCE",
+    "BlockingStore",
     "Heard",
     "Line",
     "ai_policy",
     "authority_ca",
+    "client_cert",
+    "key_scope",
     "key_store",
     "names_resolver",
     "serve_asgi",
     "serve_authority",
+    "thumbprint",
     "trust",
 ]
 
@@ -47,6 +55,20 @@ LOOPBACK = "127.0.0.1"
 def authority_ca() -> trustme.CA:
     """A certificate authority of the test's own."""
     return trustme.CA()
+
+
+def thumbprint(certificate: trustme.LeafCert) -> str:
+    """`x5t#S256` of a certificate (RFC 8705 3.1)."""
+    return encode_base64url(sha256(_get_der(certificate)).digest())
+
+
+def client_cert(certificate: trustme.LeafCert) -> tuple[str, str]:
+    """The field of RFC 9440 with a certificate."""
+    return "Client-Cert", f":{b64encode(_get_der(certificate)).decode()}:"
+
+
+def _get_der(certificate: trustme.LeafCert) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(certificate.cert_chain_pems[0].bytes().decode())
 
 
 def trust(ca: trustme.CA, folder: Path) -> TLSConfig:
@@ -162,14 +184,25 @@ class Heard:
 
 
 class Line:
-    """One TLS connection to an authority on this machine; HTTP/1.1 as it is written."""
+    """One TLS connection to an authority on this machine; HTTP/1.1 as it is written.
 
-    def __init__(self, authority: str, ca: trustme.CA) -> None:
+    `certificate` is the client's. `port` is that of a proxy in between.
+    """
+
+    def __init__(
+        self,
+        authority: str,
+        ca: trustme.CA,
+        certificate: trustme.LeafCert | None = None,
+        port: int | None = None,
+    ) -> None:
         self.authority = authority
-        host, _, port = authority.partition(":")
+        host, _, own_port = authority.partition(":")
         context = ssl.create_default_context()
         ca.configure_trust(context)
-        plain = socket.create_connection((LOOPBACK, int(port)), PATIENCE)
+        if certificate is not None:
+            certificate.configure_cert(context)
+        plain = socket.create_connection((LOOPBACK, port or int(own_port)), PATIENCE)
         self.sock = context.wrap_socket(plain, server_hostname=host)
 
     def __enter__(self) -> Line:
@@ -258,3 +291,28 @@ def in_thread(work: Callable[[], Any]) -> Any:
     thread.join(PATIENCE)
     assert found, "the thread did not end"
     return found[0]
+
+
+class BlockingStore:
+    """A store of idempotency keys in a file, for tests that wait for each call."""
+
+    def __init__(self, path: str | Path | None, **limits: int) -> None:
+        self.store = SQLiteIdempotencyStore(path, **{"most": 9, **limits})
+        self.owner = self.store.owner
+        self.close = self.store.close
+
+    def begin(self, scope: KeyScope, fingerprint: str, now: float, **given: Any) -> Any:
+        return asyncio.run(self.store.begin(scope, fingerprint, now, **given))
+
+    def complete(self, scope: KeyScope, answer: bytes) -> None:
+        asyncio.run(self.store.complete(scope, answer))
+
+    def interrupt(self, scope: KeyScope) -> None:
+        asyncio.run(self.store.interrupt(scope))
+
+
+def key_scope(key: object, client: str = "client shop", address: str = "192.0.2.1") -> KeyScope:
+    """The scope of a key; a client that is anonymous pays by its network address."""
+    anonymous = client.startswith(ANONYMOUS_PREFIX)
+    holder = f"address {address}" if anonymous else client
+    return KeyScope(client=client, principal="", target="ai://a.example/x", key=str(key), holder=holder)

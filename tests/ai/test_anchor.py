@@ -114,8 +114,11 @@ def test_every_member_is_read() -> None:
 @pytest.mark.parametrize("value", ["false", 0, None, "", [], {}, "no", 1])
 def test_what_is_no_plain_no_asks_for_the_strict_thing(value: object) -> None:
     # prov-102
-    asked = read({"policy": {"requireSignedResults": value, "mtls": value, "dpop": value}}).requirements
-    assert asked == Requirements(signed_results=True, mtls=True, dpop=Level.REQUIRED)
+    asked = read(
+        {"policy": {"requireSignedResults": value, "mtls": value, "dpop": value, "requestBinding": value}}
+    ).requirements
+    strict = Requirements(signed_results=True, mtls=True, dpop=Level.REQUIRED, request_binding=True)
+    assert asked == strict
 
 
 def test_missing_policy_members_ask_for_signed_results_alone() -> None:

@@ -50,7 +50,9 @@ def tried(
 ) -> tuple[list[Origin | None], Reply | NetError]:
     """Where the request goes, one after another, while these errors are met; and what comes of it."""
     asked = Invocation(uri=RESOLUTION.uri, method=method, idempotency_key=key)
-    steps = client_flows._send_with_retries(RequestAttempt(asked, resolution, Caller(), 5.0), stream=False)
+    steps = client_flows._send_with_retries(
+        client_flows.Session(), RequestAttempt(asked, resolution, Caller(), 5.0), stream=False
+    )
     places: list[Origin | None] = []
     left, sends = list(errors), set[Send]()
     try:

@@ -8,13 +8,25 @@ import stat
 import subprocess
 import sys
 import threading
-from contextlib import closing
+import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
-from onym.ai.replay import MAX_REPLAY_IDS, MemoryReplays, ReplayFile, Replays
-from onym.errors import ConfigError, ProvenanceError
+from onym.ai.replay import (
+    MAX_REPLAY_IDS,
+    MemoryReplays,
+    ReplayFile,
+    Replays,
+    SharedReplays,
+    open_replays,
+)
+from onym.errors import ConfigError, ProvenanceError, StoreError
+from onym.store.valkey import open_valkey
+from onym.uri.secret import Secret
+from support import free_port
+from valkey_support import valkey_server
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -349,3 +361,55 @@ def test_a_file_that_another_process_turns_into_a_wal_is_waited_for(
         with pytest.raises(ProvenanceError) as caught:
             ReplayFile(path)
         assert caught.value.code == "aiip.unavailable"
+
+
+def test_a_fleet_knows_an_id_once() -> None:
+    """Attack 65: 4,000 uses of 200 IDs on four machines are accepted 200 times."""
+    far = time.time() + 3600
+    with valkey_server() as server, ExitStack() as stack:
+        url = Secret(f"unix://:{server.password}@{server.socket}")
+        machines = [open_replays(url) for _ in range(4)]
+        for machine in machines:
+            assert isinstance(machine, SharedReplays)
+            stack.callback(machine.close)
+        accepted: list[str] = []
+
+        def use(machine: Replays) -> None:
+            for number in range(1000):
+                identity = f"https://bank.example\n{number % 200}"
+                machine.admit("https://bank.example", now=time.time())
+                if not machine.seen(identity, far, now=time.time()):
+                    accepted.append(identity)
+
+        threads = [threading.Thread(target=use, args=(machine,)) for machine in machines]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(accepted) == len(set(accepted)) == 200
+        with pytest.raises(ProvenanceError):
+            machines[0].seen("x" * 2_000, far, now=time.time())
+
+        with open_valkey(url) as admin:
+            admin.config_set("maxmemory", "1")
+        with pytest.raises(ProvenanceError) as full:
+            machines[0].seen("new", far, now=100.0)
+        assert (full.value.code, full.value.retryable) == ("aiip.unavailable", True)
+        with pytest.raises(ProvenanceError):
+            machines[0].admit("https://bank.example", now=100.5)
+        machines[0].admit("https://bank.example", now=101.5)
+        assert machines[1].seen("https://bank.example\n1", far, now=time.time())
+
+
+def test_a_fleet_without_its_store_does_not_start() -> None:
+    with pytest.raises(StoreError) as caught:
+        open_replays(Secret(f"valkey://:hunter2@127.0.0.1:{free_port()}"))
+    assert caught.value.code == "valkey.unreachable"
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_store_is_opened_by_its_url(tmp_path: Path) -> None:
+    assert isinstance(open_replays(None), MemoryReplays)
+    file = open_replays(tmp_path / "seen.sqlite")
+    assert isinstance(file, ReplayFile)
+    file.close()

@@ -23,6 +23,7 @@ class Asked:
 
     request_hash = "x" * 43
     target = "ai://a.example/x"
+    task = None
 
 
 def test_a_stream_of_a_million_empty_events_is_cut_off() -> None:

@@ -22,6 +22,7 @@ from ai_factory import Factory
 from ai_support import LOOPBACK, PATIENCE, key_store
 from gateway_support import World, world
 from onym.ai import Effects
+from onym.ai.credentials import StaticCredentials
 from onym.ai.endpoint import Endpoint
 from onym.errors import InvocationError
 from onym.uri.secret import Secret
@@ -131,7 +132,8 @@ def test_a_token_is_verified_in_a_span_that_does_not_show_it(tmp_path: Path, see
         for token in (TOKEN, "wrong"):
             with (
                 factory.client(
-                    telemetry=seen.telemetry, tokens=lambda _, t=token: (Secret(t), "shop")
+                    telemetry=seen.telemetry,
+                    credentials=StaticCredentials(Secret(token), "shop", authority=factory.authority),
                 ) as client,
                 contextlib.suppress(InvocationError),
             ):
@@ -311,3 +313,28 @@ def test_the_gateways_paths_are_hashed_as_in_its_audit_log(monkeypatch: pytest.M
         net.ask("POST", "/tool/add", b'{"a": 1, "b": 2}')
         logged = net.lines()[-1]["path"]
     assert said(seen.one("exchange", "gateway"), "path_hash") == logged
+
+
+def test_tasks_are_counted_by_state_and_requests_to_them_are_a_stage(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with front(seen, monkeypatch) as net:
+
+        @net.endpoint.app.resource("/tool/failing-task", task=True)
+        async def fail() -> str:
+            raise ValueError(BODY)
+
+        begun = net.ask("POST", "/tool/failing-task", b"", Prefer="respond-async")
+        assert begun.status == 202
+        place = begun.headers["location"].removeprefix(net.base)
+        while "result" not in net.at("GET", place, Prefer="wait=20").json():
+            pass
+        absent = net.at("GET", place.partition("?")[0])
+        assert absent.status == 404
+    states = {point.attributes["aiip.task.state"]: point.value for point in seen.points("aiip.tasks")}
+    assert states == {"working": 1, "failed": 1}
+    stages = seen.named("task", "gateway")
+    assert said(stages[-1], "error.type") == "aiip.task-not-found"
+    task = place.partition("task=")[2].partition("&")[0]
+    assert task not in seen.everything()
+    assert BODY not in seen.everything()

@@ -12,7 +12,17 @@ from onym._lazy import make_lazy_names
 if TYPE_CHECKING:
     from onym.ai.client import AIClient as AIClient
     from onym.ai.client import AsyncAIClient as AsyncAIClient
+    from onym.ai.credentials import AssertedCredentials as AssertedCredentials
+    from onym.ai.credentials import ClientCredentials as ClientCredentials
+    from onym.ai.credentials import Credential as Credential
+    from onym.ai.credentials import Credentials as Credentials
+    from onym.ai.credentials import ExchangedCredentials as ExchangedCredentials
+    from onym.ai.credentials import FolderSignIns as FolderSignIns
+    from onym.ai.credentials import KeyringSignIns as KeyringSignIns
+    from onym.ai.credentials import StaticCredentials as StaticCredentials
+    from onym.ai.credentials import StoredCredentials as StoredCredentials
     from onym.ai.endpoint import Endpoint as Endpoint
+    from onym.ai.oauth_metadata import Registration as Registration
     from onym.ai.records import AnchorDocument as AnchorDocument
     from onym.ai.records import Auth as Auth
     from onym.ai.records import Description as Description
@@ -34,7 +44,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "onym.ai.client": "AIClient AsyncAIClient",
+    "onym.ai.credentials": (
+        "AssertedCredentials ClientCredentials Credential Credentials ExchangedCredentials FolderSignIns "
+        "KeyringSignIns StaticCredentials StoredCredentials"
+    ),
     "onym.ai.endpoint": "Endpoint",
+    "onym.ai.oauth_metadata": "Registration",
     "onym.ai.records": (
         "AnchorDocument Auth Description Effects EndpointEntry Invocation Level Namespace Namespaces "
         "Requirements Resolution Result Source Verdict"

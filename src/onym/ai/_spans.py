@@ -31,7 +31,12 @@ _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 _COUNTERS: Final = (
     ("aiip.verify.failures", "{failure}", "Receipts and tokens whose verification failed."),
     ("aiip.keys.refetches", "{fetch}", "Key sets that were fetched before they expired."),
-    ("aiip.replay.hits", "{hit}", "Receipts and idempotency keys that were used before."),
+    ("aiip.replay.hits", "{hit}", "Receipts, idempotency keys and DPoP proofs that were used before."),
+    ("aiip.proofs.refused", "{proof}", "Requests whose sender did not prove the key of its token."),
+    ("aiip.nonces.asked", "{nonce}", "Requests that must be sent again with a new DPoP nonce."),
+    ("aiip.approvals", "{step}", "Steps of approvals at a gateway."),
+    ("aiip.tasks", "{task}", "States that long tasks of an endpoint have reached."),
+    ("aiip.rates.local", "{request}", "Rate limits that were decided without the shared store."),
 )
 #: the metrics of an authority stay in memory, and anyone can publish names
 _MOST_AUTHORITIES: Final = 500
@@ -40,7 +45,10 @@ _MOST_AUTHORITIES: Final = 500
 class Instruments:
     """The metrics of stages. `clock` returns seconds that never decrease."""
 
-    __slots__ = ("_authorities", "_duration", "_failures", "_lock", "_refetches", "_replays", "clock")
+    __slots__ = (
+        "_approvals", "_authorities", "_duration", "_failures", "_local_rates", "_lock", "_nonces", "_proofs",
+        "_refetches", "_replays", "_tasks", "clock",
+    )  # fmt: skip
 
     def __init__(self, meter: Meter, clock: Callable[[], float]) -> None:
         self.clock = clock
@@ -52,9 +60,16 @@ class Instruments:
             description="How long a stage of AIIP took.",
             explicit_bucket_boundaries_advisory=_SECONDS,
         )
-        self._failures, self._refetches, self._replays = (
-            meter.create_counter(name, unit, description) for name, unit, description in _COUNTERS
-        )
+        (
+            self._failures,
+            self._refetches,
+            self._replays,
+            self._proofs,
+            self._nonces,
+            self._approvals,
+            self._tasks,
+            self._local_rates,
+        ) = (meter.create_counter(name, unit, description) for name, unit, description in _COUNTERS)
 
     def record_duration(self, seconds: float, labels: Mapping[str, Value]) -> None:
         """Record the duration of a stage with these labels."""
@@ -65,6 +80,10 @@ class Instruments:
         if isinstance(error, Exception) and not isinstance(error, InvocationError):
             self._failures.add(1, self._limit_labels({n: labels[n] for n in labels if n != "aiip.stage"}))
 
+    def count_local_rate(self) -> None:
+        """Count a rate limit that was decided without the shared store."""
+        self._local_rates.add(1)
+
     def count_key_refetch(self, authority: str) -> None:
         """Count a renewal of an authority's keys."""
         self._refetches.add(1, self._limit_labels({"aiip.authority": authority}))
@@ -72,6 +91,25 @@ class Instruments:
     def count_replay(self, authority: str, kind: str) -> None:
         """Count a replay of this kind."""
         self._replays.add(1, self._limit_labels({"aiip.authority": authority, "aiip.replay.kind": kind}))
+
+    def count_refused_proof(self, authority: str, reason: str) -> None:
+        """Count a refused proof, or a nonce that is asked for."""
+        labels: Attributes = {"aiip.authority": authority}
+        if reason == "nonce":
+            self._nonces.add(1, self._limit_labels(labels))
+            return
+        if reason == "replayed":
+            self.count_replay(authority, "proof")
+        self._proofs.add(1, self._limit_labels({**labels, "aiip.proof.reason": reason}))
+
+    def count_approval(self, step: str) -> None:
+        """Count a step of an approval."""
+        self._approvals.add(1, {"aiip.approval.step": step})
+
+    def count_task(self, authority: str, state: str, error: str | None) -> None:
+        """Count a task that has reached this state, with the code of its error."""
+        labels: Attributes = {"aiip.authority": authority, "aiip.task.state": state}
+        self._tasks.add(1, self._limit_labels(labels if error is None else {**labels, "error.type": error}))
 
     def _limit_labels(self, labels: Mapping[str, Value]) -> Attributes:
         """Return the labels, without the authority if there are too many authorities."""
@@ -118,7 +156,7 @@ T = TypeVar("T")
 
 _KEY: Final = context.create_key("onym-aiip-stage")
 #: attributes that are also labels of metrics
-_LABELS: Final = frozenset({"aiip.authority", "error.type"})
+_LABELS: Final = frozenset({"aiip.authority", "aiip.route", "aiip.step", "error.type"})
 #: how an abandoned stage ends, which is not a failure
 _LEFT: Final = (GeneratorExit, asyncio.CancelledError)
 

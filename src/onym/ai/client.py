@@ -20,25 +20,36 @@ from onym.ai.client_flows import (
     DEFAULT_EFFECTS,
     PendingAnswer,
     Session,
-    Tokens,
     add_telemetry,
     attach_call,
     resolve_uri,
     verify_answer,
 )
+from onym.ai.credentials import Credentials
 from onym.ai.records import EVENTS, JSON, Description, Effects, Invocation, Resolution, Result, encode_json
 from onym.ai.replay import MemoryReplays, Replays
 from onym.ai.settings import ResolverSettings
+from onym.ai.tasks import (
+    AsyncTaskHandle,
+    TaskFlows,
+    TaskHandle,
+    TaskReference,
+    ask_for_task,
+    build_reference,
+    is_task_result,
+    parse_task_status,
+)
 from onym.ai.telemetry import Telemetry, observe_call, observe_stream_call
 from onym.errors import ProvenanceError, ResponseTooLarge, UsageError
 from onym.net.config import NetConfig
-from onym.net.limits import TLSConfig
+from onym.net.limits import ClientIdentity, TLSConfig
 from onym.net.messages import Flow
 from onym.net.policy import Policy
 from onym.net.sse import SSEEvent
 from onym.net.transport import AsyncTransport, Transport, arun_flow, run_flow
 from onym.uri.ai import AIURI
 
+T = TypeVar("T")
 AnyTransport = TypeVar("AnyTransport", bound=Transport | AsyncTransport)
 
 #: bytes of a body that is stored
@@ -190,7 +201,9 @@ class _Client(Generic[AnyTransport]):
         network: NetConfig | None = None,
         transport: AnyTransport | None = None,
         origin: str | None = None,
-        tokens: Tokens | None = None,
+        credentials: Credentials | None = None,
+        identity: ClientIdentity | None = None,
+        identities: Mapping[str, ClientIdentity] | None = None,
         allow_effects: Collection[Effects | str] = DEFAULT_EFFECTS,
         replays: Replays | None = None,
         timeout: float = 60.0,
@@ -200,7 +213,9 @@ class _Client(Generic[AnyTransport]):
         self.session = Session(
             settings=add_telemetry(settings or ResolverSettings(), telemetry),
             origin=origin,
-            tokens=tokens,
+            credentials=credentials,
+            identity=identity or _get_own_identity(network),
+            identities=dict(identities or {}),
             allow_effects=allow_effects,
             replays=replays or MemoryReplays(),
             timeout=timeout,
@@ -211,6 +226,14 @@ class _Client(Generic[AnyTransport]):
         self._transport = transport or self._transport_class(_choose_network(policy, network))
 
 
+def _get_own_identity(network: NetConfig | None) -> ClientIdentity | None:
+    """Return the certificate that the transport itself has, for authorities without one of their own."""
+    tls = None if network is None else network.tls
+    if tls is None or tls.client_cert is None:
+        return None
+    return ClientIdentity(cert=tls.client_cert, key=tls.client_key, password=tls.client_key_password)
+
+
 def _choose_network(policy: Policy | None, network: NetConfig | None) -> NetConfig:
     chosen = _NETWORK if network is None else replace(network, tls=replace(network.tls, minimum="1.3"))
     return chosen if policy is None else replace(chosen, policy=policy)
@@ -219,11 +242,12 @@ def _choose_network(policy: Policy | None, network: NetConfig | None) -> NetConf
 class AIClient(_Client[Transport]):
     """Resolves, describes and invokes ai URIs. Threads may share it; close it, or use it in a `with` block.
 
-    `settings` control how authorities are found and what they must offer; `origin`, `tokens`,
-    `allow_effects`, `replays` and `timeout` are those of `Session`. `policy` limits where requests may go
-    (default: `Policy.untrusted()`, port 443 of public addresses). `network` sets certificate authorities,
-    limits and more; TLS 1.3 is always required. The client does not close a `transport` that you pass.
-    `telemetry` reports calls; the default is that of `settings`, or of `ONYM_TELEMETRY=1`.
+    `settings` control how authorities are found and what they must offer; `origin`, `credentials`,
+    `identity`, `identities`, `allow_effects`, `replays` and `timeout` are those of `Session`. `policy` limits
+    where requests may go (default: `Policy.untrusted()`, port 443 of public addresses). `network` sets
+    certificate authorities, limits and more; TLS 1.3 is always required. The client does not close a
+    `transport` that you pass. `telemetry` reports calls; the default is that of `settings`, or of
+    `ONYM_TELEMETRY=1`.
     """
 
     _transport_class = Transport
@@ -250,12 +274,15 @@ class AIClient(_Client[Transport]):
         content_type: str | None = None,
         accept: str | None = None,
         idempotency_key: str | None = None,
+        approval: str | None = None,
     ) -> Result:
         """Invoke the resource with these arguments, or with a body of any type; return the verified result.
 
-        Raises AIURIError, DiscoveryError, DeniedError, ProvenanceError, InvocationError, NetError.
+        `approval` is the evidence that people approved this very request, with this idempotency key. Raises
+        AIURIError, DiscoveryError, DeniedError, ProvenanceError, InvocationError, NetError. ApprovalRequired
+        has what people must approve, and the key of the request.
         """
-        invocation = _build_invocation(uri, arguments, body, content_type, accept, idempotency_key)
+        invocation = _build_invocation(uri, arguments, body, content_type, accept, idempotency_key, approval)
         with observe_call(self._telemetry, invocation.method):
             flow = client_flows.invoke_resource(self.session, invocation, self.resolve(invocation.uri))
             return run_flow(flow, self._transport)
@@ -268,6 +295,7 @@ class AIClient(_Client[Transport]):
         body: bytes | None = None,
         content_type: str | None = None,
         idempotency_key: str | None = None,
+        approval: str | None = None,
         keep: bool = False,
     ) -> AIStream:
         """Invoke the resource and stream its events, which are provisional until the receipt is verified.
@@ -275,11 +303,51 @@ class AIClient(_Client[Transport]):
         `keep` stores the stream's bytes as the body of its `result`, up to 64 MiB. Raises what `invoke`
         raises. An InvocationError after the first event is unsigned.
         """
-        invocation = _build_invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
+        invocation = _build_invocation(uri, arguments, body, content_type, _STREAM, idempotency_key, approval)
         with observe_stream_call(self._telemetry, invocation.method) as call:
             flow = client_flows.open_stream(self.session, invocation, self.resolve(invocation.uri))
             opened = run_flow(flow, self._transport)
         return AIStream(attach_call(opened, call), self.session, self._transport, keep=keep)
+
+    def start(
+        self,
+        uri: str | AIURI,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        body: bytes | None = None,
+        content_type: str | None = None,
+        idempotency_key: str | None = None,
+        approval: str | None = None,
+        wait: float | None = None,
+    ) -> TaskHandle:
+        """Invoke the resource as a long task, and return a handle of it.
+
+        With `wait`, the endpoint may return the result if it comes within these seconds, and so may an
+        endpoint without tasks; then the handle has the result, and no task. Raises what `invoke` raises.
+        """
+        invocation = _build_invocation(uri, arguments, body, content_type, None, idempotency_key, approval)
+        with observe_call(self._telemetry, invocation.method):
+            resolution = self.resolve(invocation.uri)
+            flow = client_flows.start_task(self.session, ask_for_task(invocation, wait), resolution)
+            result = self.run(flow)
+        if not is_task_result(result):
+            return TaskHandle(None, None, None, result, self)
+        status = parse_task_status(result, request=result.receipt.request)
+        reference = build_reference(resolution, status)
+        return TaskHandle(reference, status, TaskFlows(self.session, resolution, reference), None, self)
+
+    def task(self, reference: TaskReference) -> TaskHandle:
+        """Return a handle of a task that was begun earlier, perhaps by another process."""
+        resolution = self.resolve(reference.uri)
+        return TaskHandle(reference, None, TaskFlows(self.session, resolution, reference), None, self)
+
+    def run(self, flow: Flow[T]) -> T:
+        """Drive a flow of `onym.ai.client_flows` or `onym.ai.tasks` with this client's connections."""
+        return run_flow(flow, self._transport)
+
+    def read_stream(self, opened: PendingAnswer) -> AIStream:
+        """Return the events of a response that a flow has opened."""
+        return AIStream(opened, self.session, self._transport)
 
     def close(self) -> None:
         """Close the connections."""
@@ -319,9 +387,10 @@ class AsyncAIClient(_Client[AsyncTransport]):
         content_type: str | None = None,
         accept: str | None = None,
         idempotency_key: str | None = None,
+        approval: str | None = None,
     ) -> Result:
         """Invoke the resource and return the verified result; see `AIClient.invoke`."""
-        invocation = _build_invocation(uri, arguments, body, content_type, accept, idempotency_key)
+        invocation = _build_invocation(uri, arguments, body, content_type, accept, idempotency_key, approval)
         with observe_call(self._telemetry, invocation.method):
             resolution = await self.resolve(invocation.uri)
             flow = client_flows.invoke_resource(self.session, invocation, resolution)
@@ -335,31 +404,81 @@ class AsyncAIClient(_Client[AsyncTransport]):
         body: bytes | None = None,
         content_type: str | None = None,
         idempotency_key: str | None = None,
+        approval: str | None = None,
         keep: bool = False,
     ) -> AsyncAIStream:
         """Invoke the resource and stream its events; see `AIClient.stream`."""
-        invocation = _build_invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
+        invocation = _build_invocation(uri, arguments, body, content_type, _STREAM, idempotency_key, approval)
         with observe_stream_call(self._telemetry, invocation.method) as call:
             flow = client_flows.open_stream(self.session, invocation, await self.resolve(invocation.uri))
             opened = await arun_flow(flow, self._transport)
         return AsyncAIStream(attach_call(opened, call), self.session, self._transport, keep=keep)
 
-    async def exchange(self, invocation: Invocation, resolution: Resolution | None = None) -> Result:
+    async def exchange(
+        self,
+        invocation: Invocation,
+        resolution: Resolution | None = None,
+        *,
+        credentials: Credentials | None = None,
+    ) -> Result:
         """Send one request and verify its response, whatever its status.
 
-        This is for gateways: they have a policy of their own, so the session's policy is not checked.
+        This is for gateways: they have a policy of their own, so the session's policy is not checked, and
+        `credentials` of the person who asks, which replace those of the client.
         """
         resolution = resolution or await self.resolve(invocation.uri)
-        flow = client_flows.run_exchange(self.session, invocation, resolution)
+        session = self.session if credentials is None else replace(self.session, credentials=credentials)
+        flow = client_flows.run_exchange(session, invocation, resolution)
         return await arun_flow(flow, self._transport)
 
     async def exchange_stream(
-        self, invocation: Invocation, resolution: Resolution | None = None
+        self,
+        invocation: Invocation,
+        resolution: Resolution | None = None,
+        *,
+        credentials: Credentials | None = None,
     ) -> AsyncAIStream:
         """Do what `exchange` does, with the events of a stream as they arrive."""
         resolution = resolution or await self.resolve(invocation.uri)
-        flow = client_flows.begin_exchange(self.session, invocation, resolution)
+        session = self.session if credentials is None else replace(self.session, credentials=credentials)
+        flow = client_flows.begin_exchange(session, invocation, resolution)
         return AsyncAIStream(await arun_flow(flow, self._transport), self.session, self._transport)
+
+    async def start(
+        self,
+        uri: str | AIURI,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        body: bytes | None = None,
+        content_type: str | None = None,
+        idempotency_key: str | None = None,
+        approval: str | None = None,
+        wait: float | None = None,
+    ) -> AsyncTaskHandle:
+        """Invoke the resource as a long task; see `AIClient.start`."""
+        invocation = _build_invocation(uri, arguments, body, content_type, None, idempotency_key, approval)
+        with observe_call(self._telemetry, invocation.method):
+            resolution = await self.resolve(invocation.uri)
+            flow = client_flows.start_task(self.session, ask_for_task(invocation, wait), resolution)
+            result = await self.run(flow)
+        if not is_task_result(result):
+            return AsyncTaskHandle(None, None, None, result, self)
+        status = parse_task_status(result, request=result.receipt.request)
+        reference = build_reference(resolution, status)
+        return AsyncTaskHandle(reference, status, TaskFlows(self.session, resolution, reference), None, self)
+
+    async def task(self, reference: TaskReference) -> AsyncTaskHandle:
+        """Return a handle of a task that was begun earlier."""
+        resolution = await self.resolve(reference.uri)
+        return AsyncTaskHandle(reference, None, TaskFlows(self.session, resolution, reference), None, self)
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Drive a flow of `onym.ai.client_flows` or `onym.ai.tasks` with this client's connections."""
+        return await arun_flow(flow, self._transport)
+
+    def read_stream(self, opened: PendingAnswer) -> AsyncAIStream:
+        """Return the events of a response that a flow has opened."""
+        return AsyncAIStream(opened, self.session, self._transport)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -380,6 +499,7 @@ def _build_invocation(
     content_type: str | None,
     accept: str | None,
     idempotency_key: str | None,
+    approval: str | None = None,
 ) -> Invocation:
     if arguments is not None:
         if body is not None:
@@ -396,4 +516,5 @@ def _build_invocation(
         content_type=content_type if body else None,
         accept=accept,
         idempotency_key=idempotency_key,
+        approval=approval,
     )

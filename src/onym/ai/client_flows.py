@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from onym.ai.credentials import Credentials
 from onym.ai.discovery.evaluation import fetch_srv_targets, select_targets
 from onym.ai.discovery.well_known import (
     fetch_authority,
@@ -20,12 +21,22 @@ from onym.ai.discovery.well_known import (
     fetch_keys,
     find_namespace,
 )
-from onym.ai.exchange import Caller, RequestAttempt, StreamReader
+from onym.ai.exchange import (
+    Caller,
+    DPoPNonces,
+    RequestAttempt,
+    StreamReader,
+    TaskTarget,
+    explain_challenge,
+    find_challenge,
+    wants_dpop_nonce,
+)
 from onym.ai.problems import decode_problem
 from onym.ai.records import (
     DESCRIPTION,
     EVENTS,
     NO_AUTHORITY,
+    TASK,
     AnchorDocument,
     Auth,
     Description,
@@ -40,9 +51,11 @@ from onym.ai.records import (
     parse_media_type,
 )
 from onym.ai.replay import MemoryReplays, Replays
-from onym.ai.settings import ResolverSettings
+from onym.ai.settings import Cache, CacheEntry, ResolverSettings
 from onym.ai.telemetry import Telemetry, resolve_telemetry
 from onym.errors import (
+    AIIPError,
+    ApprovalRequired,
     ConnectionFailed,
     DeniedError,
     DiscoveryError,
@@ -51,20 +64,21 @@ from onym.errors import (
     RedirectRefused,
     ResolveError,
     SignatureError,
+    TaskRunning,
 )
+from onym.net.limits import ClientIdentity
 from onym.net.messages import Flow, Origin, Reply, Wait, Work
+from onym.sign.approval import verify_challenge
 from onym.sign.keys import AuthorityKeys
 from onym.uri.ai import AIURI
-from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from onym.ai._spans import Stage
 
-#: returns the access token for an authority and the client ID that it was issued to, or None
-Tokens: TypeAlias = "Callable[[Resolution], tuple[Secret, str] | None]"
-
 #: effects that are allowed by default
 DEFAULT_EFFECTS: Final = frozenset({Effects.READ, Effects.WRITE})
+_APPROVAL_REQUIRED: Final = "aiip.approval-required"
+_APPROVAL_CLAUSE: Final = "AIIP/HTTPS v1 3.13"
 _SESSION_CLAUSE: Final = "AIIP/HTTPS v1 3.10"
 
 
@@ -72,15 +86,20 @@ _SESSION_CLAUSE: Final = "AIIP/HTTPS v1 3.10"
 class Session:
     """The caller's identity and policy.
 
-    `origin` is the https origin that identifies a caller without a token, such as a gateway. `tokens` returns
-    the access token for an authority; Onym calls it for every request and sends the token only to that
-    authority's service. `allow_effects` are the effects that an invocation may have; `financial` and
-    `physical` must be listed. `timeout` is in seconds and applies to one request.
+    `origin` is the https origin that identifies a caller without a token, such as a gateway. `credentials`
+    obtain the access token for an authority; Onym asks for every request, and sends the token only to that
+    authority's service. `identities` are the TLS client certificates by authority, `identity` is the one for
+    all other authorities. `nonces` are the DPoP nonces that services asked for. `allow_effects` are the
+    effects that an invocation may have; `financial` and `physical` must be listed. `timeout` is in seconds
+    and applies to one request.
     """
 
     settings: ResolverSettings = field(default_factory=ResolverSettings)
     origin: str | None = None
-    tokens: Tokens | None = None
+    credentials: Credentials | None = None
+    identity: ClientIdentity | None = None
+    identities: Mapping[str, ClientIdentity] = field(default_factory=dict)
+    nonces: DPoPNonces = field(default_factory=DPoPNonces)
     allow_effects: Collection[Effects | str] = DEFAULT_EFFECTS
     replays: Replays = field(default_factory=MemoryReplays)
     timeout: float = 60.0
@@ -88,32 +107,55 @@ class Session:
     def __post_init__(self) -> None:
         object.__setattr__(self, "allow_effects", frozenset(Effects(effect) for effect in self.allow_effects))
 
-    def new_attempt(self, invocation: Invocation, resolution: Resolution) -> RequestAttempt:
-        """Begin an attempt of this invocation, with a new nonce.
+    def new_attempt(
+        self,
+        invocation: Invocation,
+        resolution: Resolution,
+        caller: Caller,
+        task: TaskTarget | None = None,
+    ) -> RequestAttempt:
+        """Begin an attempt of this invocation, or of a request to a task, with a new nonce.
 
         Raises ProvenanceError `aiip.unavailable` if the replay store is full: the response could not be
         accepted, so nothing is sent.
         """
         self.replays.admit(resolution.anchor, now=self.settings.clock())
-        return RequestAttempt(invocation, resolution, self._get_caller(resolution), self.timeout)
+        return RequestAttempt(invocation, resolution, caller, self.timeout, task=task)
 
-    def require_allowed(self, resolution: Resolution, effects: Effects, *, approval: bool = False) -> None:
-        """Raise DeniedError if the authority's requirements cannot be met or the effects are not allowed.
+    def get_identity(self, resolution: Resolution) -> ClientIdentity | None:
+        """Return the TLS client certificate for this authority, or None."""
+        return self.identities.get(resolution.authority, self.identity)
 
-        `approval` means that the resource needs an approval, which Onym does not support yet.
+    def obtain_caller(
+        self, resolution: Resolution, known: EndpointEntry | Description | None, *, effects: Effects
+    ) -> Flow[Caller]:
+        """Obtain the token for a request to this resource.
+
+        It has the resource's scopes, if the authority lists them. `effects` are those of the request, which
+        may be weaker than those of the resource. Raises what `Credentials.obtain` raises.
         """
-        needs = resolution.document.requirements
+        identity = self.get_identity(resolution)
+        if self.credentials is None:
+            return Caller(origin=self.origin, identity=identity)
+        listed = resolution.document.scopes
+        scopes = [] if known is None else [scope for scope in known.scopes if not listed or scope in listed]
+        credential = yield from self.credentials.obtain(resolution, scopes=scopes, effects=effects)
+        if credential is None:
+            return Caller(origin=self.origin, identity=identity)
+        return Caller(
+            token=credential.token,
+            client_id=credential.client_id,
+            dpop_key=credential.dpop_key,
+            identity=identity,
+        )
+
+    def require_allowed(self, resolution: Resolution, effects: Effects) -> None:
+        """Raise DeniedError if the authority requires a certificate, or the effects are not allowed."""
         code, clause, hint = None, _SESSION_CLAUSE, None
-        if needs.mtls or needs.dpop is Level.REQUIRED:
+        if resolution.document.requirements.mtls and self.get_identity(resolution) is None:
             code = "aiip.sender-constraint"
-            message = f"{resolution.authority} requires sender-bound tokens, which Onym does not support"
-        elif needs.auth is Auth.OAUTH2 and self._get_caller(resolution).token is None:
-            code, message = "aiip.authentication-required", f"{resolution.authority} requires an access token"
-            servers = ", ".join(resolution.document.authorization_servers)
-            hint = f"Get a token from {servers or 'its authorization server'}."
-        elif approval:
-            code, clause = "aiip.approval-required", "AIIP/HTTPS v1 3.13"
-            message = "the resource requires an approval, which Onym does not support"
+            message = f"{resolution.authority} requires a TLS client certificate, and none is configured"
+            hint = "Add one: identities={authority: ClientIdentity(cert=...)} (command line: --cert FILE)."
         elif effects not in self.allow_effects:
             message = f"the resource has {effects} effects, which are not allowed by default"
             clause = "draft-sogomonian-ai-uri-scheme-01, Security Considerations"
@@ -122,6 +164,22 @@ class Session:
             return
         target = str(resolution.uri.without_query)
         raise DeniedError(message, code=code, target=target, clause=clause, hint=hint)
+
+    def require_authorized(self, resolution: Resolution, caller: Caller) -> None:
+        """Raise DeniedError if the caller has no token, or no DPoP key, where the authority requires one."""
+        needs = resolution.document.requirements
+        if needs.auth is Auth.OAUTH2 and caller.token is None:
+            servers = ", ".join(resolution.document.authorization_servers)
+            code, message = "aiip.authentication-required", f"{resolution.authority} requires an access token"
+            hint = f"Get a token from {servers or 'its authorization server'} (command line: onym ai login)."
+        elif needs.dpop is Level.REQUIRED and caller.dpop_key is None:
+            code = "aiip.sender-constraint"
+            message = f"{resolution.authority} requires a token that is bound to a DPoP key"
+            hint = "Sign in again with a DPoP key (command line: onym ai login)."
+        else:
+            return
+        target = str(resolution.uri.without_query)
+        raise DeniedError(message, code=code, target=target, clause=_SESSION_CLAUSE, hint=hint)
 
     def add_idempotency_key(
         self, invocation: Invocation, effects: Effects, *, keyed: bool = False
@@ -146,13 +204,6 @@ class Session:
 
         return check_replay
 
-    def _get_caller(self, resolution: Resolution) -> Caller:
-        credential = self.tokens(resolution) if self.tokens else None
-        if credential is None:
-            return Caller(origin=self.origin)
-        token, client_id = credential
-        return Caller(token=token, client_id=client_id)
-
 
 def add_telemetry(settings: ResolverSettings, telemetry: Telemetry | None) -> ResolverSettings:
     """Return the settings with `telemetry`, or with that of `ONYM_TELEMETRY` if neither has any."""
@@ -162,9 +213,49 @@ def add_telemetry(settings: ResolverSettings, telemetry: Telemetry | None) -> Re
     return settings if resolved is None else replace(settings, telemetry=resolved)
 
 
-_AuthorityData: TypeAlias = (
-    "tuple[AnchorDocument, AuthorityKeys, tuple[tuple[Origin, ...], tuple[Source, ...]]]"
-)
+#: seconds for which an authority is not put together again from the documents in the cache
+_KNOWN_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KnownAuthority:
+    """An authority as the cached documents describe it. It is kept as long as each of them is.
+
+    `targets` are those of DNS. `settings` are those with which it was found: they decide about pins and DNS.
+    """
+
+    document: AnchorDocument
+    keys: AuthorityKeys
+    targets: tuple[Origin, ...]
+    sources: tuple[Source, ...]
+    settings: ResolverSettings = field(repr=False)
+    used: Mapping[str, CacheEntry | None] = field(repr=False)
+
+    def is_current(self, settings: ResolverSettings) -> bool:
+        """Report whether these settings would use the same entries of the cache."""
+        return settings is self.settings and all(
+            settings.cache.get(key) is entry for key, entry in self.used.items()
+        )
+
+
+class _NotingCache:
+    """The cache of a discovery: it notes which entries are used."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self.used: dict[str, CacheEntry | None] = {}
+
+    def get(self, key: str) -> CacheEntry | None:
+        self.used[key] = entry = self._cache.get(key)
+        return entry
+
+    def put(self, key: str, entry: CacheEntry) -> None:
+        self.used[key] = entry
+        self._cache.put(key, entry)
+
+    def drop(self, key: str) -> None:
+        self.used[key] = None
+        self._cache.drop(key)
 
 
 def resolve_uri(uri: AIURI, settings: ResolverSettings) -> Flow[Resolution]:
@@ -180,26 +271,49 @@ def _resolve_target(uri: AIURI, settings: ResolverSettings) -> Flow[Resolution]:
     target = uri.target
     flow = _discover_authority(_find_target_namespace(target, settings), settings)
     if settings.telemetry is not None:
-        flow = settings.telemetry.observe_discovery(flow, lambda data: data[0])
-    document, keys, (targets, sources) = yield from flow
-    targets, text = select_targets(document, targets), str(target.without_query)
+        flow = settings.telemetry.observe_discovery(flow, lambda known: known.document)
+    known = yield from flow
+    document, text = known.document, str(target.without_query)
     return Resolution(
         uri=target,
         authority=document.authority,
-        document=replace(document, requirements=settings.apply_floor(document.requirements)),
-        keys=keys,
+        document=document,
+        keys=known.keys,
         entry=next((entry for entry in document.endpoints if entry.uri == text), None),
-        connect=next(iter(targets), None),
-        sources=sources,
-        fallbacks=targets[1:],
+        connect=next(iter(known.targets), None),
+        sources=known.sources,
+        fallbacks=known.targets[1:],
     )
 
 
-def _discover_authority(namespace: Namespace, settings: ResolverSettings) -> Flow[_AuthorityData]:
-    """Fetch the anchor's document and keys, and the targets that DNS names."""
-    document = yield from fetch_document(namespace, settings)
-    keys = yield from fetch_authority(document, namespace, settings)
-    return document, keys, (yield from fetch_srv_targets(document, settings))
+def _discover_authority(namespace: Namespace, settings: ResolverSettings) -> Flow[_KnownAuthority]:
+    """Fetch the anchor's document and keys, and the targets that DNS names.
+
+    `namespace` is looked up for each call, so that a change of a registry counts at once.
+    """
+    key = f"authority {namespace.label} {namespace.anchor} {','.join(namespace.keys)}"
+    kept, now = settings.cache.get(key), settings.clock()
+    if kept is not None and 0 < kept.expires - now <= _KNOWN_SECONDS and kept.value.is_current(settings):
+        return kept.value  # type: ignore[no-any-return]
+    cache = _NotingCache(settings.cache)
+    noting = replace(settings, cache=cache)
+    document = yield from fetch_document(namespace, noting)
+    keys = yield from fetch_authority(document, namespace, noting)
+    targets, sources = yield from fetch_srv_targets(document, noting)
+    known = _KnownAuthority(
+        document=replace(document, requirements=settings.apply_floor(document.requirements)),
+        keys=keys,
+        targets=select_targets(document, targets),
+        sources=sources,
+        settings=settings,
+        used=cache.used,
+    )
+    ends = [float("-inf") if entry is None else entry.expires for entry in cache.used.values()]
+    # the keys of another authority's document are those that its own registry allows
+    if document.authority == namespace.label and min(ends) > now:
+        expires = min(now + _KNOWN_SECONDS, *ends)
+        settings.cache.put(key, CacheEntry(value=known, expires=expires))
+    return known
 
 
 def renew_keys(resolution: Resolution, settings: ResolverSettings) -> Flow[AuthorityKeys]:
@@ -274,7 +388,8 @@ def describe_resource(session: Session, resolution: Resolution) -> Flow[Descript
     """Fetch the resource's description, which its endpoint has signed."""
     uri = resolution.uri.without_query
     invocation = Invocation(uri=uri, method="GET", accept=DESCRIPTION)
-    result = yield from run_exchange(session, invocation, replace(resolution, uri=uri))
+    caller = yield from session.obtain_caller(resolution, resolution.entry, effects=Effects.READ)
+    result = yield from _exchange_as(session, invocation, replace(resolution, uri=uri), caller)
     if result.status != 200:
         raise decode_problem(result.status, result.content_type, result.body, str(uri), signed=True)
     return parse_description(result, str(uri))
@@ -285,27 +400,118 @@ def invoke_resource(session: Session, invocation: Invocation, resolution: Resolu
 
     Raises DeniedError, ProvenanceError, InvocationError, NetError.
     """
-    ready = yield from _prepare_invocation(session, invocation, resolution)
-    result = yield from run_exchange(session, ready, resolution)
-    _raise_for_status(result)
+    ready, caller = yield from _prepare_invocation(session, invocation, resolution)
+    result = yield from _exchange_as(session, ready, resolution, caller)
+    _raise_for_status(result, ready, session)
+    if result.status == 202 and parse_media_type(result.content_type) == TASK:
+        raise TaskRunning(
+            "the endpoint has begun a long task instead of returning the result",
+            target=result.receipt.subject,
+            clause="AIIP/HTTPS v1 3.12",
+            status=202,
+            hint="Begin it with AIClient.start, and wait for its result (onym ai invoke --async).",
+        )
     return result
 
 
-def _raise_for_status(result: Result) -> None:
-    """Raise InvocationError for an error response that the endpoint signed."""
-    if result.status >= 400:
-        target = result.receipt.subject
-        raise decode_problem(result.status, result.content_type, result.body, target, signed=True)
+def start_task(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Result]:
+    """Invoke the resource as a long task; return 202 with the status of the task, or the result.
+
+    The invocation gets an idempotency key, so that a lost response does not begin a second task. Raises what
+    `invoke_resource` raises.
+    """
+    ready, caller = yield from _prepare_invocation(session, invocation, resolution)
+    ready = session.add_idempotency_key(ready, Effects.READ, keyed=True)
+    result = yield from _exchange_as(session, ready, resolution, caller)
+    _raise_for_status(result, ready, session)
+    return result
 
 
-def _prepare_invocation(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Invocation]:
-    """Add the idempotency key if the invocation is allowed; fetch the description for unknown effects."""
+def exchange_task(
+    session: Session, invocation: Invocation, resolution: Resolution, task: TaskTarget
+) -> Flow[Result]:
+    """Send one request to a part of a task, and verify its response, whatever its status."""
+    caller = yield from _obtain_for(session, invocation, resolution)
+    return (yield from _exchange_as(session, invocation, resolution, caller, task))
+
+
+def open_task_events(
+    session: Session,
+    invocation: Invocation,
+    resolution: Resolution,
+    task: TaskTarget,
+    earlier: StreamReader | None,
+) -> Flow[PendingAnswer]:
+    """Open the events of a task. `earlier` has read those before, over a connection that broke."""
+    caller = yield from _obtain_for(session, invocation, resolution)
+    opened = yield from _begin_as(session, invocation, resolution, caller, task)
+    if opened.reader is not None and earlier is not None:
+        opened.reader.resume(earlier)
+    return opened
+
+
+def _raise_for_status(result: Result, invocation: Invocation, session: Session) -> None:
+    """Raise InvocationError for an error response that the endpoint signed.
+
+    Raises ApprovalRequired with the challenge for a request that people must approve.
+    """
+    if result.status < 400:
+        return
+    target = result.receipt.subject
+    error = decode_problem(result.status, result.content_type, result.body, target, signed=True)
+    challenge = (error.problem or {}).get("transaction_challenge")
+    if error.code == _APPROVAL_REQUIRED and isinstance(challenge, str):
+        raise _make_approval_error(result, challenge, invocation, session.settings.clock()) from error
+    explain_challenge(error, result.headers)
+    raise error
+
+
+def _make_approval_error(result: Result, token: str, invocation: Invocation, at: float) -> AIIPError:
+    """Return the error of a request that needs an approval. Raises ProvenanceError for a wrong challenge."""
+    target, document, keys = result.receipt.subject, result.resolution.document, result.resolution.keys
+    try:
+        challenge = verify_challenge(
+            token, keys, issuer=document.identifier, at=at, algorithms=document.algorithms
+        )
+    except SignatureError as error:
+        raise ProvenanceError(
+            f"the challenge of the endpoint is not valid: {error.message}",
+            target=target,
+            clause=_APPROVAL_CLAUSE,
+        ) from error
+    if challenge.call.request != result.receipt.request:
+        raise ProvenanceError(
+            "the challenge of the endpoint is for another request", target=target, clause=_APPROVAL_CLAUSE
+        )
+    denied = ApprovalRequired(
+        "the request needs the approval of people",
+        target=target,
+        clause=_APPROVAL_CLAUSE,
+        hint=f"Have it approved at {' or '.join(challenge.approvers)}, then send the same request with the "
+        f"idempotency key {invocation.idempotency_key} and the approval.",
+    )
+    denied.transaction_challenge = token
+    denied.idempotency_key = invocation.idempotency_key
+    return denied
+
+
+def _prepare_invocation(
+    session: Session, invocation: Invocation, resolution: Resolution
+) -> Flow[tuple[Invocation, Caller]]:
+    """Add the idempotency key and obtain the token, if the invocation is allowed.
+
+    The description is fetched for unknown effects.
+    """
     known: EndpointEntry | Description | None = resolution.entry
     if known is None:
         session.require_allowed(resolution, Effects.READ)
         known = yield from describe_resource(session, resolution)
-    session.require_allowed(resolution, known.effects, approval=known.approval)
-    return session.add_idempotency_key(invocation, known.effects, keyed=known.idempotency)
+    session.require_allowed(resolution, known.effects)
+    caller = yield from session.obtain_caller(resolution, known, effects=known.effects)
+    session.require_authorized(resolution, caller)
+    # an approval is for one request, so a request that may need one has a key
+    keyed = known.idempotency or known.approval
+    return session.add_idempotency_key(invocation, known.effects, keyed=keyed), caller
 
 
 def open_stream(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[PendingAnswer]:
@@ -313,10 +519,10 @@ def open_stream(session: Session, invocation: Invocation, resolution: Resolution
 
     Raises what `invoke_resource` raises.
     """
-    ready = yield from _prepare_invocation(session, invocation, resolution)
-    opened = yield from begin_exchange(session, ready, resolution)
+    ready, caller = yield from _prepare_invocation(session, invocation, resolution)
+    opened = yield from _begin_as(session, ready, resolution, caller)
     if opened.result is not None:
-        _raise_for_status(opened.result)
+        _raise_for_status(opened.result, ready, session)
     return opened
 
 
@@ -325,7 +531,26 @@ def run_exchange(session: Session, invocation: Invocation, resolution: Resolutio
 
     An event stream is read to its end first.
     """
-    attempt = session.new_attempt(invocation, resolution)
+    caller = yield from _obtain_for(session, invocation, resolution)
+    return (yield from _exchange_as(session, invocation, resolution, caller))
+
+
+def _obtain_for(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Caller]:
+    """Obtain the token for a request whose policy the caller has checked."""
+    entry = resolution.entry
+    known = Effects.PHYSICAL if entry is None else entry.effects
+    effects = Effects.READ if invocation.method == "GET" else known
+    return (yield from session.obtain_caller(resolution, entry, effects=effects))
+
+
+def _exchange_as(
+    session: Session,
+    invocation: Invocation,
+    resolution: Resolution,
+    caller: Caller,
+    task: TaskTarget | None = None,
+) -> Flow[Result]:
+    attempt = session.new_attempt(invocation, resolution, caller, task)
     reply = yield from _send_attempt(session, attempt, stream=False)
     reader = _make_stream_reader(attempt, reply)
     if reader is not None:
@@ -338,7 +563,18 @@ def begin_exchange(session: Session, invocation: Invocation, resolution: Resolut
 
     Only 2xx streams stay open.
     """
-    attempt = session.new_attempt(invocation, resolution)
+    caller = yield from _obtain_for(session, invocation, resolution)
+    return (yield from _begin_as(session, invocation, resolution, caller))
+
+
+def _begin_as(
+    session: Session,
+    invocation: Invocation,
+    resolution: Resolution,
+    caller: Caller,
+    task: TaskTarget | None = None,
+) -> Flow[PendingAnswer]:
+    attempt = session.new_attempt(invocation, resolution, caller, task)
     reply = yield from _send_attempt(session, attempt, stream=True)
     opened = PendingAnswer(reply, attempt, _make_stream_reader(attempt, reply), None)
     if reply.stream is None:
@@ -390,18 +626,22 @@ def _make_stream_reader(attempt: RequestAttempt, reply: Reply) -> StreamReader |
 
 def _send_attempt(session: Session, attempt: RequestAttempt, *, stream: bool) -> Flow[Reply]:
     """Send the request and return the unverified reply, or the beginning of a stream."""
-    flow, telemetry = _send_with_retries(attempt, stream=stream), session.settings.telemetry
+    flow, telemetry = _send_with_retries(session, attempt, stream=stream), session.settings.telemetry
     if telemetry is not None:
         flow = telemetry.observe_exchange(attempt.invocation.method, attempt.resolution, flow)
     return flow
 
 
-def _send_with_retries(attempt: RequestAttempt, *, stream: bool) -> Flow[Reply]:
+def _send_with_retries(session: Session, attempt: RequestAttempt, *, stream: bool) -> Flow[Reply]:
     invocation = attempt.invocation
     left = _RETRIES if invocation.method == "GET" or invocation.idempotency_key is not None else 0
-    send, fallbacks = attempt.build_request(stream=stream), iter(attempt.resolution.fallbacks)
-    begun = False
+    connect, fallbacks = attempt.resolution.connect, iter(attempt.resolution.fallbacks)
+    begun = renewed = False
     while True:
+        # a DPoP proof is for one request, so each attempt has its own
+        send = attempt.build_request(stream=stream, at=session.settings.clock(), nonces=session.nonces)
+        if send.connect is not connect:
+            send = replace(send, connect=connect)
         try:
             reply = yield send
         except RedirectRefused as error:
@@ -415,7 +655,7 @@ def _send_with_retries(attempt: RequestAttempt, *, stream: bool) -> Flow[Reply]:
             if is_unreachable and (invocation.method == "GET" or not begun):
                 fallback = next(fallbacks, None)
                 if fallback is not None:
-                    send = replace(send, connect=fallback)
+                    connect = fallback
                     continue
             if not error.retryable or not left:
                 raise
@@ -423,7 +663,21 @@ def _send_with_retries(attempt: RequestAttempt, *, stream: bool) -> Flow[Reply]:
             yield Wait(_RETRY_SECONDS)
             continue
         assert isinstance(reply, Reply)  # noqa: S101 - drivers answer Send with Reply
+        if attempt.caller.dpop_key is not None:
+            origin = send.request.origin
+            if session.nonces.update(origin, reply.headers) and not renewed and wants_dpop_nonce(reply):
+                renewed = True  # RFC 9449 9: refused before it ran, so once more is safe
+                continue
+        _forget_refused(session, attempt.caller, reply)
         return reply
+
+
+def _forget_refused(session: Session, caller: Caller, reply: Reply) -> None:
+    """Tell the credentials that a token was refused, so that the next request has another one."""
+    challenge = find_challenge(reply.headers) if reply.status == 401 else None
+    refused = challenge is not None and challenge.parameters.get("error") == "invalid_token"
+    if refused and caller.token is not None and session.credentials is not None:
+        session.credentials.forget(caller.token)
 
 
 def parse_description(result: Result, uri: str) -> Description:
@@ -462,3 +716,4 @@ class _DescriptionFormat(msgspec.Struct, frozen=True, rename={"asynchronous": "a
     idempotency: bool = False
     asynchronous: bool = False
     approval: bool = False
+    reversible: bool = False

@@ -17,6 +17,7 @@ from onym.ai.records import (
     NO_AUTHORITY,
     SCOPE_CHARACTER,
     AnchorDocument,
+    Approver,
     Auth,
     Effects,
     EndpointEntry,
@@ -27,6 +28,7 @@ from onym.common.strict_json import parse_json_object
 from onym.errors import DiscoveryError, URIError
 from onym.net.hosts import parse_host
 from onym.sign.algorithms import RECEIPT_ALGORITHMS, USUAL_ALGORITHMS
+from onym.sign.approval import MAX_APPROVERS
 from onym.uri.ai import AIURI
 from onym.uri.generic import URI
 
@@ -161,6 +163,7 @@ def parse_discovery_document(
         origins=found.get("origins", _parse_origins, ()),
         versions=found.get("versions", _parse_versions, (_VERSION,)),
         pin_max_age=found.get("pin_max_age", _parse_pin_max_age, 0),
+        approvers=found.get("approvers", _parse_approvers, ()),
     )
     _validate_ownership(document)
     return document
@@ -208,6 +211,8 @@ def document_to_members(document: AnchorDocument) -> dict[str, Any]:
     }
     if requirements.dpop is not Level.NONE:
         policy["dpop"] = str(requirements.dpop)
+    if requirements.request_binding:
+        policy["requestBinding"] = str(Level.REQUIRED)
     members = {
         "endpoint": document.endpoint,
         "endpoints": [_entry_to_members(entry) for entry in document.endpoints],
@@ -221,8 +226,19 @@ def document_to_members(document: AnchorDocument) -> dict[str, Any]:
         "origins": list(document.origins),
         "versions": list(document.versions),
         "pin_max_age": document.pin_max_age,
+        "approvers": [_approver_to_members(approver) for approver in document.approvers],
     }
     return {name: value for name, value in members.items() if value not in (None, [])}
+
+
+def _approver_to_members(approver: Approver) -> dict[str, Any]:
+    members = {
+        "issuer": approver.issuer,
+        "jwks": approver.jwks,
+        "acr": list(approver.acr),
+        "pairwise": approver.pairwise,
+    }
+    return {name: value for name, value in members.items() if value != []}
 
 
 def _entry_to_members(entry: EndpointEntry) -> dict[str, Any]:
@@ -234,6 +250,7 @@ def _entry_to_members(entry: EndpointEntry) -> dict[str, Any]:
         "idempotency": entry.idempotency,
         "async": entry.asynchronous,
         "approval": entry.approval,
+        "reversible": entry.reversible or None,
     }
     return {name: value for name, value in members.items() if value is not None}
 
@@ -275,6 +292,9 @@ def _parse_requirements(found: _JSONObject) -> Requirements:
             "dpop", lambda value, _: Level.SUPPORTED if value == "supported" else Level.REQUIRED, Level.NONE
         ),
         auth=policy.get("auth", _parse_auth, Auth.NONE),
+        request_binding=policy.get(
+            "requestBinding", lambda value, _: value is not False and value != "none", False
+        ),
     )
 
 
@@ -282,6 +302,30 @@ def _parse_auth(value: Any, member: str) -> Auth:
     if not isinstance(value, str) or value not in set(Auth):
         raise_document_error(member, f"is not one of {', '.join(Auth)}")
     return Auth(value)
+
+
+def _parse_approvers(value: Any, member: str) -> tuple[Approver, ...]:
+    rows = tuple(
+        _parse_approver(_parse_object(row, f"{member}[{at}]"))
+        for at, row in enumerate(_parse_list(value, member, MAX_APPROVERS))
+    )
+    if len({row.issuer for row in rows}) < len(rows):
+        raise_document_error(member, "lists an issuer twice")
+    return rows
+
+
+def _parse_approver(found: _JSONObject) -> Approver:
+    """Parse one approver. Every `pairwise` except a plain "no" means pseudonyms."""
+    return Approver(
+        issuer=found.require("issuer", normalize_https_url),
+        jwks=found.require("jwks", _parse_location),
+        acr=found.get("acr", _parse_texts, ()),
+        pairwise=found.get("pairwise", lambda value, _: value is not False, True),
+    )
+
+
+def _parse_texts(value: Any, member: str) -> tuple[str, ...]:
+    return tuple(_parse_text(item, member) for item in _parse_list(value, member))
 
 
 def _parse_entries(value: Any, member: str) -> tuple[EndpointEntry, ...]:
@@ -305,6 +349,7 @@ def _parse_entry(found: _JSONObject) -> EndpointEntry:
         idempotency=found.get("idempotency", lambda value, _: value is not False, False),
         asynchronous=found.get("async", lambda value, _: value is True, False),
         approval=found.get("approval", lambda value, _: value is not False, False),
+        reversible=found.get("reversible", lambda value, _: value is True, False),
     )
 
 

@@ -8,15 +8,29 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from onym.ai.problems import decode_problem
-from onym.ai.records import ANONYMOUS_AUDIENCE, PROBLEM, Invocation, Resolution, Result
+from onym.ai.records import (
+    ANONYMOUS_AUDIENCE,
+    PROBLEM,
+    TASKS,
+    Invocation,
+    Resolution,
+    Result,
+    TaskPart,
+    format_task_target,
+)
+from onym.common.text import escape_unprintable
 from onym.errors import AIIPError, ProvenanceError, ResponseTooLarge, SignatureError, UsageError
-from onym.net.messages import HTTPRequest, Reply, Send, split_url
+from onym.net.limits import ClientIdentity
+from onym.net.messages import Headers, HTTPRequest, Origin, Reply, Send, split_url
 from onym.net.sse import SSEDecoder, SSEEvent
+from onym.sign.dpop import DPoPKey, sign_dpop_proof
 from onym.sign.keys import AuthorityKeys
 from onym.sign.receipts import (
     Expected,
@@ -51,11 +65,15 @@ class StreamReader:
         self._status = status
         self._content_type = content_type
         self._decoder = SSEDecoder(MAX_EVENT)
-        self._chain = StreamChain(attempt.request_hash)
+        self._chain = StreamChain(attempt.request_hash, "-" if attempt.task is None else attempt.task.id)
         #: the receipt in its compact form, or None before it has arrived
         self.token: str | None = None
         self._problem: str | None = None
         self._count = 0
+
+    def resume(self, earlier: StreamReader) -> None:
+        """Go on where an earlier reader of the same stream has stopped."""
+        self._chain, self._count = earlier._chain, earlier._count
 
     def feed(self, data: bytes) -> list[SSEEvent]:
         """Return the events that these bytes complete.
@@ -109,6 +127,130 @@ class StreamReader:
         )
 
 
+_MAX_NONCE: Final = 512
+_NONCE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+\Z")
+
+
+class DPoPNonces:
+    """The last `DPoP-Nonce` of each origin (RFC 9449 8.2), at most `limit` of them. Threads share it."""
+
+    def __init__(self, limit: int = 1024) -> None:
+        self._limit = max(1, limit)
+        self._nonces: OrderedDict[str, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, origin: Origin) -> str | None:
+        """Return the nonce for the next proof, or None."""
+        return self._nonces.get(str(origin))
+
+    def update(self, origin: Origin, headers: Headers) -> bool:
+        """Keep the response's nonce. Report whether it has one that differs from the last."""
+        values = headers.get_all("dpop-nonce")
+        nonce = values[0] if len(values) == 1 else ""
+        if not 0 < len(nonce) <= _MAX_NONCE or not _NONCE.match(nonce):
+            return False
+        with self._lock:
+            changed = self._nonces.pop(str(origin), None) != nonce
+            self._nonces[str(origin)] = nonce
+            if len(self._nonces) > self._limit:
+                self._nonces.popitem(last=False)
+        return changed
+
+
+_MAX_CHALLENGE: Final = 8 * 1024
+_WORD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE: Final = re.compile(r"[ \t]*=[ \t]*(?:\"((?:[^\"\\]|\\.)*)\"|([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?![^\s,]))")
+_ESCAPE: Final = re.compile(r"\\(.)")
+_TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*[ \t]*(?=,|\Z)")
+
+
+class Challenge(NamedTuple):
+    """One challenge of WWW-Authenticate: its scheme in lower case, and its parameters."""
+
+    scheme: str
+    parameters: Mapping[str, str]
+
+
+def parse_challenges(headers: Headers) -> tuple[Challenge, ...]:
+    """Return the challenges of a response, with the first value of a repeated parameter.
+
+    Text that is not a challenge ends the list. Of more than 8 KiB, nothing is read.
+    """
+    text = ", ".join(headers.get_all("www-authenticate"))
+    text = "" if len(text) > _MAX_CHALLENGE else text
+    found: list[tuple[str, dict[str, str]]] = []
+    at = 0
+    while True:
+        while at < len(text) and text[at] in " \t,":
+            at += 1
+        word = _WORD.match(text, at)
+        if word is None:
+            break
+        value = _VALUE.match(text, word.end()) if found else None
+        if value is not None:
+            plain = value[2] if value[1] is None else _ESCAPE.sub(r"\1", value[1])
+            found[-1][1].setdefault(word[0].lower(), plain)
+            at = value.end()
+            continue
+        found.append((word[0].lower(), {}))
+        at = word.end()
+        while at < len(text) and text[at] in " \t":
+            at += 1
+        token = _TOKEN68.match(text, at)
+        if token is not None and _VALUE.match(text, at + len(token[0].split("=")[0])) is None:
+            at = token.end()
+    return tuple(Challenge(scheme, parameters) for scheme, parameters in found)
+
+
+def find_challenge(headers: Headers) -> Challenge | None:
+    """Return the challenge that tells most: of DPoP, else of Bearer (RFC 9449 7.1, RFC 6750 3)."""
+    challenges = {challenge.scheme: challenge for challenge in reversed(parse_challenges(headers))}
+    named = [challenges[scheme] for scheme in ("dpop", "bearer") if scheme in challenges]
+    return next((challenge for challenge in named if "error" in challenge.parameters), None) or next(
+        iter(named), None
+    )
+
+
+def wants_dpop_nonce(reply: Reply) -> bool:
+    """Report whether the request was refused only because of its proof's nonce (RFC 9449 9)."""
+    challenge = find_challenge(reply.headers) if reply.status == 401 else None
+    return challenge is not None and challenge.parameters.get("error") == "use_dpop_nonce"
+
+
+#: error of a challenge -> our code, for a response whose problem document has none
+_CHALLENGE_CODES: Final[Mapping[str, str]] = {
+    "invalid_token": "aiip.authentication-required",
+    "invalid_dpop_proof": "aiip.sender-constraint",
+    "use_dpop_nonce": "aiip.sender-constraint",
+    "insufficient_scope": "aiip.insufficient-scope",
+    "insufficient_user_authentication": "aiip.step-up-required",
+}
+_LONGEST_HINT: Final = 300
+
+
+def explain_challenge(error: AIIPError, headers: Headers) -> None:
+    """Add to the error of a 401 or 403 what its challenge asks for: the scopes, or a fresh sign-in."""
+    challenge = find_challenge(headers)
+    if challenge is None:
+        return
+    found = challenge.parameters
+    error.challenge = ", ".join(headers.get_all("www-authenticate"))[:_MAX_CHALLENGE]
+    if error.code == error.default_code:
+        error.code = _CHALLENGE_CODES.get(found.get("error", ""), error.code)
+    scopes = found.get("scope")
+    if error.code == "aiip.insufficient-scope" and scopes:
+        hint = f"Get a token with these scopes: {scopes}."
+    elif error.code == "aiip.step-up-required":
+        wanted = {"acr_values": "authentication level", "max_age": "sign-in at most this many seconds old"}
+        parts = [f"{text} {found[name]}" for name, text in wanted.items() if name in found]
+        hint = f"Sign in again ({'; '.join(parts) or 'the resource requires a fresh sign-in'})."
+    elif error.code == "aiip.authentication-required":
+        hint = "The token is missing, or it is no longer valid: sign in with onym ai login."
+    else:
+        return
+    error.hint = escape_unprintable(hint)[:_LONGEST_HINT]
+
+
 #: the checks before a result is released, in the order of 3.8
 CHECKS: Final = (
     "form", "header", "key", "signature", "issuer", "resource", "audience", "nonce", "request", "time",
@@ -117,23 +259,30 @@ CHECKS: Final = (
 #: header fields that Onym sets, and that a caller may not pass
 _RESERVED_FIELDS: Final = frozenset(
     {
-        "accept-encoding", "accept", "aiip-nonce", "authorization", "connection", "content-digest",
-        "content-encoding", "content-length", "content-type", "cookie", "dpop", "expect", "host",
-        "idempotency-key", "origin", "te", "trailer", "transfer-encoding", "upgrade",
+        "accept-encoding", "accept", "aiip-approval", "aiip-nonce", "authorization", "connection",
+        "content-digest", "content-encoding", "content-length", "content-type", "cookie", "dpop", "expect",
+        "host", "idempotency-key", "origin", "te", "trailer", "transfer-encoding", "upgrade",
     }
 )  # fmt: skip
 _KEY: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _SHA256: Final = re.compile(r"sha-256=:[^:]*:")
 _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A caller: an access token with the client ID that it was issued to, or an origin, or neither."""
+    """A caller: an access token with the client ID that it was issued to, or an origin, or neither.
+
+    `dpop_key` is the key that the token is bound to; without one it is a Bearer token. `identity` is the TLS
+    certificate that the caller shows.
+    """
 
     token: Secret | None = None
     client_id: str | None = None
     origin: str | None = None
+    dpop_key: DPoPKey | None = None
+    identity: ClientIdentity | None = None
 
     @property
     def audience(self) -> str:
@@ -141,15 +290,28 @@ class Caller:
         return self.client_id or self.origin or ANONYMOUS_AUDIENCE
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskTarget:
+    """A part of a task, and the hash of the request that began the task (`orq`)."""
+
+    id: str
+    original: str
+    part: TaskPart = ""
+
+
 @dataclass(frozen=True, slots=True)
 class RequestAttempt:
-    """One attempt of an invocation. `seen` records a receipt's ID and reports whether it was known."""
+    """One attempt of an invocation, or of a request to a `task` that an invocation began.
+
+    `seen` records a receipt's ID and reports whether it was known.
+    """
 
     invocation: Invocation
     resolution: Resolution
     caller: Caller
     timeout: float | None
     nonce: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    task: TaskTarget | None = None
     _digest: str | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -167,29 +329,63 @@ class RequestAttempt:
         """`rqh`, the hash of the request that the receipt must contain (3.8)."""
         return request_hash(
             method=self.invocation.method,
-            target=str(self.resolution.uri),
+            target=(
+                str(self.resolution.uri)
+                if self.task is None
+                else format_task_target(self.task.id, self.task.part)
+            ),
             digest=self._digest,
             content_type=self.invocation.content_type,
             idempotency_key=self.invocation.idempotency_key,
         )
 
-    def build_request(self, *, stream: bool = False) -> Send:
-        """Return the request for the transport."""
-        url = URI.parse(to_https(self.resolution.document.service, self.resolution.uri))
-        origin, target = split_url(url)
+    def build_request(
+        self, *, stream: bool = False, at: float = 0.0, nonces: DPoPNonces | None = None
+    ) -> Send:
+        """Return the request for the transport.
+
+        For a token that is bound to a DPoP key it has a new proof, made `at` this time (seconds since the
+        epoch) with the nonce that the service asked for last. A proof is for one request: build another one
+        for each attempt.
+        """
+        text = self._build_url()
+        origin, target = split_url(URI.parse(text))
+        headers = self._build_headers()
+        if self.caller.dpop_key is not None and self.caller.token is not None:
+            proof = sign_dpop_proof(
+                self.caller.dpop_key,
+                method=self.invocation.method,
+                url=text,
+                at=at,
+                access_token=self.caller.token.reveal(),
+                nonce=None if nonces is None else nonces.get(origin),
+                request_hash=self.request_hash,
+            )
+            headers.append(("DPoP", Secret(proof)))
         request = HTTPRequest(
             method=self.invocation.method,
             origin=origin,
             target=target,
-            headers=tuple(self._build_headers()),
+            headers=tuple(headers),
             body=self.invocation.body,
             credential=None if self.caller.token is None else self.resolution.authority,
         )
-        return Send(request, self.timeout, stream, self.resolution.connect)
+        identity = self.caller.identity
+        return Send(request, self.timeout, stream, self.resolution.connect, identity=identity)
+
+    def _build_url(self) -> str:
+        service = self.resolution.document.service
+        if self.task is None:
+            return to_https(service, self.resolution.uri)
+        # never the Location of a response: it is not signed, and a token would go there
+        base = URI.parse(service)
+        part = f"/{self.task.part}" if self.task.part else ""
+        return f"{base.scheme}://{base.authority}{TASKS}{self.task.id}{part}"
 
     def _build_headers(self) -> list[tuple[str, str | Secret]]:
         invocation = self.invocation
         key, token = invocation.idempotency_key, self.caller.token
+        scheme = "Bearer" if self.caller.dpop_key is None else "DPoP"
         fields: tuple[tuple[str, str | Secret | None], ...] = (
             ("Accept", invocation.accept or "*/*"),
             ("Accept-Encoding", "identity"),
@@ -198,7 +394,8 @@ class RequestAttempt:
             ("Content-Type", invocation.content_type),
             ("Content-Digest", self._digest),
             ("Idempotency-Key", None if key is None else f'"{key}"'),
-            ("Authorization", None if token is None else Secret(f"Bearer {token.reveal()}")),
+            ("AIIP-Approval", invocation.approval),
+            ("Authorization", None if token is None else Secret(f"{scheme} {token.reveal()}")),
             *invocation.headers,
         )
         return [(name, value) for name, value in fields if value is not None]
@@ -219,7 +416,9 @@ class RequestAttempt:
             raise ProvenanceError("the response has two receipts", target=self.target, clause=_CLAUSE)
         if not tokens and reply.status >= 400:
             # at best an unsigned problem (3.7)
-            raise decode_problem(reply.status, content_type, reply.body, self.target, signed=False)
+            error = decode_problem(reply.status, content_type, reply.body, self.target, signed=False)
+            explain_challenge(error, reply.headers)
+            raise error
         if not tokens:
             raise ProvenanceError(
                 "the response has no receipt",
@@ -264,6 +463,8 @@ class RequestAttempt:
             body=body,
             stream=stream,
             token_hash=None if self.caller.token is None else access_token_hash(self.caller.token.reveal()),
+            task=None if self.task is None else self.task.id,
+            original=None if self.task is None else self.task.original,
         )
         try:
             return verify_receipt(
@@ -312,6 +513,12 @@ def _validate_invocation(invocation: Invocation) -> None:
         raise UsageError(
             'an idempotency key has 1 to 255 visible ASCII characters, without " and \\',
             code="usage.bad-argument",
+        )
+    if invocation.approval is not None and not _TOKEN.fullmatch(invocation.approval):
+        raise UsageError(
+            "the approval is not a token of three parts",
+            code="usage.bad-argument",
+            hint="Pass the evidence as the approver gave it, without the name of the header field.",
         )
     reserved = next((name for name, _ in invocation.headers if name.lower() in _RESERVED_FIELDS), None)
     if reserved is not None:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -20,7 +20,7 @@ from onym.common.strict_json import parse_json_value
 from onym.errors import ProvenanceError
 from onym.net.messages import Headers, Origin
 from onym.sign.keys import AuthorityKeys
-from onym.sign.receipts import Receipt
+from onym.sign.receipts import Receipt, content_digest, request_hash
 from onym.uri.ai import AIURI
 
 #: `aud` of a receipt for a caller with neither token nor origin
@@ -68,18 +68,24 @@ LEVELS: Final = (Level.NONE, Level.SUPPORTED, Level.REQUIRED)
 class Requirements:
     """`policy` of a discovery document: the authority's requirements for callers.
 
-    A member of the wrong type counts as its strictest value.
+    A member of the wrong type counts as its strictest value. `mtls` means that access tokens must be bound to
+    the client certificate of the connection, `dpop` whether they may or must be bound to a DPoP key, and
+    `request_binding` that every DPoP proof must cover its request (`rqh`).
     """
 
     signed_results: bool = True
     mtls: bool = False
     dpop: Level = Level.NONE
     auth: Auth = Auth.NONE
+    request_binding: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointEntry:
-    """One resource in a discovery document. `uri` is canonical."""
+    """One resource in a discovery document. `uri` is canonical.
+
+    `reversible` means that the author promises that `write` effects can be undone.
+    """
 
     uri: str
     title: str | None = None
@@ -88,6 +94,21 @@ class EndpointEntry:
     idempotency: bool = False
     asynchronous: bool = False
     approval: bool = False
+    reversible: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approver:
+    """An approver that an authority trusts, such as a gateway with sign-in (3.13).
+
+    `issuer` is its https origin and `jwks` the https URL of its key set. `acr` are the accepted kinds of
+    sign-in (RFC 9470); empty means any. With `pairwise`, it names persons by pseudonyms for this authority.
+    """
+
+    issuer: str
+    jwks: str
+    acr: tuple[str, ...] = ()
+    pairwise: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +129,12 @@ class AnchorDocument:
     origins: tuple[str, ...] = ()
     versions: tuple[str, ...] = ("1",)
     pin_max_age: int = 0
+    approvers: tuple[Approver, ...] = ()
+
+    @property
+    def identifier(self) -> str:
+        """The identifier of the service as a resource (RFC 9728): `aud` of approvals."""
+        return self.resource or self.service
 
     @property
     def speaker(self) -> str:
@@ -208,7 +235,10 @@ class Namespaces(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """The description of a resource (3.6). `input` and `output` are JSON Schemas."""
+    """The description of a resource (3.6). `input` and `output` are JSON Schemas.
+
+    `reversible` means that the author promises that `write` effects can be undone.
+    """
 
     uri: str
     title: str | None = None
@@ -220,11 +250,15 @@ class Description:
     idempotency: bool = False
     asynchronous: bool = False
     approval: bool = False
+    reversible: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One request to a resource. `headers` are additional header fields, `accept` is the Accept field."""
+    """One request to a resource. `headers` are additional header fields, `accept` is the Accept field.
+
+    `approval` is the evidence that people approved this very request (3.13).
+    """
 
     uri: AIURI
     method: str = "POST"
@@ -233,6 +267,20 @@ class Invocation:
     accept: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     idempotency_key: str | None = None
+    approval: str | None = field(default=None, repr=False)
+
+    def compute_request_hash(self, target: str | None = None) -> str:
+        """Return `rqh`, the hash that binds receipts, proofs and approvals to this request (3.8).
+
+        `target` is that of a part of a task; the default is the URI.
+        """
+        return request_hash(
+            method=self.method,
+            target=target or str(self.uri),
+            digest=content_digest(self.body) if self.body else None,
+            content_type=self.content_type,
+            idempotency_key=self.idempotency_key,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +307,78 @@ class Result:
             ) from None
 
 
+class TaskState(StrEnum):
+    """The state of a long task (3.12). A task in one of `FINAL_STATES` does not change again."""
+
+    SUBMITTED = "submitted"
+    WORKING = "working"
+    INPUT_REQUIRED = "input-required"
+    AUTH_REQUIRED = "auth-required"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    REJECTED = "rejected"
+
+
+FINAL_STATES: Final = frozenset(
+    {TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskProgress:
+    """The progress of a task: `done` of `total` steps (None if unknown), and a note for people."""
+
+    done: float
+    total: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStatus:
+    """The status of a task, as its endpoint signs it.
+
+    `target` is the canonical ai URI without its query, `request` the hash of the request that began the task
+    (`rqh`). `created`, `updated` and `expires` are seconds since the epoch; `expires` is None until the task
+    has ended. `poll_after` is in seconds. `inputs` is the JSON Schema of the input that the task waits for.
+    `error` is the problem document of a task that did not complete. `seq` is the number of the last event.
+    `canceling` is true after a request to cancel, until the task has ended.
+    """
+
+    id: str
+    state: TaskState
+    target: str
+    request: str
+    created: float
+    updated: float
+    expires: float | None = None
+    poll_after: float = 1.0
+    progress: TaskProgress | None = None
+    inputs: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = None
+    seq: int = 0
+    canceling: bool = False
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the task has ended."""
+        return self.state in FINAL_STATES
+
+
+#: the parts of a task at the endpoint; "" is its status
+TaskPart: TypeAlias = Literal["", "events", "result", "input"]
+
+
+def format_task_target(task: str, part: TaskPart) -> str:
+    """Return the target of a request to a part of a task, for the hash of the request (`rqh`, 3.8)."""
+    return f"task:{task}/{part}" if part else f"task:{task}"
+
+
 JSON: Final = "application/json"
+#: the status of a task (3.12)
+TASK: Final = "application/aiip-task+json"
+#: the path of tasks at the origin of the service; the ID of a task follows
+TASKS: Final = "/.well-known/aiip/tasks/"
 #: a stream of events (WHATWG HTML 9.2)
 EVENTS: Final = "text/event-stream"
 #: the description of a resource (3.6)
@@ -268,6 +387,30 @@ DESCRIPTION: Final = "application/aiip+json"
 PROBLEM: Final = "application/problem+json"
 
 _ENCODER: Final = msgspec.json.Encoder()
+
+
+def encode_task_status(status: TaskStatus, location: str) -> bytes:
+    """Encode the status of a task (3.12). `location` is the URL of the task."""
+    members = {
+        "id": status.id,
+        "state": status.state.value,
+        "target": status.target,
+        "rqh": status.request,
+        "created": round(status.created, 3),
+        "updated": round(status.updated, 3),
+        "expires": None if status.expires is None else round(status.expires, 3),
+        "pollAfter": None if status.is_final else status.poll_after,
+        "progress": status.progress,
+        "inputs": status.inputs,
+        "error": status.error,
+        "seq": status.seq,
+        "canceling": status.canceling or None,
+        "location": location,
+        "events": f"{location}/events",
+        "result": f"{location}/result" if status.is_final else None,
+        "input": f"{location}/input" if status.inputs is not None else None,
+    }
+    return _ENCODER.encode({name: value for name, value in members.items() if value is not None})
 
 
 def parse_media_type(content_type: str | None) -> str:

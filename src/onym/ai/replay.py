@@ -1,7 +1,7 @@
 """Replay stores: receipt IDs and nonces that must not be accepted twice (AIIP/HTTPS v1, 3.10).
 
-A store keeps a 16-byte hash of each ID in memory or in a SQLite file. It never drops an ID early: a full
-store rejects new requests, because a dropped ID could be replayed.
+A store keeps a hash of each ID: in memory, in a SQLite file, or for a fleet in a shared store. It never drops
+an ID early: a full store rejects new requests, because a dropped ID could be replayed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Protocol
 
-from onym.errors import ConfigError, ProvenanceError
+from onym.errors import ConfigError, ProvenanceError, StoreError
+from onym.store import open_shared_store
+from onym.store.shared import StoreLimits, StoreThread, mark_seen
 from onym.store.sqlite import (
     FileFormat,
     SharedConnection,
@@ -25,6 +27,7 @@ from onym.store.sqlite import (
     describe_error,
     is_busy,
 )
+from onym.uri.secret import Secret
 
 #: IDs stored at one time; a receipt's ID is stored for at most 180 seconds
 MAX_REPLAY_IDS: Final = 1_000_000
@@ -235,6 +238,73 @@ class ReplayFile:
         """Close the file; the next use opens it again."""
         self._writer.close()
         self._reader.close()
+
+
+#: seconds for which no request is sent after the shared store has failed
+_PAUSE: Final = 1.0
+
+
+class SharedReplays:
+    """IDs in a shared store, such as `valkeys://USER:PASSWORD@HOST/0`, which the machines of a fleet share.
+
+    The store compares the time with its own clock. Raises StoreError when it is made if the store cannot be
+    used (`onym.store.shared`), and later ProvenanceError `aiip.unavailable`. Close it at the end.
+    """
+
+    #: for the network
+    waits: Final = True
+
+    def __init__(self, url: str | Path | Secret, most: int = MAX_REPLAY_IDS) -> None:
+        self._store = open_shared_store(url, limits=StoreLimits(marks=most))
+        self._thread = StoreThread()
+        self._failed = -math.inf
+        try:
+            self._thread.run(self._store.check())
+        except BaseException:
+            self.close()
+            raise
+
+    def admit(self, owner: str, *, now: float) -> None:
+        """Do what `Replays.admit` says: the store has failed within the last second."""
+        if abs(now - self._failed) < _PAUSE:
+            raise _make_shared_error("it failed a moment ago")
+
+    def seen(self, identity: str, until: float, *, now: float) -> bool:
+        """Do what `Replays.seen` says; raise `aiip.unavailable` also if the store cannot be used."""
+        split_identity(identity)
+        try:
+            # a mark ends at a time, and an ID is known until the end of that time
+            return not self._thread.run(
+                mark_seen(self._store, "receipt", identity, math.nextafter(until, math.inf))
+            )
+        except StoreError as error:
+            self._failed = now
+            raise _make_shared_error(error.message) from error
+
+    def close(self) -> None:
+        """Close the connections and end the thread."""
+        self._thread.run(self._store.close())
+        self._thread.close()
+
+
+def open_replays(
+    url: str | Path | Secret | None, most: int = MAX_REPLAY_IDS
+) -> MemoryReplays | ReplayFile | SharedReplays:
+    """Return the replay store for None (memory), a file, or the URL of a shared store."""
+    if url is None:
+        return MemoryReplays(most)
+    plain = url.reveal() if isinstance(url, Secret) else str(url)
+    return SharedReplays(Secret(plain), most) if "://" in plain else ReplayFile(plain, most)
+
+
+def _make_shared_error(reason: str) -> ProvenanceError:
+    return ProvenanceError(
+        f"the shared replay store cannot be used: {reason}",
+        code="aiip.unavailable",
+        clause="AIIP/HTTPS v1 3.10",
+        retryable=True,
+        hint="Try again in a few seconds.",
+    )
 
 
 def _delete_expired(database: sqlite3.Connection, now: float) -> bool:

@@ -8,8 +8,10 @@ ASGI gives them.
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
@@ -50,17 +52,14 @@ def _validate_fields(fields: Fields, hosts: Collection[str]) -> int | None:
 
     Raises AIIPError `aiip.bad-request`, `aiip.unsupported-media-type`.
     """
-    _validate_names_and_values(fields)
-    _validate_host(fields, hosts)
-    length, transfer, coding = (
-        next(iter(get_field_values(fields, name)), None)
-        for name in (b"content-length", b"transfer-encoding", b"content-encoding")
-    )
+    first = _validate_names_and_values(fields)
+    _validate_host(first.get(b"host"), hosts)
+    length, transfer, coding = map(first.get, (b"content-length", b"transfer-encoding", b"content-encoding"))
     if length is not None and transfer is not None:
         raise bad_request("the request has both Content-Length and Transfer-Encoding")
     if transfer is not None and transfer.strip().lower() != b"chunked":
         raise bad_request("the only transfer coding that is supported is chunked")
-    if get_field_values(fields, b"upgrade") and (transfer is not None or length not in {None, b"0"}):
+    if b"upgrade" in first and (transfer is not None or length not in {None, b"0"}):
         # servers differ in whether the bytes after the head are a body or another protocol
         raise bad_request("a request with a body cannot have an Upgrade field")
     if coding is not None and coding.strip().lower() != b"identity":
@@ -73,26 +72,32 @@ def _validate_fields(fields: Fields, hosts: Collection[str]) -> int | None:
     return int(length)
 
 
-def _validate_names_and_values(fields: Fields) -> None:
-    """Raise AIIPError `aiip.bad-request` for fields that two servers could interpret differently."""
-    seen: set[bytes] = set()
+def _validate_names_and_values(fields: Fields) -> dict[bytes, bytes]:
+    """Return the first value of each field.
+
+    Raises AIIPError `aiip.bad-request` for fields that two servers could interpret differently.
+    """
+    first: dict[bytes, bytes] = {}
     for name, value in fields:
-        shown = name[:40].decode("latin-1")
         if b"_" in name:
             # CGI and WSGI cannot tell it from the name with "-"
-            raise bad_request(f"the name of the header field {shown} contains an underscore")
+            raise _make_field_error(name, "contains an underscore in its name")
         if _VISIBLE.fullmatch(value) is None:
-            raise bad_request(f"the header field {shown} contains a control character")
-        if name in seen and (name in _SINGLE or name.startswith(_PREFIX)):
-            raise bad_request(f"the header field {shown} is repeated", "Send it once.")
-        seen.add(name)
+            raise _make_field_error(name, "contains a control character")
+        if name in first and (name in _SINGLE or name.startswith(_PREFIX)):
+            raise _make_field_error(name, "is repeated", "Send it once.")
+        first.setdefault(name, value)
+    return first
 
 
-def _validate_host(fields: Fields, hosts: Collection[str]) -> None:
-    values = get_field_values(fields, b"host")
-    if len(values) != 1:
+def _make_field_error(name: bytes, fault: str, hint: str | None = None) -> AIIPError:
+    return bad_request(f"the header field {name[:40].decode('latin-1')} {fault}", hint)
+
+
+def _validate_host(host: bytes | None, hosts: Collection[str]) -> None:
+    if host is None:
         raise bad_request("the request has no Host field")
-    if values[0].decode("latin-1").lower() not in hosts:
+    if host.decode("latin-1").lower() not in hosts:
         raise bad_request("the Host field names a host that is not served here")
 
 
@@ -109,6 +114,28 @@ _TRACE: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0
 _STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*(?:"|\\?\Z)', re.DOTALL)
 
 
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """The preferences of a request that Onym knows (RFC 7240): to answer with a task, and when.
+
+    `wait` is in seconds, None without a valid one. Unknown preferences are ignored, as the RFC demands.
+    """
+
+    respond_async: bool = False
+    wait: float | None = None
+
+    @classmethod
+    def parse(cls, headers: Headers) -> Preferences:
+        """Parse the Prefer fields; the first value of a preference counts (RFC 7240 2)."""
+        found: dict[str, str] = {}
+        for preference in ", ".join(headers.get_all("prefer")).split(",")[:MAX_FIELDS]:
+            name, _, value = preference.partition(";")[0].partition("=")
+            found.setdefault(name.strip().lower(), value.strip().strip('"'))
+        seconds = found.get("wait", "")
+        wait = float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) <= 9 else None
+        return cls("respond-async" in found, wait)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHead:
     """The head of a request to an endpoint, parsed and validated."""
@@ -123,6 +150,8 @@ class RequestHead:
     content_type: str | None = None
     digest: str | None = None
     length: int | None = None
+    #: the client's certificate in DER, if TLS has verified one
+    certificate: bytes | None = field(default=None, repr=False)
 
     @property
     def trace_id(self) -> str | None:
@@ -152,7 +181,20 @@ def parse_request_head(scope: Any, hosts: Collection[str]) -> RequestHead:
         content_type=_match_header(headers, "content-type", _TYPE, "a media type in ASCII"),
         digest=headers.get("content-digest"),
         length=length,
+        certificate=get_client_certificate(scope),
     )
+
+
+def get_client_certificate(scope: Any) -> bytes | None:
+    """Return the client's own certificate from the TLS extension of ASGI, which only the server writes."""
+    tls = (scope.get("extensions") or {}).get("tls")
+    chain = None if tls is None else tls.get("client_cert_chain")
+    return _decode_certificate(chain[0]) if chain else None
+
+
+@lru_cache(maxsize=256)
+def _decode_certificate(pem: str) -> bytes:
+    return b64decode(pem.split("-----")[2])  # the text between BEGIN CERTIFICATE and END CERTIFICATE
 
 
 def _match_header(headers: Headers, name: str, form: re.Pattern[str], expected: str) -> str | None:

@@ -156,6 +156,18 @@ class Telemetry:
         """Count a receipt that was seen before, or a stored answer that was sent again for its key."""
         self._instruments.count_replay(authority, kind)
 
+    def count_refused_proof(self, authority: str, reason: str) -> None:
+        """Count a request whose sender did not prove the key of its token.
+
+        `reason` is one of few words. "nonce" means that the caller is only asked for a proof with a new
+        nonce, and "replayed" that the proof was used before.
+        """
+        self._instruments.count_refused_proof(authority, reason)
+
+    def count_local_rate(self) -> None:
+        """Count a rate limit of a gateway that was decided without the store that all machines share."""
+        self._instruments.count_local_rate()
+
     # -- servers -------------------------------------------------------------------------------------
 
     def observe_request(
@@ -165,12 +177,32 @@ class Telemetry:
         traceparent: str | None,
         *,
         authority: str | None = None,
+        stage: Literal["exchange", "signin", "approve", "task"] = "exchange",
+        step: str | None = None,
     ) -> Stage:
-        """Begin the stage of a request to a server, in the trace that the caller names."""
+        """Begin the stage of a request to a server, in the trace that the caller names.
+
+        `step` is one of few words that tell what the request is for.
+        """
         attributes, parent = _get_authority_attributes(authority), self._spans.extract_parent(traceparent)
+        if step is not None:
+            attributes["aiip.step"] = step
         return self._begin_stage(
-            "exchange", role=role, kind="server", method=method, attributes=attributes, parent=parent
+            stage, role=role, kind="server", method=method, attributes=attributes, parent=parent
         )
+
+    def observe_grant(self, route: str, flow: Flow[T]) -> Flow[T]:
+        """Observe how a gateway gets the token of a call, by one of its routes."""
+        stage = self._begin_stage("token", role="gateway", attributes={"aiip.route": route})
+        return stage.watch(flow, lambda _: stage.set_attributes({"aiip.cached": not stage.asked}))
+
+    def count_approval(self, step: str) -> None:
+        """Count a step of an approval: "asked", "shown", "spent", or the decision."""
+        self._instruments.count_approval(step)
+
+    def count_task(self, authority: str, state: str, error: str | None = None) -> None:
+        """Count a task that has reached this state; `error` is the code of one that could not go on."""
+        self._instruments.count_task(authority, state, error)
 
     def observe_step(self, name: Literal["invoke", "verify"], authority: str) -> Stage:
         """Begin the stage of an endpoint's step: its function runs, or the caller's token is verified."""

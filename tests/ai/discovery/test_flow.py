@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import pytest
 
 from discovery_support import DOCUMENT, KEYS, World, by_hand, srv, txt, world_of
+from onym.ai.client_flows import renew_keys, resolve_uri
 from onym.ai.discovery.evaluation import (
     Discovery,
     discover_authority,
     fetch_srv_targets,
 )
+from onym.ai.discovery.pins import MemoryPins
 from onym.ai.discovery.well_known import fetch_document, fetch_keys, find_namespace
-from onym.ai.records import AnchorDocument, Namespace, Source, Verdict
+from onym.ai.records import AnchorDocument, Namespace, Requirements, Source, Verdict
 from onym.ai.settings import ResolverSettings
 from onym.errors import DiscoveryError, PolicyError
 from onym.net.messages import Flow, HTTPRequest, Origin, Records, Send
 from onym.sign.keys import SigningKey
+from onym.uri.ai import AIURI
 
 EVIL = '<link rel="aiip" href="ai://evil.test/x">'
 
@@ -581,3 +584,53 @@ def test_a_discovery_tells_where_to_connect(service: str, connect: Origin | None
     found = by_hand(discover_authority("bank.test", ResolverSettings()), bodies, table)
     assert found.refusal is None
     assert found.connect == connect
+
+
+class CountedPins(MemoryPins):
+    """Counts the documents that were checked."""
+
+    checks = 0
+
+    def check(self, authority: str, document: AnchorDocument, kids: Collection[str], at: float) -> None:
+        self.checks += 1
+        super().check(authority, document, kids, at)
+
+
+def test_an_authority_is_put_together_once_a_second(world: World) -> None:
+    pins = CountedPins()
+    settings = replace(world.settings, dns=False, pins=pins)
+    uri = AIURI.parse(world.bank.uri)
+    first = world.run(resolve_uri(uri, settings))
+    assert world.run(resolve_uri(uri, settings)) == first
+    other = world.run(resolve_uri(AIURI.parse(f"ai://{world.bank.authority}/other?a=1"), settings))
+    assert (other.document, other.entry, str(other.uri.query)) == (first.document, first.entry, "a=1")
+    assert pins.checks == 1
+    # another caller's requirements and pins are not those of the first
+    strict = replace(settings, floor=Requirements(mtls=True))
+    assert world.run(resolve_uri(uri, strict)).document.requirements.mtls
+    assert not world.run(resolve_uri(uri, settings)).document.requirements.mtls
+    assert pins.checks == 3
+    world.clock.at += 1.5
+    world.run(resolve_uri(uri, settings))
+    assert pins.checks == 4
+    world.clock.at -= 100
+    world.run(resolve_uri(uri, settings))
+    assert pins.checks == 5
+
+
+def test_keys_that_were_renewed_are_used_at_once(world: World) -> None:
+    settings, uri = replace(world.settings, dns=False), AIURI.parse(world.bank.uri)
+    found = world.run(resolve_uri(uri, settings))
+    new = SigningKey.generate("Ed25519").with_thumbprint()
+    world.bank.publish_keys(world.bank.key, new)
+    world.run(renew_keys(found, settings))
+    assert world.run(resolve_uri(uri, settings)).keys.kids == found.keys.kids | {new.kid}
+
+
+@pytest.mark.parametrize("field", ["no-cache", "no-store"])
+def test_a_document_that_must_be_revalidated_is_not_kept(world: World, field: str) -> None:
+    settings, uri = replace(world.settings, dns=False), AIURI.parse(world.bank.uri)
+    world.bank.publish(cache_control=field)
+    for times in (1, 2, 3):
+        world.run(resolve_uri(uri, settings))
+        assert world.bank.count(DOCUMENT) == times

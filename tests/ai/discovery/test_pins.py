@@ -56,10 +56,17 @@ def refused(pins: Pins, found: AnchorDocument, kids: list[str], at: float) -> st
     return caught.value.message
 
 
-STRONG = {"signed_results": True, "mtls": True, "dpop": Level.REQUIRED, "auth": Auth.OAUTH2}
+STRONG = {
+    "signed_results": True,
+    "mtls": True,
+    "dpop": Level.REQUIRED,
+    "auth": Auth.OAUTH2,
+    "request_binding": True,
+}
 WEAKER = [
     ({"signed_results": False}, "signed results"),
     ({"mtls": False}, "mTLS"),
+    ({"request_binding": False}, "whole request"),
     ({"dpop": Level.SUPPORTED}, "DPoP"),
     ({"dpop": Level.NONE}, "DPoP"),
     ({"auth": Auth.NONE}, "sign in"),

@@ -1,9 +1,9 @@
 """Pins: protection against downgrades of an authority's requirements (AIIP/HTTPS v1, 3.3 rule 7).
 
 An authority announces with `pin_max_age` how long its requirements stay in force. Until then signed
-results, mTLS, DPoP, sign-in and the strength of the weakest signature algorithm may grow and never shrink,
-and a new key set must share a key with the last one. Pins are kept in memory or in one SQLite file that
-only its owner can read. A damaged file is an error.
+results, mTLS, DPoP, proofs of whole requests, sign-in and the strength of the weakest signature algorithm may
+grow and never shrink, and a new key set must share a key with the last one. Pins are kept in memory or in one
+SQLite file that only its owner can read. A damaged file is an error.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ _LOST_DEMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "signed-results": "it no longer requires signed results",
         "mtls": "it no longer requires client certificates (mTLS)",
         "dpop": "it requires proofs of possession (DPoP) less strictly",
+        "request-binding": "it no longer requires proofs that cover the whole request",
         "auth": "it no longer requires callers to sign in",
         "bits": "it allows weaker signature algorithms",
     }
@@ -109,6 +110,7 @@ def _list_demands(document: AnchorDocument) -> frozenset[str]:
         [
             *(["signed-results"] if required.signed_results else []),
             *(["mtls"] if required.mtls else []),
+            *(["request-binding"] if required.request_binding else []),
             *(["auth"] if required.auth is not Auth.NONE else []),
             *(f"dpop:{degree}" for degree in LEVELS[1 : level + 1]),
             *(f"bits:{strength}" for strength in sorted(set(_BITS.values())) if strength <= bits),
