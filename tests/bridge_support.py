@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import uvicorn
+from starlette.authentication import SimpleUser
+
+from ai_support import LOOPBACK, names_resolver
+from onym.ai import AsyncAIClient, ResolverSettings
 from onym.ai.records import Description, Result
+from onym.bridges.a2a import a2a_app
 from onym.errors import OnymError
+from onym.net.config import NetConfig
+from onym.net.limits import TLSConfig
 from onym.net.messages import Headers
+from onym.net.policy import Policy
+from onym.net.transport import AsyncTransport
+from onym.store import open_shared_store
 from peer_install import node, npm_package
 
-__all__ = ["HandClient", "peer"]
+__all__ = ["HandClient", "peer", "serve_agent_process"]
 
 _PEERS = Path(__file__).parent / "bridges" / "peers"
 
@@ -75,3 +89,31 @@ def peer(script: str, **settings: Any) -> Any:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
+
+
+def serve_agent_process(authority: str, folder: str, path: str, store: str, told: Connection) -> None:
+    """Serve a resource as an agent, in a process of its own."""
+
+    async def serve() -> None:
+        name = authority.partition(":")[0]
+        network = NetConfig(
+            policy=Policy.local(),
+            resolver=names_resolver({name: LOOPBACK}),
+            tls=TLSConfig(ca_files=(f"{folder}/authority.pem",)),
+        )
+        async with (
+            AsyncTransport(network) as wire,
+            AsyncAIClient(ResolverSettings(dns=False, timeout=600.0), transport=wire) as client,
+        ):
+            bridge = await a2a_app(
+                client, f"ai://{authority}{path}", url="http://agents.example", store=open_shared_store(store)
+            )
+
+            async def app(scope: Any, receive: Any, send: Any) -> None:
+                await bridge({**scope, "user": SimpleUser("eve")}, receive, send)
+
+            listener = socket.create_server((LOOPBACK, 0))
+            told.send(listener.getsockname()[1])
+            await uvicorn.Server(uvicorn.Config(app, log_level="error")).serve([listener])
+
+    asyncio.run(serve())

@@ -5,34 +5,71 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model_support import unavailable
+from peer_install import npm_package
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
-__all__ = ["chromium"]
+__all__ = ["accessibility_findings", "chromium", "chromiums"]
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Debian's Chromium, headless. Within the block this thread has a running loop: see `arun`."""
+    with chromiums(1) as (browser,):
+        yield browser
+
+
+@contextmanager
+def chromiums(count: int) -> Iterator[list[Browser]]:
+    """So many processes of Chromium, which share nothing."""
     from playwright.sync_api import sync_playwright
 
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         unavailable("Chromium is not installed: apt-get install chromium")
     root = os.geteuid() == 0
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=program,
-            headless=True,
-            chromium_sandbox=not root,
-            args=["--disable-dev-shm-usage", "--disable-gpu", *(["--no-sandbox"] if root else [])],
-        )
-        try:
-            yield browser
-        finally:
-            browser.close()
+    with sync_playwright() as playwright, ExitStack() as stack:
+        browsers = []
+        for _ in range(count):
+            browser = playwright.chromium.launch(
+                executable_path=program,
+                headless=True,
+                chromium_sandbox=not root,
+                args=["--disable-dev-shm-usage", "--disable-gpu", *(["--no-sandbox"] if root else [])],
+            )
+            stack.callback(browser.close)
+            browsers.append(browser)
+        yield browsers
+
+
+@cache
+def _checker() -> str:
+    """axe-core, which runs in the page."""
+    return (npm_package(Path(__file__).parent / "axe") / "axe-core" / "axe.min.js").read_text("utf-8")
+
+
+def accessibility_findings(page: Page) -> list[str]:
+    """What axe-core finds on a page: its rules by id, with the elements. The page's scripts must be on."""
+    page.evaluate(_checker())
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [f"{rule['id']}: {[node['html'] for node in rule['nodes']]}" for rule in found["violations"]]
+
+
+def lengthen(page: Page) -> None:
+    """Make every text 40 percent longer, as German is."""
+    page.evaluate(
+        """() => {
+          const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+          for (let node; (node = walk.nextNode());) {
+            const words = node.data.trim().split(/\\s+/).filter(Boolean);
+            node.data += ' ' + words.slice(0, Math.ceil(words.length * 0.4)).join(' ');
+          }
+        }"""
+    )

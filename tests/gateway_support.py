@@ -7,11 +7,13 @@ import http.client
 import json
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
+
+import trustme
 
 from ai_support import PATIENCE, authority_ca, key_store, names_resolver, serve_asgi
 from onym.ai.endpoint import Endpoint, StreamEvent
@@ -24,7 +26,9 @@ __all__ = ["AUTHORITY", "Answer", "World", "ask", "authority", "raw", "world"]
 
 AUTHORITY = "factory.test"
 _PLENTY = GatewayRates(
-    reads=RateLimit(burst=10_000, per_minute=1e6), writes=RateLimit(burst=10_000, per_minute=1e6)
+    reads=RateLimit(burst=10_000, per_minute=1e6),
+    writes=RateLimit(burst=10_000, per_minute=1e6),
+    logins=RateLimit(burst=10_000, per_minute=1e6),
 )
 
 
@@ -33,6 +37,10 @@ class Late:
 
     def __init__(self) -> None:
         self.app: Any = None
+        #: where the authority listens, once it does
+        self.port = 0
+        #: who signed its certificate
+        self.ca: trustme.CA | None = None
         #: room for its keys
         self.folder = Path()
         self.seen: list[dict[str, Any]] = []
@@ -195,8 +203,18 @@ def add_resources(app: Endpoint) -> None:
 
 
 @contextlib.contextmanager
-def world(*, late: Late | None = None, **changes: Any) -> Iterator[World]:
-    """A gateway and an authority behind it; `late` may hold another app for the authority."""
+def world(
+    *,
+    late: Late | None = None,
+    prepare: Callable[[str], Mapping[str, Any]] | None = None,
+    server: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> Iterator[World]:
+    """A gateway and an authority behind it; `late` may hold another app for the authority.
+
+    `prepare` gets the gateway's URL before there is a gateway, and returns more settings. `server` are
+    options of the gateway's listener.
+    """
     ca = authority_ca()
     with TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
@@ -206,10 +224,11 @@ def world(*, late: Late | None = None, **changes: Any) -> Iterator[World]:
         endpoint = late or Late()
         endpoint.folder = folder / "authority"
         port = stack.enter_context(serve_asgi(endpoint, AUTHORITY, "other.test", ca=ca))
-        if endpoint.app is None:
+        endpoint.port, endpoint.ca = port, ca
+        if late is None:
             endpoint.app = authority(AUTHORITY, port, folder / "authority")
         front = Late()
-        outside = stack.enter_context(serve_asgi(front))
+        outside = stack.enter_context(serve_asgi(front, **(server or {})))
         keys = KeyStore(folder / "gateway" / "keys")
         keys.new("Ed25519", at=time.time())
         given: dict[str, Any] = {
@@ -222,11 +241,13 @@ def world(*, late: Late | None = None, **changes: Any) -> Iterator[World]:
             "timeout": 600,
             "rates": _PLENTY,
             "dns": False,
+            **(prepare(f"http://127.0.0.1:{outside}") if prepare is not None else {}),
             **changes,
         }
+        clock = given.pop("clock", None)
         settings = GatewaySettings(**given)
         resolver = names_resolver({AUTHORITY: "127.0.0.1", "other.test": "127.0.0.1"})
-        front.app = create_gateway(settings, resolver=resolver)
+        front.app = create_gateway(settings, resolver=resolver, clock=clock)
         yield World(
             port=outside,
             authority=f"{AUTHORITY}:{port}",

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from model_support import unavailable
 from support import free_port
 
-__all__ = ["GATEWAY_LINES", "nginx"]
+__all__ = ["GATEWAY_LINES", "forward_client_certificates", "nginx"]
 
 _GUARD = [sys.executable, "-I", "-S", str(Path(__file__).with_name("guard.py"))]
 _PATIENCE = 300.0
@@ -31,6 +32,12 @@ GATEWAY_LINES = """
       proxy_buffering off;
       proxy_request_buffering off;
 """
+#: the lines of docs/how-to/protect-a-resource.md that pass a client certificate on (RFC 9440)
+_CLIENT_CERT_LINES = (
+    '      proxy_set_header Client-Cert $client_cert;\n      proxy_set_header Client-Cert-Chain "";\n'
+)
+#: lines of a certificate in PEM that nginx joins; longer than the certificates of tests
+_PEM_LINES = 30
 _CONFIG = """
 daemon off;
 master_process off;
@@ -45,8 +52,10 @@ http {{
   uwsgi_temp_path {folder}/uwsgi;
   scgi_temp_path {folder}/scgi;
   merge_slashes off;
+{top}
   server {{
-    listen 127.0.0.1:{port};
+    listen 127.0.0.1:{port}{tls};
+{server}
     location / {{
 {lines}
     }}
@@ -55,15 +64,46 @@ http {{
 """
 
 
+def forward_client_certificates(server: Path, clients: Path) -> dict[str, Any]:
+    """Options of `nginx` for one with this certificate (PEM) that verifies clients by these authorities."""
+    parts = "".join(
+        rf"(?<l{number}>[^\n]*)\n" if number < 1 else rf"((?<l{number}>[^-\n]+)\n)?"
+        for number in range(_PEM_LINES)
+    )
+    joined = "".join(f"$l{number}" for number in range(_PEM_LINES))
+    within = f"""
+    ssl_certificate {server};
+    ssl_certificate_key {server};
+    ssl_protocols TLSv1.3;
+    ssl_client_certificate {clients};
+    ssl_verify_client optional;
+    """
+    return {
+        "lines": GATEWAY_LINES + _CLIENT_CERT_LINES,
+        "server": within,
+        "top": (
+            f"map $ssl_client_raw_cert $client_cert {{\n"
+            f'  "~^-+BEGIN CERTIFICATE-+\\n{parts}-" ":{joined}:";\n}}'
+        ),
+        "tls": True,
+    }
+
+
 @contextmanager
-def nginx(upstream: int, *, lines: str = GATEWAY_LINES) -> Iterator[int]:
-    """The port of an nginx that hands every request on to this port; `lines` stand in its location."""
+def nginx(
+    upstream: int, *, lines: str = GATEWAY_LINES, server: str = "", top: str = "", tls: bool = False
+) -> Iterator[int]:
+    """The port of an nginx that hands every request on to this port.
+
+    `lines` stand in its location, `server` in its server, `top` outside of it.
+    """
+    parts = {"lines": lines.replace("{upstream}", str(upstream)), "server": server, "top": top}
     program = shutil.which("nginx") or "/usr/sbin/nginx"
     if not Path(program).exists():
         unavailable("nginx is not installed: apt-get install nginx")
     said = ""
     for _ in range(3):  # between our look and its start, somebody may take the port
-        with _attempt(program, free_port(), upstream, lines) as found:
+        with _attempt(program, free_port(), {**parts, "tls": " ssl" if tls else ""}) as found:
             if isinstance(found, int):
                 yield found
                 return
@@ -72,14 +112,12 @@ def nginx(upstream: int, *, lines: str = GATEWAY_LINES) -> Iterator[int]:
 
 
 @contextmanager
-def _attempt(program: str, port: int, upstream: int, lines: str) -> Iterator[int | str]:
+def _attempt(program: str, port: int, parts: dict[str, str]) -> Iterator[int | str]:
     """The port of one that runs, or what one said that did not start."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         config = folder / "nginx.conf"
-        config.write_text(
-            _CONFIG.format(folder=folder, port=port, lines=lines.replace("{upstream}", str(upstream)))
-        )
+        config.write_text(_CONFIG.format(folder=folder, port=port, **parts))
         with (folder / "out.log").open("wb") as output:
             process = subprocess.Popen(
                 [*_GUARD, "SIGTERM", "", "", program, "-p", name, "-c", str(config)],

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from ai_factory import NAME, Factory, resources
 from ai_support import authority_ca, key_store, serve_authority
 from onym.ai.endpoint import Caller, Endpoint
+from onym.ai.endpoint.context import AccessRequest
 from onym.ai.telemetry import Telemetry
 from onym.errors import AIIPError
 from onym.sign.receipts import access_token_hash
@@ -118,9 +119,9 @@ def traces(seen: Seen) -> set[int]:
 class Tokens:
     """Knows one token; who has none is nobody in particular."""
 
-    async def authorize(self, headers: Any, scopes: frozenset[str]) -> Caller:
-        given = headers.get("authorization")
-        if given is None and not scopes:
+    async def authorize(self, request: AccessRequest) -> Caller:
+        given = request.headers.get("authorization")
+        if given is None and not request.scopes:
             return Caller(audience="anonymous")
         if given != f"Bearer {TOKEN}":
             raise AIIPError("who are you?", code="aiip.authentication-required")

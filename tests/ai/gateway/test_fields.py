@@ -59,10 +59,9 @@ def test_what_connection_names_is_for_this_hop() -> None:
     assert select_upstream_fields(given) == (("if-none-match", '"b"'),)
 
 
-def test_a_long_task_is_not_asked_for() -> None:
-    assert select_upstream_fields([(b"prefer", b"respond-async, wait=5")]) == ()
+def test_preferences_go_on_and_are_joined() -> None:
     assert select_upstream_fields([(b"prefer", b"respond-async"), (b"prefer", b"return=minimal")]) == (
-        ("prefer", "return=minimal"),
+        ("prefer", "respond-async, return=minimal"),
     )
 
 

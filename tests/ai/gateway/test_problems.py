@@ -45,7 +45,8 @@ CASES: list[tuple[errors.OnymError, int, str]] = [
     (errors.AIIPError("x", code="aiip.too-large"), 413, "too-large"),
     (errors.AIIPError("x", code="aiip.never-heard-of"), 500, "internal"),
     (errors.UsageError("x"), 500, "internal"),
-    (errors.StoreError("x"), 500, "internal"),
+    (errors.StoreError("x"), 503, "unavailable"),
+    (errors.CredentialError("x"), 503, "unavailable"),
     (errors.ConfigError("x"), 500, "internal"),
     (errors.OnymError("x"), 500, "internal"),
     (invocation(401, code="authentication-required"), 403, "authentication-required"),
@@ -74,7 +75,8 @@ def test_every_code_of_the_binding_can_be_told(code: str) -> None:
     found = make_refusal(errors.AIIPError("x", code=f"aiip.{code}"))
     assert found.cause == f"aiip.{code}"
     assert 400 <= found.status < 600
-    assert found.status != 401  # there is no way to sign in
+    # the others would promise a way to sign in that there is not
+    assert (found.status == 401) == (code == "sign-in-required")
 
 
 def test_no_answer_tells_which_check_of_a_receipt_failed() -> None:
@@ -114,8 +116,12 @@ _TELL = {
     errors.ParameterError,
     errors.AIURIError,
     errors.DiscoveryError,
+    errors.ApprovalRequired,
     errors.DeniedError,
+    errors.AuthorizationError,
+    errors.ConnectionRequired,
     errors.InvocationError,
+    errors.TaskCancelled,
 }
 _EVERY = sorted(
     {each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.OnymError)},

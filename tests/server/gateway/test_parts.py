@@ -113,7 +113,7 @@ def test_settings_come_from_file_variables_and_arguments(tmp_path: Path) -> None
         "ONYM_GATEWAY_PORT": "9000",
         "ONYM_GATEWAY_PORTS": "8443, 9443",
         "ONYM_GATEWAY_CA_FILES": "a.pem,b.pem",
-        "ONYM_GATEWAY_AUDIT_KEY": "secret",
+        "ONYM_GATEWAY_AUDIT_KEY": "planted",
     }
     found = load_gateway_settings(environ=environ, port=9001, host=None)
     assert (found.base_url, found.port, found.ports) == ("https://gw.example", 9001, (8443, 9443))
@@ -128,7 +128,7 @@ def test_settings_come_from_file_variables_and_arguments(tmp_path: Path) -> None
     assert found.contexts[0].anchor == "https://factory.example"
     assert found.ca_files == ("a.pem", "b.pem")
     assert (found.nameservers, found.nameserver_port) == (("127.0.0.1",), 5353)
-    assert "secret" not in repr(found)
+    assert "planted" not in repr(found)
     assert load_gateway_settings(environ={}).own_hosts == {"127.0.0.1"}
 
 
@@ -169,8 +169,8 @@ def test_a_gateway_on_this_machine_signs_with_a_key_of_its_own(tmp_path: Path) -
     from onym.sign.keys import read_authority_keys
 
     app = create_gateway(GatewaySettings(pins=str(tmp_path / "pins"), replays=str(tmp_path / "replays.db")))
-    keys = read_authority_keys(app._parts.jwks(False))
-    assert app._parts.signer().kid in keys.kids
+    keys = read_authority_keys(app.parts.jwks(False))
+    assert app.parts.signer().kid in keys.kids
 
 
 def test_what_a_gateway_needs_is_missed_at_its_start(tmp_path: Path) -> None:

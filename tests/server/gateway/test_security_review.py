@@ -149,7 +149,7 @@ def test_a_stream_that_cannot_be_recorded_does_not_begin() -> None:
         answer = found.ask("POST", "/tool/count", b"{}", Accept="text/event-stream")
         assert (answer.status, answer.json()["code"]) == (503, "unavailable")
         assert b"number" not in answer.body
-        assert len(found.gateway._parts.slots) == 0
+        assert len(found.gateway.parts.slots) == 0
 
 
 def test_a_stream_whose_end_cannot_be_recorded_never_counts() -> None:
@@ -166,7 +166,7 @@ def test_a_stream_whose_end_cannot_be_recorded_never_counts() -> None:
         assert b'"code":"unavailable"' in heard
         assert b"receipt\ndata" not in heard
         assert len(verify_log(kept).begun) == 1
-        assert len(found.gateway._parts.slots) == 0
+        assert len(found.gateway.parts.slots) == 0
 
 
 def test_streams_that_were_cut_off_are_told_of_over_files(tmp_path: Path) -> None:
@@ -229,9 +229,9 @@ def test_who_leaves_a_stream_early_is_in_the_audit_log_all_the_same(town: Any) -
         with line.makefile("rb") as heard:
             assert any(b"data:" in chunk for chunk in heard)
     until = time.monotonic() + PATIENCE
-    while len(town.gateway._parts.slots) and time.monotonic() < until:
+    while len(town.gateway.parts.slots) and time.monotonic() < until:
         assert town.at("GET", "/").status == 200  # the gateway's loop goes on
-    assert len(town.gateway._parts.slots) == 0
+    assert len(town.gateway.parts.slots) == 0
     last = [entry for entry in town.lines() if entry["method"] == "POST"][-1]
     assert (last["decision"], last["status"]) == ("provisional", 200)
 

@@ -207,3 +207,50 @@ def test_only_a_gateway_on_this_machine_signs_with_a_key_that_ends_with_it() -> 
         with pytest.raises(ConfigError) as caught:
             load_gateway_settings(environ={}, **given)
         assert caught.value.code == "config.missing-setting"
+
+
+PROVIDER = {"id": "works", "title": "The works", "issuer": "https://login.example", "client_id": "gateway"}
+
+
+def test_workers_need_what_they_can_share() -> None:
+    given: dict[str, Any] = {"workers": 2, "providers": [PROVIDER], "audit": "audit.jsonl"}
+    needed = {
+        "keys": "keys",
+        "replays": "replays.sqlite",
+        "audit_key": "planted",
+        "store": "store.sqlite",
+        "pseudonym_key": "planted",
+        "secrets": "secrets",
+    }
+    for name, value in needed.items():
+        with pytest.raises(ConfigError) as caught:
+            load_gateway_settings(environ={}, **given)
+        assert caught.value.message.startswith(f"{name} is missing")
+        given[name] = value
+    assert load_gateway_settings(environ={}, **given).workers == 2
+
+
+def test_scopes_of_tokens_need_no_openid_and_those_of_a_sign_in_do(tmp_path: Path) -> None:
+    settings = tmp_path / "gateway.toml"
+    text = """
+[[providers]]
+id = "home"
+issuer = "https://login.example"
+client_id = "gateway"
+scopes = ["openid", "email"]
+[[programs]]
+provider = "home"
+scopes = ["call"]
+[[authorization_servers]]
+id = "bank"
+issuer = "https://login.bank.example"
+client_id = "gateway"
+scopes = ["balance:read"]
+"""
+    settings.write_text(text, encoding="utf-8")
+    found = load_gateway_settings(settings, environ={})
+    assert (found.programs[0].scopes, found.authorization_servers[0].scopes) == (("call",), ("balance:read",))
+    settings.write_text(text.replace('"openid", ', ""), encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_gateway_settings(settings, environ={})
+    assert caught.value.code == "config.bad-setting"

@@ -47,7 +47,7 @@ def build_form_fields(schema: Mapping[str, Any] | None) -> tuple[FormField, ...]
     whole = FormField(name=WHOLE_INPUT, label="Input (JSON)", kind="json", required=schema is not None)
     if schema is None:
         return (whole,)
-    root, schema = schema, _resolve_reference(schema, schema)
+    root, schema = schema, resolve_reference(schema, schema)
     properties = schema.get("properties")
     plain = isinstance(properties, Mapping) and schema.get("type", "object") == "object"
     properties = properties if isinstance(properties, Mapping) else {}
@@ -58,14 +58,14 @@ def build_form_fields(schema: Mapping[str, Any] | None) -> tuple[FormField, ...]
     return tuple(
         _build_field(
             str(name),
-            _resolve_reference(member, root) if isinstance(member, Mapping) else {},
+            resolve_reference(member, root) if isinstance(member, Mapping) else {},
             str(name) in needed,
         )
         for name, member in properties.items()
     )
 
 
-def _resolve_reference(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+def resolve_reference(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the schema that a local `$ref` names, merged with its siblings; other references stay."""
     for _ in range(_MOST_REFERENCES):
         reference = schema.get("$ref")

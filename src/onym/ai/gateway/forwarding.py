@@ -10,13 +10,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
 from onym import errors
-from onym.ai.problems import CODES, LONGEST_DETAIL, ProblemCode, build_problem_document, get_problem_code
+from onym.ai.problems import (
+    CODES,
+    LONGEST_DETAIL,
+    ProblemCode,
+    build_problem_document,
+    decode_problem,
+    get_problem_code,
+)
 from onym.ai.records import (
     ANONYMOUS_AUDIENCE,
     Auth,
@@ -37,35 +45,57 @@ from onym.sign.receipts import GATEWAY, Receipt, make_receipt_id, sign_receipt
 from onym.uri.ai import AIURI
 from onym.uri.generic import URI
 
-#: the policy as text; `pol` of a gateway's receipt is its hash
+#: the policy of a gateway where nobody can sign in, and of one with people, as text
 POLICY: Final = (
     "aiip-gateway-policy-v1: effects=read auth=none dpop=none mtls=false approval=false signed=true"
 )
+PEOPLE_POLICY: Final = (
+    "aiip-gateway-policy-v1: effects=read,write auth=oauth2 dpop=supported mtls=false approval=review "
+    "signed=true"
+)
+#: `pol` of a gateway's receipt is the hash of its policy
 POLICY_HASH: Final = encode_base64url(hashlib.sha256(POLICY.encode()).digest())
+PEOPLE_POLICY_HASH: Final = encode_base64url(hashlib.sha256(PEOPLE_POLICY.encode()).digest())
 
 _CLAUSE: Final = "AIIP/HTTPS v1 3.13"
 _NATIVE: Final = "Use an AIIP client to send the request to the authority itself."
 
 
-def require_no_loop(uri: AIURI, own: Collection[str]) -> None:
+def require_no_loop(uri: AIURI, own: Set[str]) -> None:
     """Raise DeniedError if the authority is this gateway. `own` are its hosts, without ports."""
     if (uri.host or "").lower() in own:
         raise _make_loop_error(uri)
 
 
-def require_open_authority(resolution: Resolution, own: Collection[str]) -> None:
-    """Raise DeniedError if the authority, or its entry for this resource, has more requirements.
+def require_reachable_authority(resolution: Resolution, own: Set[str]) -> None:
+    """Raise DeniedError if no call of this gateway can reach the authority.
 
-    `own` are the gateway's hosts: an authority that they serve would cause a loop.
+    `own` are the gateway's hosts: an authority that they serve would cause a loop. A gateway has no client
+    certificate.
     """
     document = resolution.document
-    hosts = [URI.parse(document.anchor).host, URI.parse(document.service).host]
+    hosts = [_get_host(document.anchor), _get_host(document.service)]
     targets = () if resolution.connect is None else (resolution.connect, *resolution.fallbacks)
-    hosts += [origin.host for origin in targets]
-    if any((host or "").lower() in own for host in hosts):
+    hosts += [origin.host.lower() for origin in targets]
+    if not own.isdisjoint(hosts):
         raise _make_loop_error(resolution.uri)
-    required = document.requirements
-    if required.mtls or required.dpop is Level.REQUIRED:
+    if document.requirements.mtls:
+        raise _make_denial(resolution.uri, "sender-constraint", "the authority requires client certificates")
+
+
+@lru_cache(256)
+def _get_host(url: str) -> str:
+    return (URI.parse(url).host or "").lower()
+
+
+def require_open_authority(resolution: Resolution, own: Set[str]) -> None:
+    """Raise DeniedError if the authority, or its entry for this resource, requires more than a read.
+
+    `own` are the gateway's hosts. This is the policy of a gateway where nobody can sign in.
+    """
+    require_reachable_authority(resolution, own)
+    required = resolution.document.requirements
+    if required.dpop is Level.REQUIRED:
         raise _make_denial(resolution.uri, "sender-constraint", "the authority requires sender-bound tokens")
     if required.auth is not Auth.NONE:
         why = "the authority requires an access token"
@@ -113,6 +143,17 @@ def _make_loop_error(uri: AIURI) -> DeniedError:
     )
 
 
+def find_approval_challenge(result: Result) -> str | None:
+    """Return the challenge of a verified response that asks for an approval, or None."""
+    if result.status != 403:
+        return None
+    error = decode_problem(
+        result.status, result.content_type, result.body, result.receipt.subject, signed=True
+    )
+    challenge = (error.problem or {}).get("transaction_challenge")
+    return challenge if error.code == "aiip.approval-required" and isinstance(challenge, str) else None
+
+
 #: the header field
 RECEIPT_HEADER: Final = "aiip-gateway-receipt"
 #: seconds for which a receipt is fresh
@@ -136,18 +177,30 @@ def validate_nonce(nonce: str | None) -> None:
 
 
 def sign_gateway_receipt(
-    result: Result, signer: Signer, *, issuer: str, origin: str | None, nonce: str | None, at: float
+    result: Result,
+    signer: Signer,
+    *,
+    issuer: str,
+    origin: str | None,
+    nonce: str | None,
+    at: float,
+    policy: str = POLICY_HASH,
+    client: str | None = None,
+    token_hash: str | None = None,
 ) -> str:
     """Sign the gateway's receipt of a result that was verified at `at`.
 
-    `issuer` is the gateway's origin; `origin` and `nonce` are the caller's Origin and AIIP-Nonce.
+    `issuer` is the gateway's origin; `origin` and `nonce` are the caller's Origin and AIIP-Nonce. `policy` is
+    the hash of the gateway's policy. `client` is the client ID of a program with an access token, and
+    `token_hash` the token's hash.
     """
     upstream = result.receipt
     receipt = Receipt(
         kind=GATEWAY,
         issuer=issuer,
         subject=upstream.subject,
-        audience=origin if origin and _ORIGIN.fullmatch(origin) else ANONYMOUS_AUDIENCE,
+        audience=client or (origin if origin and _ORIGIN.fullmatch(origin) else ANONYMOUS_AUDIENCE),
+        token_hash=token_hash,
         issued=int(at),
         expires=int(at) + LIFETIME,
         id=make_receipt_id(),
@@ -158,7 +211,7 @@ def sign_gateway_receipt(
         digest=upstream.digest,
         length=upstream.length,
         stream=upstream.stream,
-        policy=POLICY_HASH,
+        policy=policy,
         upstream=hash_upstream_receipt(result.token),
     )
     return sign_receipt(receipt, signer)
@@ -195,20 +248,13 @@ _PASSIVE: Final = frozenset(
 def select_upstream_fields(fields: Fields) -> tuple[tuple[str, str], ...]:
     """Return the fields for the endpoint. Raises AIIPError for one that is not ASCII.
 
-    Fields that Connection names are hop-by-hop (RFC 9110 7.6.1). Gateways do not support long tasks, so
-    `respond-async` is removed from Prefer.
+    Fields that Connection names are hop-by-hop (RFC 9110 7.6.1).
     """
     hop_by_hop = get_connection_fields(fields)
     selected = []
     for name in _UPSTREAM_FIELDS:
         values = [] if name in hop_by_hop else get_field_values(fields, name)
         text = ", ".join(value.decode("latin-1") for value in values)
-        if name == b"prefer":
-            preferences = [preference.strip() for preference in text.split(",")]
-            names = [preference.partition("=")[0].strip().lower() for preference in preferences]
-            text = ", ".join(
-                preference for preference, key in zip(preferences, names, strict=True) if key not in _ASYNC
-            )
         if not text.isascii():
             raise AIIPError(
                 f"the header field {name.decode()} is not ASCII",
@@ -218,9 +264,6 @@ def select_upstream_fields(fields: Fields) -> tuple[tuple[str, str], ...]:
         if text:
             selected.append((name.decode(), text))
     return tuple(selected)
-
-
-_ASYNC: Final = frozenset({"", "respond-async", "wait"})
 
 
 def select_client_fields(headers: Headers) -> list[tuple[str, str]]:
@@ -246,6 +289,8 @@ def format_via(received: Iterable[bytes], name: str) -> str:
 
 #: classes whose messages are about the request or the authority; other messages may name files of the gateway
 _PUBLIC: Final = (errors.AIIPError, errors.URIError)
+#: secrets or keys of the gateway cannot be read now
+_UNUSABLE: Final = ((errors.CredentialError, "unavailable"),)
 #: one code for every check of a receipt
 _UNIFORM: Final = MappingProxyType(
     {"provenance-missing": "provenance-invalid", "provenance-stale": "provenance-invalid"}
@@ -260,8 +305,10 @@ _PUBLIC_DETAILS: Final = MappingProxyType(
         "unavailable": "the gateway is temporarily unavailable",
     }
 )
-#: 401 would promise a way to sign in, which the gateway does not have (RFC 9110 15.5.2)
-_STATUS: Final = MappingProxyType({"authentication-required": 403, "sender-constraint": 403})
+#: 401 would promise that a sign-in at the gateway helps, which it does not (RFC 9110 15.5.2)
+_STATUS: Final = MappingProxyType(
+    {"authentication-required": 403, "sender-constraint": 403, "step-up-required": 403}
+)
 #: statuses of an endpoint's own problems that mean the same to a gateway's caller
 _PASSED_STATUSES: Final = frozenset(
     {400, 404, 405, 406, 409, 410, 411, 412, 413, 415, 422, 429, 501, 503, 504}
@@ -289,7 +336,8 @@ _PROXY: Final = MappingProxyType(
 class Refusal:
     """An error as the caller sees it.
 
-    `cause` is the code for the operator, `upstream` the endpoint's status.
+    `cause` is the code for the operator, `upstream` the endpoint's status. `challenges` are values of
+    WWW-Authenticate, and `page_url` is a page of the gateway for a person.
     """
 
     code: str
@@ -303,15 +351,18 @@ class Refusal:
     retryable: bool = False
     canonical: str | None = None
     upstream: int | None = None
+    challenges: tuple[str, ...] = ()
+    page_url: str | None = None
 
 
 def make_refusal(error: errors.OnymError) -> Refusal:
     """Return an error's public form; its message is public if it is about the request or the authority."""
     if isinstance(error, errors.InvocationError):
         return _make_endpoint_refusal(error)
-    name = get_problem_code(error).name
+    name = get_problem_code(error, _UNUSABLE).name
     row = CODES[_UNIFORM.get(name, name)]
-    status = _STATUS.get(row.name, row.status)
+    challenges = _list_challenges(error)
+    status = row.status if challenges else _STATUS.get(row.name, row.status)
     if isinstance(error, errors.ResponseTooLarge):
         row, status = CODES["too-large"], 502  # not the request but the response is too large
     if row.name == "unavailable" and type(error) is errors.AIIPError and error.retryable:
@@ -330,7 +381,19 @@ def make_refusal(error: errors.OnymError) -> Refusal:
         clause=None if public_detail else getattr(error, "clause", None),
         retryable=row.retryable and not isinstance(error, errors.URIError),
         canonical=canonical,
+        challenges=challenges,
+        page_url=getattr(error, "page_url", None),
     )
+
+
+def _list_challenges(error: errors.OnymError) -> tuple[str, ...]:
+    """Return the challenges with which the gateway itself refused a program's token, if it did.
+
+    Other classes of errors have the challenge of an endpoint, which is not for the gateway's caller.
+    """
+    if type(error) is not errors.AIIPError or not error.challenge:
+        return ()
+    return (error.challenge,) if isinstance(error.challenge, str) else error.challenge
 
 
 def _make_endpoint_refusal(error: errors.InvocationError) -> Refusal:
@@ -365,6 +428,7 @@ def build_refusal_document(
         hint=refusal.hint or None,
         clause=refusal.clause or None,
         canonical=refusal.canonical or None,
+        page_url=refusal.page_url,
         trace=trace or None,
     )
 

@@ -12,33 +12,43 @@ import hmac
 import logging
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect
 
 from onym.ai.request_validation import get_field_values
 from onym.common.concurrency import TOTAL, ConcurrencyLimiter
-from onym.errors import AIIPError, ConfigError
+from onym.errors import AIIPError, ConfigError, DeniedError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from starlette.types import Receive, Scope
 
+    from onym.accounts.oidc import OIDCProvider, Person
     from onym.ai.client import AsyncAIClient
     from onym.ai.gateway.audit import AuditLog
     from onym.ai.records import Result
     from onym.ai.request_validation import Fields
+    from onym.server.gateway.programs import Program, ProgramAuthenticator
+    from onym.server.gateway.sessions import PersonSession, PersonSessions
     from onym.server.gateway.settings import GatewaySettings
-    from onym.server.security.clients import CSRFKey, TokenBuckets
+    from onym.server.security.clients import CSRFKey, SharedRates
     from onym.sign.keys import Signer
 
 
 @dataclass(slots=True, kw_only=True)
 class RequestContext:
     """A request in progress. `client` is the key of the client's address, `cookie` the browser's secret.
+
+    The secret is the cookie of the browser's session, else that of its forms. `session` is the session of the
+    person who signed in, once `onym.server.gateway.people.find_session` has looked it up, and `program` the
+    program that sent the request, once `ProgramAuthenticator` has verified its token. `new_cookies` are
+    Set-Cookie values for the response, also for that of an error, and `dpop_nonce` is for the next proof.
+    `step_up_path` leads a person to the sign-in that the request lacks.
 
     `notes` become the audit record. It is written once (then `recorded` is true), if `audited`, and by the
     stream itself if `streaming`.
@@ -50,6 +60,12 @@ class RequestContext:
     client: str
     cookie: str | None = field(repr=False)
     form_key: CSRFKey = field(repr=False)
+    cookies: Mapping[str, str] = field(default_factory=dict, repr=False)
+    session: PersonSession | None = None
+    program: Program | None = None
+    new_cookies: list[str] = field(default_factory=list, repr=False)
+    dpop_nonce: str | None = field(default=None, repr=False)
+    step_up_path: str | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     audited: bool = False
     streaming: bool = False
@@ -69,6 +85,11 @@ class RequestContext:
     def query(self) -> bytes:
         """The query as it was sent."""
         return bytes(self.scope["query_string"])
+
+    @property
+    def target(self) -> str:
+        """Path and query as they were sent, for a link back to this page."""
+        return (self.path + b"?" + self.query if self.query else self.path).decode("latin-1")
 
     @property
     def fields(self) -> Fields:
@@ -110,7 +131,11 @@ def _make_limit_error(group: str) -> AIIPError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """The services of one gateway. `clock` returns the time in UTC, `jwks` a key set."""
+    """The services of one gateway. `clock` returns the time in UTC, `jwks` a key set.
+
+    `sessions` are those of the people who signed in, and None if the settings have no `providers`; `programs`
+    authenticates programs, and is None if they have no `programs`.
+    """
 
     settings: GatewaySettings
     upstream: AsyncAIClient
@@ -118,10 +143,13 @@ class Dependencies:
     jwks: Callable[[bool], bytes]
     journal: AuditLog | None
     audit_key: bytes
-    rates: TokenBuckets
+    rates: SharedRates
     slots: ConcurrencyLimiter
     results: ResultStore
     clock: Callable[[], datetime]
+    providers: Mapping[str, OIDCProvider] = field(default_factory=dict)
+    sessions: PersonSessions | None = None
+    programs: ProgramAuthenticator | None = None
 
 
 _LOG: Final = logging.getLogger("onym.server.gateway")
@@ -146,6 +174,90 @@ async def read_body(parts: Dependencies, visit: RequestContext) -> bytes:
             return b"".join(chunks)
 
 
+_FORM_MEDIA_TYPE: Final = "application/x-www-form-urlencoded"
+#: seconds after which an unfinished page is loaded again
+_RELOAD_SECONDS: Final = 5
+_MOST_FIELDS: Final = 64
+
+
+async def read_form(parts: Dependencies, visit: RequestContext) -> dict[str, str]:
+    """Return the fields of a form of this gateway's pages.
+
+    Raises DeniedError `aiip.forged` for a form token that this browser did not get.
+    """
+    return parse_form(visit, await read_body(parts, visit))
+
+
+def is_form(visit: RequestContext) -> bool:
+    """Does the request have the media type of a form?"""
+    kind = (visit.get_field("content-type") or "").partition(";")[0].strip().lower()
+    return kind == _FORM_MEDIA_TYPE
+
+
+def parse_form(visit: RequestContext, body: bytes) -> dict[str, str]:
+    """Return the fields of a form in `body`. Raises as `read_form`."""
+    if not is_form(visit):
+        raise AIIPError(f"a form must have the type {_FORM_MEDIA_TYPE}", code="aiip.unsupported-media-type")
+    form = dict(parse_pairs(body))
+    if not visit.form_key.matches_token(form.get("csrf_token", "")):
+        raise DeniedError(
+            "the form's token is missing or belongs to another browser or session",
+            code="aiip.forged",
+            clause="AIIP/HTTPS v1 3.15, attack 34",
+            hint="Reload the page and send the form again.",
+        )
+    return form
+
+
+def parse_pairs(content: bytes) -> list[tuple[str, str]]:
+    """Return the names and values of a query or a form. Raises AIIPError if there are too many."""
+    try:
+        return parse_qsl(
+            content.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS
+        )
+    except ValueError:
+        raise AIIPError(f"the form has more than {_MOST_FIELDS} fields", code="aiip.bad-request") from None
+
+
+def make_reload_headers(visit: RequestContext) -> dict[str, str]:
+    """Return the header with which a browser loads an unfinished page again, without a script.
+
+    It is empty if the query has `reload=off`: a new load moves the focus of a keyboard or a screen reader.
+    """
+    is_off = ("reload", "off") in parse_pairs(visit.query)
+    return {} if is_off else {"refresh": str(_RELOAD_SECONDS)}
+
+
+def record_event(
+    parts: Dependencies, visit: RequestContext, event: str, person: Person | None = None, **members: Any
+) -> None:
+    """Write an audit record about a person, such as a sign-in; the person appears as a keyed hash.
+
+    Raises AIIPError `aiip.unavailable` if the log cannot be written.
+    """
+    line = {"event": event, "id": visit.id, **members}
+    if person is not None:
+        line["person"] = hash_person(parts.audit_key, person.issuer, person.subject)
+    _append_line(parts, visit, line)
+
+
+def hash_person(key: bytes, issuer: str, subject: str) -> str:
+    """Return the name of a person in the audit log: a keyed hash."""
+    return hmac.new(key, f"person {issuer} {subject}".encode(), "sha256").hexdigest()[:32]
+
+
+def _append_line(parts: Dependencies, visit: RequestContext, line: dict[str, Any]) -> None:
+    if parts.journal is None:
+        return
+    try:
+        parts.journal.append(line, at=parts.clock())
+    except (OSError, ConfigError) as error:
+        _LOG.error("request %s: the audit log cannot be written (%s)", visit.id, error)
+        raise AIIPError(
+            "the audit log cannot be written, so the request was rejected", code="aiip.unavailable"
+        ) from error
+
+
 def record_exchange(
     parts: Dependencies, visit: RequestContext, event: Literal["begun", "exchange"] = "exchange"
 ) -> None:
@@ -156,13 +268,7 @@ def record_exchange(
     if parts.journal is None or not visit.audited or visit.recorded:
         return
     line = {"event": event, "id": visit.id, "method": visit.scope["method"], **visit.notes}
-    try:
-        parts.journal.append(line, at=parts.clock())
-    except (OSError, ConfigError) as error:
-        _LOG.error("request %s: the audit log cannot be written (%s)", visit.id, error)
-        raise AIIPError(
-            "the audit log cannot be written, so the request was rejected", code="aiip.unavailable"
-        ) from error
+    _append_line(parts, visit, line)
     visit.recorded = event == "exchange"
 
 

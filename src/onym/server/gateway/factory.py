@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,16 +18,27 @@ from onym.ai.gateway.audit import AuditLog
 from onym.ai.telemetry import resolve_telemetry
 from onym.errors import ConfigError, OnymError
 from onym.server.gateway.app import Gateway
+from onym.server.gateway.approval_pages import ApprovalHandler
 from onym.server.gateway.dependencies import Dependencies, ResultStore, make_limiter
 from onym.server.gateway.handlers import ExchangeHandler, PageHandler, UpstreamRelay
-from onym.server.security.clients import TokenBuckets
+from onym.server.gateway.people import PeopleHandler
+from onym.server.gateway.tasks import TaskHandler
+from onym.server.security.clients import SharedRates
 
 if TYPE_CHECKING:
+    from onym.accounts.oidc import OIDCProvider
     from onym.ai.client import AsyncAIClient
+    from onym.ai.fleet_keys import FleetKeys
+    from onym.ai.gateway.approvals import ApprovalDesk
     from onym.ai.telemetry import Telemetry
     from onym.net.connections import AddressResolver
+    from onym.server.gateway.delegation import Delegation
+    from onym.server.gateway.programs import ProgramAuthenticator
+    from onym.server.gateway.sessions import PersonSession, PersonSessions
     from onym.server.gateway.settings import GatewaySettings
     from onym.sign.keys import Signer
+    from onym.sign.sealing import SealingSecrets
+    from onym.store.shared import SharedStore
 
 Closer: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -55,7 +66,7 @@ def open_upstream(
     SignatureError and SnapshotError for an invalid registry file.
     """
     from onym.ai.client import AsyncAIClient
-    from onym.ai.replay import MemoryReplays, ReplayFile
+    from onym.ai.replay import MemoryReplays, open_replays
     from onym.net.config import NetConfig
     from onym.net.connections import make_tls_context
     from onym.net.limits import NetLimits, TLSConfig
@@ -82,7 +93,7 @@ def open_upstream(
         records=records if settings.dns else None,
     )
     limit = settings.replay_limit
-    replays = MemoryReplays(limit) if settings.replays is None else ReplayFile(settings.replays, limit)
+    replays = open_replays(settings.replays, limit)
     client = AsyncAIClient(
         _build_resolver_settings(settings, clock),
         network=network,
@@ -94,7 +105,7 @@ def open_upstream(
 
     async def close() -> None:
         await client.close()
-        if isinstance(replays, ReplayFile):
+        if not isinstance(replays, MemoryReplays):
             replays.close()
 
     return client, close
@@ -135,7 +146,7 @@ def _build_resolver_settings(settings: GatewaySettings, clock: Callable[[], date
         pins=pins,
         dns=settings.dns,
         timeout=float(settings.timeout),
-        clock=lambda: clock().timestamp(),
+        clock=time.time if clock is _get_utc_now else lambda: clock().timestamp(),
     )
 
 
@@ -169,7 +180,7 @@ def create_gateway(
     """
     now = clock or _get_utc_now
     journal = None if settings.audit is None else AuditLog(settings.audit)
-    signer, jwks = _open_signing_keys(settings, now)
+    signer, jwks, close_keys = _open_signing_keys(settings, now)
     key = settings.audit_key
     audit_key = secrets.token_bytes(32) if key is None else key.reveal().encode("utf-8")
     telemetry = resolve_telemetry(telemetry, path_key=audit_key)
@@ -177,6 +188,7 @@ def create_gateway(
         upstream, close_upstream = open_upstream(settings, resolver, now, telemetry)
     else:
         close_upstream = upstream.close
+    providers, sessions, secrets_of_fleet = _open_sign_in(settings, signer, now, monotonic)
     parts = Dependencies(
         settings=settings,
         upstream=upstream,
@@ -184,7 +196,13 @@ def create_gateway(
         jwks=jwks,
         journal=journal,
         audit_key=audit_key,
-        rates=TokenBuckets(settings.rates, monotonic),
+        rates=SharedRates(
+            settings.rates,
+            monotonic,
+            url=settings.rate_store,
+            share=1 / (settings.workers * settings.machines),
+            count_fallback=_do_nothing if telemetry is None else telemetry.count_local_rate,
+        ),
         slots=make_limiter(
             total=settings.concurrency,
             client=settings.client_concurrency,
@@ -192,26 +210,206 @@ def create_gateway(
         ),
         results=ResultStore(monotonic),
         clock=now,
+        providers=providers,
+        sessions=sessions,
+        programs=_make_authenticator(settings, sessions, secrets_of_fleet, now, monotonic),
     )
 
     async def close() -> None:
         await close_upstream()
+        if parts.programs is not None:
+            await parts.programs.close()
+        for provider in providers.values():
+            await provider.close()
+        if sessions is not None:
+            await sessions.store.close()
         if journal is not None:
             journal.close()
+        await parts.rates.close()
+        close_keys()
 
-    relay = UpstreamRelay(parts, monotonic)
-    site = PageHandler(parts, relay)
-    return Gateway(parts, site, ExchangeHandler(parts, relay, site), close, telemetry)
+    delegation = _make_delegation(parts)
+    relay = UpstreamRelay(parts, monotonic, delegation)
+    desk = None
+    if sessions is not None:
+        desk = _open_approvals(settings, sessions.store, secrets_of_fleet, signer, now)
+    approvals = ApprovalHandler(parts, relay, desk)
+    if sessions is not None:
+        sessions.add_listener(approvals.withdraw_ended)
+    site = PageHandler(parts, relay, approvals.ask_for_call)
+    exchanges = ExchangeHandler(parts, relay, site, approvals)
+    tasks, people = TaskHandler(parts, relay), PeopleHandler(parts)
+    consents = None
+    if delegation is not None and parts.programs is not None:
+        from onym.server.gateway.consents import ConsentHandler
+
+        consents = ConsentHandler(parts, delegation.consents)
+    return Gateway(parts, site, exchanges, tasks, people, delegation, approvals, consents, close, telemetry)
+
+
+def _open_approvals(
+    settings: GatewaySettings,
+    store: SharedStore,
+    sealing: SealingSecrets,
+    signer: Callable[[], Signer],
+    clock: Callable[[], datetime],
+) -> ApprovalDesk:
+    from onym.ai.gateway.approvals import ApprovalDesk, ApproverIdentity
+    from onym.uri.secret import Secret
+
+    pseudonyms = settings.pseudonym_key or Secret(secrets.token_urlsafe(32))
+    identity = ApproverIdentity(issuer=settings.base_url, signer=signer, pseudonyms=pseudonyms)
+    return ApprovalDesk(store, sealing, identity, lambda: clock().timestamp())
+
+
+def _make_authenticator(
+    settings: GatewaySettings,
+    sessions: PersonSessions | None,
+    sealing: SealingSecrets,
+    clock: Callable[[], datetime],
+    monotonic: Callable[[], float],
+) -> ProgramAuthenticator | None:
+    """Return what verifies the tokens of programs, or None if the gateway takes none."""
+    if sessions is None or not settings.programs:
+        return None
+    from onym.accounts.oidc import make_provider_network
+    from onym.ai.endpoint.oauth import JWTAuthorization
+    from onym.server.gateway.programs import ProgramAuthenticator
+
+    providers = {provider.id: provider for provider in settings.providers}
+    rows = [(providers[table.provider], table) for table in settings.programs]
+    return ProgramAuthenticator(
+        settings.base_url,
+        [
+            JWTAuthorization(
+                provider.issuer,
+                settings.base_url,
+                scopes=table.scopes,
+                dpop=table.dpop,
+                mtls=table.mtls,
+                # all processes of the gateway refuse a proof that one of them has seen
+                store=sessions.store,
+                secrets=sealing,
+                network=make_provider_network(provider),
+                clock=lambda: clock().timestamp(),
+                monotonic=monotonic,
+            )
+            for provider, table in rows
+        ],
+        {provider.issuer: frozenset(table.scopes) for provider, table in rows},
+    )
+
+
+def _make_delegation(parts: Dependencies) -> Delegation | None:
+    """Return what decides for whom calls are sent, or None if nobody can sign in."""
+    settings, sessions = parts.settings, parts.sessions
+    if sessions is None:
+        return None
+    from onym.ai.gateway.grants import GrantBroker, GrantServer
+    from onym.ai.gateway.permissions import ConsentStore
+    from onym.ai.oauth_metadata import Registration
+    from onym.server.gateway.delegation import Delegation
+
+    issuers = {provider.id: provider.issuer for provider in settings.providers}
+    client_key = _get_client_key(settings, parts.signer)
+    broker = GrantBroker(
+        [
+            GrantServer(
+                registration=Registration(
+                    issuer=table.issuer,
+                    client_id=table.client_id,
+                    secret=table.client_secret,
+                    key=client_key if table.client_secret is None else None,
+                    origins=table.origins,
+                    impersonation=table.impersonation,
+                ),
+                assertions_of=frozenset(issuers[name] for name in table.assertions_of),
+                tokens_of=frozenset(issuers[name] for name in table.tokens_of),
+                connect=table.connect,
+                service=table.service,
+                scopes=frozenset(table.scopes) if table.scopes else None,
+                authorities=frozenset(table.authorities) if table.authorities else None,
+            )
+            for table in settings.authorization_servers
+        ],
+        [
+            Registration(
+                issuer=provider.issuer,
+                client_id=provider.client_id,
+                secret=provider.client_secret,
+                key=client_key if provider.client_secret is None else None,
+            )
+            for provider in settings.providers
+        ],
+        parts.upstream.session.settings,
+    )
+
+    async def end_sessions(ended: Sequence[PersonSession]) -> None:
+        for session in ended:
+            broker.end_subject(session.digest)
+
+    sessions.add_listener(end_sessions)
+    return Delegation(parts=parts, broker=broker, consents=ConsentStore(sessions.store))
+
+
+def _open_sign_in(
+    settings: GatewaySettings,
+    signer: Callable[[], Signer],
+    clock: Callable[[], datetime],
+    monotonic: Callable[[], float],
+) -> tuple[dict[str, OIDCProvider], PersonSessions | None, SealingSecrets]:
+    """Return the providers, the sessions of people (None without a provider), and the secrets of seals."""
+    from onym.sign.sealing import TemporarySecrets
+
+    if not settings.providers:
+        return {}, None, TemporarySecrets()
+    from onym.accounts.oidc import OIDCProvider
+    from onym.server.gateway.sessions import PersonSessions
+    from onym.sign.fleet_secrets import FleetSecrets
+    from onym.store import open_shared_store
+
+    secrets = TemporarySecrets() if settings.secrets is None else FleetSecrets(settings.secrets)
+    with _raise_config_error("secrets"):
+        secrets.list_secrets()  # report a bad folder at the start
+    sessions = PersonSessions(
+        open_shared_store(settings.store, clock=lambda: clock().timestamp()),
+        secrets,
+        clock,
+        idle=settings.session_idle_seconds,
+        life=settings.session_seconds,
+    )
+    client_key = _get_client_key(settings, signer)
+    providers = {
+        issuer.id: OIDCProvider(
+            issuer, f"{settings.base_url}/auth/callback/{issuer.id}", monotonic, signer=client_key
+        )
+        for issuer in settings.providers
+    }
+    return providers, sessions, secrets
+
+
+def _get_client_key(settings: GatewaySettings, signer: Callable[[], Signer]) -> Callable[[], Signer] | None:
+    """Return what signs the gateway's authentication at providers and authorization servers, or None.
+
+    They fetch the key from `/.well-known/jwks.json`, so a temporary one of a loopback gateway is no use.
+    """
+    return None if settings.keys is None else signer
 
 
 def _open_signing_keys(
     settings: GatewaySettings, clock: Callable[[], datetime]
-) -> tuple[Callable[[], Signer], Callable[[bool], bytes]]:
-    """Return the signer of the gateway's receipts, and its key sets (current, or with history)."""
+) -> tuple[Callable[[], Signer], Callable[[bool], bytes], Callable[[], object]]:
+    """Return the signer of the gateway's receipts, its key sets (current, or with history), and the end."""
     from onym.sign.keystore import KeyStore  # late: cryptography is heavy
 
     if settings.keys is not None:
-        store = KeyStore(Path(settings.keys))
+        store: KeyStore | FleetKeys = KeyStore(Path(settings.keys))
+        end: Callable[[], object] = _do_nothing
+        if settings.fleet is not None:
+            from onym.ai.fleet_keys import FleetKeys
+
+            store = FleetKeys(settings.keys, settings.fleet, clock=lambda: clock().timestamp())
+            end = store.close
         store.signer(clock().timestamp())  # report a bad key store at the start
 
         def published(history: bool) -> bytes:
@@ -219,14 +417,18 @@ def _open_signing_keys(
             return store.history(at) if history else store.jwks(at)
 
         # loaded for every receipt: a revoked key must not sign
-        return lambda: store.signer(clock().timestamp()), published
+        return lambda: store.signer(clock().timestamp()), published, end
     from msgspec import json
 
     from onym.sign.keys import SigningKey
 
     key = SigningKey.generate("Ed25519").with_thumbprint()
     octets = json.encode({"keys": [key.public()]})
-    return lambda: key, lambda _history: octets
+    return lambda: key, lambda _history: octets, _do_nothing
+
+
+def _do_nothing() -> None:
+    """Take the place of a function that is not needed: keys without a database, or no telemetry."""
 
 
 def _get_utc_now() -> datetime:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from onym.ai.gateway import forwarding
 from onym.ai.gateway.forwarding import (
+    PEOPLE_POLICY_HASH,
+    POLICY_HASH,
     RECEIPT_HEADER,
     Refusal,
     build_refusal_document,
@@ -18,7 +22,11 @@ from onym.ai.gateway.forwarding import (
     make_refusal,
     sign_gateway_receipt,
 )
-from onym.errors import OnymError
+from onym.ai.gateway.permissions import SIGN_IN_SECONDS
+from onym.ai.records import EVENTS, parse_media_type
+from onym.errors import AIIPError, OnymError
+from onym.server.gateway.dependencies import record_exchange
+from onym.server.gateway.sessions import build_step_up_path
 from onym.server.gateway.views import render_problem
 
 if TYPE_CHECKING:
@@ -65,10 +73,50 @@ def make_problem_response(parts: Dependencies, visit: RequestContext, error: Ony
     if refusal.code == "method-not-allowed":
         headers["allow"] = "GET, HEAD, POST, OPTIONS"
     if visit.wants_page:
-        return make_page_response(render_problem(parts.settings, visit, refusal), refusal.status, headers)
-    return Response(
-        _encode_problem(parts, visit, refusal), refusal.status, headers, media_type=PROBLEM_MEDIA_TYPE
-    )
+        sign_in = build_sign_in_path(parts, visit) if refusal.code == SIGN_IN_REQUIRED else ""
+        if refusal.code == "step-up-required":
+            sign_in = _find_step_up_path(visit)
+        html = render_problem(parts.settings, visit, refusal, sign_in)
+        response = make_page_response(html, refusal.status, headers)
+    else:
+        document = _encode_problem(parts, visit, refusal)
+        response = Response(document, refusal.status, headers, media_type=PROBLEM_MEDIA_TYPE)
+    for challenge in refusal.challenges or _list_challenges(parts, visit, refusal):
+        response.headers.append("www-authenticate", challenge)
+    return response
+
+
+def _list_challenges(parts: Dependencies, visit: RequestContext, refusal: Refusal) -> tuple[str, ...]:
+    """Return the values of WWW-Authenticate: a 401 response has at least one (RFC 9110 15.5.2)."""
+    if refusal.status != 401:
+        return ()
+    if parts.programs is not None and not visit.wants_page:
+        return parts.programs.challenges
+    return (f'Bearer realm="{parts.settings.name}"',)
+
+
+#: the problem code of a request that needs a signed-in person
+SIGN_IN_REQUIRED: Final = "sign-in-required"
+
+
+def build_sign_in_path(parts: Dependencies, visit: RequestContext) -> str:
+    """Return the path of the sign-in page, which leads back to this page; "" without a provider."""
+    if not parts.providers:
+        return ""
+    return f"/auth/login?{urlencode({'next': visit.target if visit.method == 'GET' else '/'})}"
+
+
+def _find_step_up_path(visit: RequestContext) -> str:
+    """Return the path that asks for a better sign-in after a form, and leads back to its page, or "".
+
+    After the redirect from a provider there is none: a page asks once.
+    """
+    if visit.step_up_path is not None:
+        return visit.step_up_path
+    if visit.method != "POST":
+        return ""
+    page = visit.path.decode("latin-1") if visit.path.startswith(b"/approvals/") else "/"
+    return build_step_up_path(page, max_age=int(SIGN_IN_SECONDS))
 
 
 def _encode_problem(parts: Dependencies, visit: RequestContext, refusal: Refusal) -> bytes:
@@ -94,6 +142,9 @@ def make_gateway_receipt(parts: Dependencies, visit: RequestContext, result: Res
         origin=visit.get_field("origin"),
         nonce=visit.get_field("aiip-nonce"),
         at=parts.clock().timestamp(),
+        policy=PEOPLE_POLICY_HASH if parts.providers else POLICY_HASH,
+        client=None if visit.program is None else visit.program.client,
+        token_hash=None if visit.program is None else visit.program.caller.token_hash,
     )
 
 
@@ -148,14 +199,53 @@ class EventStreamResponse(StreamingResponse):
         self._begun, self._done = begun, done
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events."""
+        """Send the events. After a fault of the upstream the response stays without its end.
+
+        The server then closes the connection and logs one line. An exception would be a traceback in the log,
+        for as many calls as a hostile authority fails.
+        """
         try:
-            await super().__call__(scope, receive, send)
+            with suppress(OnymError):
+                await super().__call__(scope, receive, send)
         finally:
             try:
                 await self._begun.stream.close()
             finally:
                 self._done()
+
+
+async def start_event_response(
+    parts: Dependencies,
+    visit: RequestContext,
+    stream: AsyncAIStream,
+    events: AsyncIterator[SSEEvent],
+    reserved: ExitStack,
+) -> EventStreamResponse | None:
+    """Return the response that streams `events`, which are those of `stream` that the caller gets.
+
+    None if the upstream's response is not a stream of events. What is `reserved` is released at the end of
+    the stream. Raises OnymError for a failure before the first event.
+    """
+    try:
+        first = await anext(events, None)
+        if first is None and parse_media_type(stream.result.content_type) != EVENTS:
+            return None
+        # before the first byte: a client that disconnects early has seen events all the same
+        visit.notes |= {"decision": "provisional", "status": 200}
+        record_exchange(parts, visit, "begun")
+    except BaseException:
+        await stream.close()
+        raise
+    visit.streaming = True
+    held = reserved.pop_all()
+
+    def finish() -> None:
+        # a failure here was reported already, or the log has only the record of the beginning
+        with held, suppress(AIIPError):
+            record_exchange(parts, visit)
+
+    begun = StartedStream(stream, first, events, lambda: record_exchange(parts, visit))
+    return EventStreamResponse(parts, visit, begun, finish)
 
 
 async def _stream_events(

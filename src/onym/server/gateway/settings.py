@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -17,14 +17,20 @@ from onym.net.hosts import is_loopback
 from onym.server.settings_parser import (
     HostField,
     IPAddress,
+    IssuerTable,
+    IssuerURL,
     Line,
     ListenPort,
     NetworkBlock,
     OriginURL,
     Port,
     RateLimit,
+    Scopes,
     SecretLine,
+    Slug,
+    add_client_secrets,
     get_host_and_port,
+    require_consistent_issuers,
 )
 from onym.uri.generic import URI
 
@@ -34,6 +40,8 @@ _MOST_FILES: Final = 16
 _MEGABYTE: Final = 1024 * 1024
 _READS: Final = RateLimit(burst=300, per_minute=600)
 _WRITES: Final = RateLimit(burst=60, per_minute=120)
+_LOGINS: Final = RateLimit(burst=20, per_minute=20)
+_DAY: Final = 24 * 3600
 #: wildcard addresses, which no client can open
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 
@@ -63,30 +71,91 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationServerTable:
+    """An authorization server of authorities, at which the gateway is registered.
+
+    No token is sent to a server that is not in such a table, whatever a discovery document says.
+    `assertions_of` and `tokens_of` are IDs of `providers`: the server redeems identity assertions of the
+    former (ID-JAG), and exchanges access tokens of the latter (RFC 8693). With `connect`, people may sign in
+    at the server themselves; with `service`, the gateway reads in its own name. `scopes` and `authorities`
+    limit what the gateway asks for, and for whom. `origins` are other origins of the server's URLs.
+    `impersonation` accepts exchanged tokens that do not name the gateway as the actor.
+    """
+
+    id: Slug
+    issuer: IssuerURL
+    client_id: Line
+    client_secret: SecretLine | None = None
+    assertions_of: tuple[Line, ...] = ()
+    tokens_of: tuple[Line, ...] = ()
+    connect: bool = True
+    service: bool = False
+    scopes: Scopes = ()
+    authorities: tuple[Line, ...] = ()
+    origins: tuple[OriginURL, ...] = ()
+    impersonation: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramTable:
+    """Access tokens of programs that act for the people of one provider.
+
+    `provider` is the ID of a table of `providers`, which issues the tokens. Their audience is the gateway's
+    `base_url`, and each must have all of `scopes`. `dpop` tells whether programs may or must use tokens that
+    are bound to a DPoP key. With `mtls`, they must be bound to the client certificate of the connection.
+    """
+
+    provider: Line
+    scopes: Scopes = ()
+    dpop: Literal["none", "supported", "required"] = "supported"
+    mtls: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayRates:
-    """The rate limits of one client address (IPv6: the /64 network)."""
+    """The rate limits of one client address (IPv6: the /64 network). `logins` limits sign-ins."""
 
     reads: RateLimit = _READS
     writes: RateLimit = _WRITES
+    logins: RateLimit = _LOGINS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
     """All settings of one gateway. Its repr shows no secrets.
 
-    `base_url` is the public origin, without a path. The default is the listening address, with https if
-    there is a certificate; ConfigError `config.missing-setting` is raised if that is reachable from other
-    computers without a certificate. `allowed_hosts` are the accepted Host values (default: the host of
-    `base_url`). `keys` is the folder of the key store; without it, a gateway on loopback signs with a
-    temporary key. `audit` is the file of the audit log, `audit_key` the key that hashes its paths (default:
-    a new key at every start). `pins` and `replays` are files; without them the data is lost at the end.
+    `base_url` is the public origin, without a path. The default is the listening address, with https if there
+    is a certificate; ConfigError `config.missing-setting` is raised if that is reachable from other computers
+    without a certificate. `allowed_hosts` are the accepted Host values (default: the host of `base_url`).
+    `workers` processes serve the port together. `keys` is the folder of the key store; without it, a gateway
+    on loopback signs with a temporary key. `fleet` is the URL of the database in which the machines of a
+    fleet announce their keys. `audit` is the file of the audit log, `audit_key` the key that hashes its paths
+    (default: a new key at every start). `pins` and `replays` are files; without them the data is lost at the
+    end. `replays` may be the URL of a shared store, which the gateways of a fleet use together.
     `replay_limit` is the number of receipts that are remembered for 180 seconds.
+
+    `rate_store` is the URL of the Valkey server in which all processes count requests (`valkeys://...`).
+    Without it, or while it is away, each process allows its share of `rates`: 1/(`workers` x `machines`).
 
     `trusted_proxies` are CIDR blocks whose `X-Forwarded-For` is used for rate limits only. `network` is
     `public` (authorities on public addresses, port 443) or `local` (loopback too, for tests). `ports` are
     more allowed ports, `networks` CIDR blocks that are allowed although they are not public. `ca_files` are
     trusted besides the system's. `dns` allows SRV and TXT queries to `nameservers` (addresses, with
     `nameserver_port`; default: the system's). Times are in seconds, sizes in bytes.
+
+    `providers` are the OpenID providers of people who sign in; without one the gateway has no sign-in. A
+    session ends after `session_idle_seconds` without a request, and after `session_seconds`. `store` is a
+    file, or the URL of a database, that all processes of the gateway share: it has the sessions. `secrets` is
+    the folder of the secrets that seal them. Without `store`, sessions end when the gateway stops.
+    `authorization_servers` are those that issue the tokens with which the gateway acts for people.
+
+    `programs` are the access tokens with which programs act for these people; without one the gateway takes
+    no tokens. `client_ca` is a file of the authorities that issue the client certificates of programs.
+    `certificate_proxies` are CIDR blocks of proxies that verify them and send them in the field Client-Cert.
+
+    `approvers` are the people who may approve the calls of others: a provider's ID, a space, and the person's
+    verified e-mail address or subject there. `pseudonym_key` is the secret of the pseudonyms under which
+    authorities know them (default: a new one at every start).
     """
 
     base_url: OriginURL = ""
@@ -95,13 +164,15 @@ class GatewaySettings:
     certificate: Line | None = None
     key: Line | None = None
     behind_proxy: bool = False
+    workers: Annotated[int, Meta(ge=1, le=128)] = 1
     allowed_hosts: tuple[HostField, ...] = ()
     trusted_proxies: tuple[NetworkBlock, ...] = ()
     keys: Line | None = None
+    fleet: SecretLine | None = None
     audit: Line | None = None
     audit_key: SecretLine | None = None
     pins: Line | None = None
-    replays: Line | None = None
+    replays: SecretLine | None = None
     replay_limit: Annotated[int, Meta(ge=1000, le=100_000_000)] = MAX_REPLAY_IDS
     network: Literal["public", "local"] = "public"
     dns: bool = True
@@ -117,8 +188,21 @@ class GatewaySettings:
     client_concurrency: _Exchanges = 20
     authority_concurrency: _Exchanges = 50
     rates: GatewayRates = GatewayRates()
+    rate_store: SecretLine | None = None
+    machines: Annotated[int, Meta(ge=1, le=1000)] = 1
     namespaces: tuple[Namespaces, ...] = ()
     contexts: tuple[Context, ...] = ()
+    providers: tuple[IssuerTable, ...] = ()
+    authorization_servers: tuple[AuthorizationServerTable, ...] = ()
+    programs: tuple[ProgramTable, ...] = ()
+    client_ca: Line | None = None
+    certificate_proxies: tuple[NetworkBlock, ...] = ()
+    store: SecretLine | None = None
+    secrets: Line | None = None
+    session_idle_seconds: Annotated[int, Meta(ge=60, le=_DAY)] = 30 * 60
+    session_seconds: Annotated[int, Meta(ge=60, le=7 * _DAY)] = 12 * 3600
+    approvers: tuple[Line, ...] = ()
+    pseudonym_key: SecretLine | None = None
     prefix: str = field(init=False, default="/gateway")
 
     def __post_init__(self) -> None:
@@ -149,6 +233,16 @@ class GatewaySettings:
         """The name of the cookie from which form tokens are derived."""
         return "__Host-onym-gateway" if self.is_https else "onym-gateway"
 
+    @property
+    def session_cookie(self) -> str:
+        """The name of the cookie of a signed-in browser."""
+        return "__Host-onym-session" if self.is_https else "onym-session"
+
+    @property
+    def flow_cookie(self) -> str:
+        """The beginning of the names of the cookies that tie sign-ins to their browser."""
+        return "__Host-onym-sign-in" if self.is_https else "onym-sign-in"
+
 
 def _build_base_url(settings: GatewaySettings) -> str:
     """Return the origin of the listening address. Raises ConfigError if it cannot be the public origin."""
@@ -177,6 +271,9 @@ def load_gateway_settings(
     """
     environ = os.environ if environ is None else environ
     settings = load_settings(GatewaySettings, path, prefix=PREFIX, environ=environ, arguments=given)
+    providers = add_client_secrets(settings.providers, f"{PREFIX}PROVIDERS_", environ)
+    servers = add_client_secrets(settings.authorization_servers, f"{PREFIX}AUTHORIZATION_SERVERS_", environ)
+    settings = replace(settings, providers=providers, authorization_servers=servers)
     _require_consistent(settings)
     return settings
 
@@ -189,8 +286,120 @@ def _require_consistent(settings: GatewaySettings) -> None:
             code="config.missing-setting",
             hint="Create a key with onym ai keys new DIR, and set keys = DIR.",
         )
+    if settings.fleet is not None and settings.keys is None:
+        raise ConfigError(
+            "keys is missing: every machine of a fleet has a folder of its own keys",
+            code="config.missing-setting",
+            hint="Create a key with onym ai keys new DIR, and set keys = DIR.",
+        )
     if settings.key is not None and settings.certificate is None:
         raise ConfigError("key is set without certificate", code="config.bad-setting")
     for name in ("namespaces", "contexts"):
         if len(getattr(settings, name)) > _MOST_FILES:
             raise ConfigError(f"[[{name}]] must be at most {_MOST_FILES} tables", code="config.bad-setting")
+    require_consistent_issuers(settings.providers, "providers")
+    if any(not issuer.create for issuer in settings.providers):
+        raise ConfigError(
+            "providers: a gateway has no accounts, so create has no meaning", code="config.bad-setting"
+        )
+    _require_consistent_servers(settings)
+    _require_consistent_programs(settings)
+    if settings.session_idle_seconds > settings.session_seconds:
+        raise ConfigError(
+            f"session_idle_seconds ({settings.session_idle_seconds}) is longer than session_seconds "
+            f"({settings.session_seconds})",
+            code="config.bad-setting",
+            hint="A session always ends after session_seconds.",
+        )
+    if settings.workers > 1:
+        _require_shared(settings)
+    if settings.providers and settings.store is not None and settings.secrets is None:
+        raise ConfigError(
+            "secrets is missing: sessions in the store are sealed with secrets that outlive the process",
+            code="config.missing-setting",
+            hint="Create the folder with onym gateway secrets rotate DIR, and set secrets = DIR.",
+        )
+
+
+#: what processes must not keep in their own memory, and what to set instead
+_SHARED: Final[Mapping[str, str]] = {
+    "keys": "Create a key with onym ai keys new DIR, and set keys = DIR.",
+    "replays": "Set replays to a file, or to the URL of a shared store.",
+    "audit_key": "Set audit_key to a random secret: the paths in the log are hashed with it.",
+    "store": "Set store to a file, or to the URL of a database.",
+    "pseudonym_key": "Set pseudonym_key to a random secret.",
+}
+
+
+def _require_shared(settings: GatewaySettings) -> None:
+    """Raise ConfigError if several processes could not serve these settings together."""
+    needed = ["keys", "replays"]
+    needed += ["audit_key"] if settings.audit else []
+    needed += ["store", "pseudonym_key"] if settings.providers else []
+    missing = next((name for name in needed if getattr(settings, name) is None), None)
+    if missing is not None:
+        raise ConfigError(
+            f"{missing} is missing: {settings.workers} workers cannot share what is in the memory of one",
+            code="config.not-shared",
+            hint=_SHARED[missing],
+        )
+
+
+def _require_consistent_servers(settings: GatewaySettings) -> None:
+    """Raise ConfigError for authorization servers without people, twice, or of unknown providers."""
+    servers, known = settings.authorization_servers, {provider.id for provider in settings.providers}
+    if servers and not known:
+        raise ConfigError(
+            "authorization_servers: nobody can sign in, because providers is missing",
+            code="config.missing-setting",
+            hint="Add [[providers]] with the OpenID provider of your people.",
+        )
+    if len(servers) > _MOST_FILES:
+        raise ConfigError(
+            f"[[authorization_servers]] must be at most {_MOST_FILES} tables", code="config.bad-setting"
+        )
+    for name in ("id", "issuer"):
+        if len({getattr(server, name) for server in servers}) < len(servers):
+            raise ConfigError(
+                f"two [[authorization_servers]] tables have the same {name}", code="config.bad-setting"
+            )
+    for index, server in enumerate(servers):
+        unknown = sorted({*server.assertions_of, *server.tokens_of} - known)
+        if unknown:
+            raise ConfigError(
+                f"authorization_servers[{index}] names the provider {unknown[0]!r}, which does not exist",
+                code="config.bad-setting",
+                hint="Use the id of a table of [[providers]].",
+            )
+        if server.issuer.startswith("http:") and settings.network != "local":
+            raise ConfigError(
+                f"authorization_servers[{index}].issuer must be an https:// URL", code="config.bad-setting"
+            )
+
+
+def _require_consistent_programs(settings: GatewaySettings) -> None:
+    """Raise ConfigError for tokens of an unknown or repeated provider, and for unusable certificates."""
+    known = {provider.id for provider in settings.providers}
+    named = [table.provider for table in settings.programs]
+    for index, name in enumerate(named):
+        if name not in known:
+            raise ConfigError(
+                f"programs[{index}] names the provider {name!r}, which does not exist",
+                code="config.bad-setting",
+                hint="Use the id of a table of [[providers]]: programs act for people who can sign in.",
+            )
+    if len(set(named)) < len(named):
+        raise ConfigError("two [[programs]] tables have the same provider", code="config.bad-setting")
+    if settings.client_ca is not None and settings.certificate is None:
+        raise ConfigError(
+            "client_ca is set without certificate: client certificates need TLS",
+            code="config.bad-setting",
+            hint="Behind a TLS proxy, set certificate_proxies.",
+        )
+    for index, table in enumerate(settings.programs):
+        if table.mtls and settings.client_ca is None and not settings.certificate_proxies:
+            raise ConfigError(
+                f"programs[{index}].mtls is set, and the gateway takes no client certificates",
+                code="config.missing-setting",
+                hint="Set client_ca, or certificate_proxies behind a TLS proxy.",
+            )

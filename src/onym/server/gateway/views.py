@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -16,17 +17,17 @@ from onym.ai.records import parse_media_type
 from onym.errors import NetError
 from onym.net.sse import SSEDecoder, SSEEvent
 from onym.server.services import STATIC_FOLDER, make_template_environment
-from onym.uri.ai import to_path
+from onym.uri.ai import AIURI, to_path
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
     from onym.ai.gateway.forwarding import Refusal
-    from onym.ai.records import Description, Requirements, Resolution, Result
+    from onym.ai.records import Description, Requirements, Resolution, Result, TaskStatus
+    from onym.ai.tasks import TaskReference
     from onym.errors import AIIPError
     from onym.server.gateway.dependencies import RequestContext, StoredResult
     from onym.server.gateway.settings import GatewaySettings
-    from onym.uri.ai import AIURI
 
 #: events and characters that a page shows; the download has all of them
 _MOST_EVENTS: Final = 200
@@ -150,21 +151,35 @@ def build_gateway_url(settings: GatewaySettings, uri: AIURI) -> str:
     return settings.base_url + to_path(settings.prefix, uri)
 
 
+def build_task_url(settings: GatewaySettings, reference: TaskReference, part: str = "status") -> str:
+    """Return the gateway's URL of a part of a task."""
+    path = to_path(f"/tasks/{part}", AIURI.parse(reference.uri))
+    return f"{settings.base_url}{path}?{urlencode({'task': reference.id, 'request': reference.request})}"
+
+
 def render_home(settings: GatewaySettings, **members: Any) -> str:
     """Return the start page with the field for an ai URI, which was `typed` or has a `fault`."""
     unset = dict.fromkeys(("typed", "fault", "hint", "uri", "shown", "warnings", "href"), "")
     return render_page("home.html", settings, **{**unset, **members})
 
 
-def render_problem(settings: GatewaySettings, visit: RequestContext, refusal: Refusal) -> str:
-    """Return the page of a refusal."""
+def render_problem(
+    settings: GatewaySettings, visit: RequestContext, refusal: Refusal, sign_in: str = ""
+) -> str:
+    """Return the page of a refusal. `sign_in` is the path of the sign-in page, if that helps."""
     href = _build_canonical_url(settings, refusal.canonical or "")
-    return render_page("error.html", settings, refusal=refusal, request_id=visit.id, canonical_href=href)
+    return render_page(
+        "error.html",
+        settings,
+        refusal=refusal,
+        request_id=visit.id,
+        canonical_href=href,
+        sign_in=sign_in,
+    )
 
 
 def _build_canonical_url(settings: GatewaySettings, canonical: str) -> str:
     from onym.errors import URIError
-    from onym.uri.ai import AIURI
 
     try:
         return build_gateway_url(settings, AIURI.parse(canonical)) if canonical else ""
@@ -172,7 +187,8 @@ def _build_canonical_url(settings: GatewaySettings, canonical: str) -> str:
         return ""
 
 
-def _format_time(seconds: float) -> str:
+def format_time(seconds: float) -> str:
+    """Return a time, in seconds since the epoch, as people read it (UTC)."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
@@ -188,7 +204,7 @@ def build_proof(result: Result) -> tuple[tuple[tuple[str, str], ...], list[tuple
         ("Issued by", receipt.issuer),
         ("For the resource", receipt.subject),
         ("Audience", receipt.audience),
-        ("Signed at", _format_time(receipt.issued)),
+        ("Signed at", format_time(receipt.issued)),
         ("Status", str(receipt.status)),
         bound,
         ("Request hash", receipt.request),
@@ -228,12 +244,18 @@ def render_resource(
     csrf: str,
     key: str,
     closed: AIIPError | None = None,
+    way_out: tuple[str, str] | None = None,
+    people: bool = False,
     typed: dict[str, str] | None = None,
     fault: AIIPError | None = None,
 ) -> str:
-    """Return the page of a described resource. `closed` is the error that prevents invoking it."""
+    """Return the page of a described resource.
+
+    `closed` is the error that prevents invoking it, `way_out` the path and the name of a link that helps.
+    With `people`, the caller has checked the effects for the person who is signed in.
+    """
     uri = resolution.uri
-    shut = closed or find_denial(uri, description)
+    shut = closed if people else closed or find_denial(uri, description)
     if shut is None and "POST" not in description.methods:
         words, code = "this resource only describes itself and cannot be invoked", ""
     else:
@@ -252,6 +274,7 @@ def render_resource(
         proof=build_proof(result),
         closed=words,
         closed_code=code,
+        way_out=way_out,
         csrf=csrf,
         key=key,
         controls=build_control_views(build_form_fields(description.input), typed),
@@ -275,10 +298,60 @@ def render_result(settings: GatewaySettings, name: str, stored: StoredResult) ->
         text=(text or "")[:_LONGEST_SHOWN],
         cut=text is not None and len(text) > _LONGEST_SHOWN,
         shown=text is not None,
-        at=_format_time(stored.at.timestamp()),
+        at=format_time(stored.at.timestamp()),
         proof=build_proof(result),
         commands=_VERIFY.format(anchor=result.resolution.anchor, uri=uri.without_query),
         stream=build_stream_view(result.body) if is_stream else None,
+    )
+
+
+#: heading and colour of a task's page by its state
+_TASK_HEADINGS: Final = {
+    "completed": ("It has ended", "registered"),
+    "failed": ("It has failed", "revoked"),
+    "rejected": ("It was refused", "revoked"),
+    "canceled": ("It was cancelled", "revoked"),
+    "input-required": ("It has a question", "pending-review"),
+}
+
+
+def render_task(
+    settings: GatewaySettings,
+    status: TaskStatus,
+    result: Result,
+    *,
+    links: Mapping[str, str],
+    csrf: str,
+    reloads: bool,
+    personal: bool,
+    question: str,
+    controls: Sequence[ControlView],
+    fault: AIIPError | None = None,
+) -> str:
+    """Return the page of a long task. `result` is the verified response with its status.
+
+    `reloads` tells that the browser loads the page again every few seconds, `personal` that only the person
+    who began the task can open it. `controls` are those of the input that it waits for, `question` names it,
+    and `fault` is what is wrong with the values.
+    """
+    heading, mark = _TASK_HEADINGS.get(status.state, ("It is running", "pending-review"))
+    return render_page(
+        "task.html",
+        settings,
+        status=status,
+        result=result,
+        heading=heading,
+        mark=mark,
+        begun=format_time(status.created),
+        proof=build_proof(result),
+        links=links,
+        csrf=csrf,
+        reloads=reloads,
+        personal=personal,
+        question=question,
+        controls=controls,
+        fault="" if fault is None else fault.message,
+        hint="" if fault is None else fault.hint or "",
     )
 
 
@@ -316,4 +389,5 @@ def get_template_environment() -> Environment:
 
 def render_page(template: str, settings: GatewaySettings, /, **members: Any) -> str:
     """Return the whole HTML document."""
-    return get_template_environment().get_template(template).render(members, name=settings.name)
+    values = {**members, "name": settings.name, "people": bool(settings.providers)}
+    return get_template_environment().get_template(template).render(values)
