@@ -22,7 +22,8 @@ from ai_support import PATIENCE, serve_asgi
 from bridge_support import HandClient, peer
 from kinds_support import call, given, run
 from onym.ai.records import Description, Effects
-from onym.bridges.mcp import mcp_server, mcp_tool, normalize_input_schema
+from onym.bridges._sdk import normalize_input_schema
+from onym.bridges.mcp import mcp_server, mcp_tool
 from onym.errors import AIIPError, DeniedError, MissingExtraError, UsageError
 from support import as_subtests
 

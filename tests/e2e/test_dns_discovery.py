@@ -24,6 +24,7 @@ from dns_support import LOOPBACK, Forwarder, Lie, give_dns_time, knot, unbound
 from dns_support import Server as Zones
 from net_support import OK, Authority, FixedResolver, Server, answering, post
 from onym.ai import client_flows
+from onym.ai.client_flows import Session
 from onym.ai.discovery.evaluation import fetch_srv_targets
 from onym.ai.exchange import Caller, RequestAttempt
 from onym.ai.records import AnchorDocument, Invocation, Resolution, Source, Verdict
@@ -237,7 +238,7 @@ def test_where_the_first_target_takes_no_connection_the_next_one_is_asked(
     )
     question = RequestAttempt(Invocation(uri=resolution.uri, method="GET"), resolution, Caller(), 20.0)
     world.server.names.clear()
-    reply = drive(client_flows._send_with_retries(question, stream=False), policy, **with_dns)
+    reply = drive(client_flows._send_with_retries(Session(), question, stream=False), policy, **with_dns)
     assert (reply.status, reply.info.tls_version) == (200, "1.3")
     assert world.server.names == ["several.test"]
     assert names.asked == ["first.several.test", "second.several.test"]

@@ -4,142 +4,139 @@
     asgi = await a2a_app(AsyncAIClient(), "ai://factory.example/agent/planner", url="https://factory.example/a2a")
 
 The official SDK speaks A2A over its own connections: the operator chooses the URLs, and Onym's network policy
-does not apply to them. A message is one invocation and waits for its end. Numbers in A2A's data parts are
-doubles: whole numbers are restored as integers, and values that a double would change are rejected.
+does not apply to them. Numbers in A2A's data parts are doubles: whole numbers are restored as integers, and
+values that a double would change are rejected.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import re
-from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
-from hashlib import sha256
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from onym.ai.endpoint.kinds import AgentHandler, Outgoing, State, Update, agent
-from onym.bridges._sdk import make_http_client, require_extra
-from onym.bridges.mcp import (
-    RECEIPT_KEY,
+from onym.bridges._a2a_store import SharedTasks
+from onym.bridges._a2a_tasks import (
+    EXTENSION,
+    encode_base64url,
+    make_executor,
+    make_handler,
+)
+from onym.bridges._sdk import (
     URI_KEY,
     Invoker,
-    decode_json_result,
-    decode_text_result,
+    build_data_part,
+    decode_part,
     is_json,
     iter_levels,
-    normalize_input_schema,
+    make_http_client,
+    require_extra,
     sanitize_text,
 )
+from onym.bridges.approvals import PermissionPages
 from onym.errors import AIIPError, OnymError, UsageError
 from onym.sign.algorithms import CARD_ALGORITHMS
+from onym.store.shared import MemoryStore, StoreLimits
 from onym.uri.ai import AIURI
 from onym.uri.generic import URI
 
 if TYPE_CHECKING:
     from a2a.client import Client
-    from a2a.server.agent_execution import AgentExecutor, RequestContextBuilder
-    from a2a.types import AgentCard, Artifact, Message, Part, StreamResponse
+    from a2a.types import AgentCard, Artifact, Part, StreamResponse
 
-    from onym.ai.records import Description, Result
-
-#: the largest integer that a double represents exactly and uniquely (RFC 8259 6)
-_LARGEST: Final = 2**53 - 1
-#: levels of a value; the SDK reads 100, and each level takes two of them
-_DEEPEST: Final = 32
-
-
-def can_carry(value: Any) -> bool:
-    """Whether a data part can carry this JSON value: no integer beyond 2^53-1 and at most 32 levels."""
-    return all(
-        depth < _DEEPEST and all(not isinstance(item, int) or abs(item) <= _LARGEST for item in level)
-        for depth, level in enumerate(iter_levels(value))
-    )
-
-
-def build_data_part(value: Any) -> Part:
-    """Build a data part. Raises AIIPError `aiip.invalid-input` for a value that it cannot carry unchanged."""
-    from a2a.helpers import new_data_part
-
-    if not can_carry(value):
-        raise AIIPError(
-            "A2A cannot carry this data: it has an integer beyond 2^53-1, or more than 32 levels",
-            code="aiip.invalid-input",
-            hint="write large integers as strings",
-        )
-    return new_data_part(value)
-
-
-def decode_part(part: Part, code: str = "aiip.invalid-input") -> Any:
-    """Return the JSON value of a data part, with whole numbers as integers, or another part in A2A's form.
-
-    Raises AIIPError with this code for NaN and infinity, which JSON does not have.
-    """
-    from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
-
-    try:
-        value = MessageToDict(part.data if part.WhichOneof("content") == "data" else part)
-    except ValueError:
-        raise AIIPError("the data contains NaN or infinity, which JSON does not have", code=code) from None
-    return _restore_integers(value)
-
-
-def _restore_integers(value: Any) -> Any:
-    """Return the value with integers instead of whole doubles. The SDK limits the depth to 100 levels."""
-    if isinstance(value, dict):
-        return {name: _restore_integers(member) for name, member in value.items()}
-    if isinstance(value, list):
-        return [_restore_integers(item) for item in value]
-    if isinstance(value, float) and value.is_integer() and abs(value) <= _LARGEST:
-        return int(value)
-    return value
-
+    from onym.ai.records import Description
+    from onym.bridges.approvals import Approvals
+    from onym.sign.keys import Signer
+    from onym.store.shared import SharedStore
 
 __all__ = ["EXTENSION", "a2a_agent", "a2a_app"]
 
-#: the A2A extension for receipts in a message's metadata
-EXTENSION: Final = "urn:onym:a2a:aiip-receipt:1"
-#: members of an input that can be a message's text, in order of preference
-_TEXTS: Final = ("message", "prompt", "text")
-_CODE: Final = "aiip-code"
-#: an idempotency key (AIIP/HTTPS v1 3.11): 1 to 255 visible ASCII characters except " and \
-_KEY: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
+#: bytes of a request
+_MAX_BODY: Final = 4 * 1024 * 1024
+#: seconds that clients may use a card without asking again
+_CARD_SECONDS: Final = 300
+#: of the store in memory; a task may have an answer of 4 MiB
+_MEMORY: Final = StoreLimits(entries=100_000, kind=10_000, value=16 * 1024 * 1024)
 _App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 
 async def a2a_app(
-    client: Invoker, uri: str | AIURI, *, url: str, card: AgentCard | None = None, rpc_path: str = "/"
+    client: Invoker,
+    uri: str | AIURI,
+    *,
+    url: str,
+    card: AgentCard | None = None,
+    signer: Signer | None = None,
+    approvals: Approvals | None = None,
+    approval_page: Callable[[OnymError], str | None] | None = None,
+    rpc_path: str = "/",
+    store: SharedStore | None = None,
 ) -> _App:
-    """Return an ASGI app that is an A2A agent: each message invokes the resource.
+    """Return an ASGI app that is an A2A agent, of A2A 1.0 and 0.3. Each message invokes the resource.
 
     `url` is the public URL of the app, with its JSON-RPC interface at `rpc_path`. Your own `card` is served
-    unchanged, with its signatures; without one, the card is made from the resource's description. A reply has
-    the receipt in its metadata, under the extension `EXTENSION`. If the resource rejects the input, the reply
-    is an A2A error.
+    unchanged, with its signatures; without one, the card is made from the resource's description, and signed
+    by `signer`, such as `KeyStore.signer`. A result has its receipt in the metadata, under the extension
+    `EXTENSION`.
+
+    The answer to a message is a Task if the resource is an agent (its output has a `state`), if the caller
+    streams or does not wait, and if the invocation is refused or fails; otherwise it is a Message. Tasks
+    belong to the user that a middleware in front of the app puts into `scope["user"]`, as Starlette's
+    authentication does. Without a user, a task can be reached only by its ID, and none are listed.
+
+    Tasks are kept for 24 hours, at most 1,000 of a user: in memory, or in a `store` that the processes of the
+    agent share, such as `open_shared_store("tasks.sqlite")` or one of PostgreSQL. Then each process answers
+    for the tasks of all, and tasks outlive their process. What it was running when it was killed goes on if
+    the resource has long tasks, and is FAILED otherwise: send the message again with the same ID.
+
+    If the endpoint wants an approval or a sign-in, the task is AUTH_REQUIRED, with a link. With `approvals`,
+    a request that people must approve is brought to them, and the link is that of their page; for other
+    errors, and without `approvals`, it is what `approval_page` returns. A further message to this task sends
+    the same request again, with people's evidence if they have approved it. What the message says is never
+    taken as the approval (A2A 1.0 7.6.4).
 
     Every caller of the app acts with the client's authority: authenticate callers, or give the client no
     credentials.
 
-    Raises MissingExtraError, AIURIError and the errors of `AsyncAIClient.describe`.
+    Raises MissingExtraError, UsageError, AIURIError and the errors of `AsyncAIClient.describe`.
     """
     with require_extra("a2a", "a2a"):
-        from a2a.server.request_handlers import DefaultRequestHandler
-        from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
-        from a2a.server.tasks import InMemoryTaskStore
+        from a2a.server.routes import create_jsonrpc_routes
+        from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
+    if card is not None and signer is not None:
+        raise UsageError(
+            "card and signer cannot both be given, because your own card is never changed",
+            code="usage.bad-argument",
+            hint="sign the card yourself, or leave out one of them",
+        )
     target = AIURI.parse(uri)
     description = await client.describe(target)
     shown = card or _build_card(description, url.rstrip("/") + rpc_path)
-    # replies are complete messages, so no task is ever stored
-    handler = DefaultRequestHandler(
-        _make_executor(client, target, description),
-        InMemoryTaskStore(),
-        shown,
-        request_context_builder=_make_context_builder(),
-    )
-    (cards,), (calls,) = create_agent_card_routes(shown), create_jsonrpc_routes(handler, rpc_path)
+    documents = _encode_card(shown, signer)
+    shared = MemoryStore(limits=_MEMORY) if store is None else store
+    tasks = SharedTasks(shared, str(target.without_query))
+    executor = make_executor(client, target, description, PermissionPages(approvals, approval_page), tasks)
+    handler = make_handler(executor, shown, client, target, description, tasks)
+    (calls,) = create_jsonrpc_routes(handler, rpc_path, enable_v0_3_compat=True)
+    serve_card = _make_card_app(*documents)
+
+    async def close() -> None:
+        await handler.aclose()
+        await tasks.close()
 
     async def app(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        await (cards if scope.get("path") == cards.path else calls)(scope, receive, send)
+        if scope["type"] == "lifespan":
+            await _run_lifespan(receive, send, close)
+        elif scope["path"] == AGENT_CARD_WELL_KNOWN_PATH:
+            await serve_card(scope, receive, send)
+        elif scope["method"] == "POST" and scope["path"] == rpc_path and not _is_json_request(scope):
+            await _refuse_media_type(send)
+        else:
+            await calls(scope, _limit_body(receive), send)
 
     return app
 
@@ -151,128 +148,149 @@ def _build_card(description: Description, url: str) -> AgentCard:
     about = f"{name}: the resource {description.uri}, with signed results (effects: {description.effects})"
     shown = {URI_KEY: description.uri}
     extension = AgentExtension(
-        uri=EXTENSION, description="Each reply has the receipt of its result", params=shown
+        uri=EXTENSION, description="Each result has its receipt in the metadata", params=shown
     )
     return AgentCard(
         name=name,
         description=about,
         version="1",
-        supported_interfaces=[AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")],
-        capabilities=AgentCapabilities(streaming=False, push_notifications=False, extensions=[extension]),
+        supported_interfaces=[
+            AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version=version)
+            for version in ("1.0", "0.3")
+        ],
+        capabilities=AgentCapabilities(streaming=True, push_notifications=False, extensions=[extension]),
         default_input_modes=["text/plain", "application/json"],
         default_output_modes=["text/plain", "application/json"],
         skills=[AgentSkill(id="invoke", name=name, description=about, tags=["ai-uri"])],
     )
 
 
-def _make_context_builder() -> RequestContextBuilder:
-    """Derives a missing context from the message's ID, so that a repeated message has the same one."""
-    from a2a.server.agent_execution import SimpleRequestContextBuilder
+def _encode_card(card: AgentCard, signer: Signer | None) -> tuple[bytes, bytes]:
+    """Return the card as clients of 1.0 know it, and with 0.3's members for all others.
 
-    class Lasting(SimpleRequestContextBuilder):
-        """Builds the SDK's context, with a derived context ID."""
-
-        async def build(
-            self,
-            context: Any,
-            params: Any = None,
-            task_id: str | None = None,
-            context_id: str | None = None,
-            task: Any = None,
-        ) -> Any:
-            message_id = "" if params is None else params.message.message_id
-            derived = _hash_text(f"context {message_id}") if message_id else None
-            return await super().build(context, params, task_id, context_id or derived, task)
-
-    return Lasting()
-
-
-def _make_executor(client: Invoker, uri: AIURI, description: Description) -> AgentExecutor:
-    from a2a.server.agent_execution import AgentExecutor
-    from a2a.utils.errors import InternalError, InvalidParamsError, UnsupportedOperationError
-
-    class Invoking(AgentExecutor):
-        """Invoke the resource once for one message."""
-
-        async def execute(self, context: Any, event_queue: Any) -> None:
-            message = context.message
-            try:
-                result = await client.invoke(
-                    uri,
-                    _build_arguments(message, description),
-                    idempotency_key=_derive_idempotency_key(message.message_id),
-                )
-            except OnymError as error:
-                kind = InvalidParamsError if error.code == "aiip.invalid-input" else InternalError
-                raise kind(
-                    sanitize_text(error.message), data={_CODE: error.code, URI_KEY: str(uri)}
-                ) from error
-            await event_queue.enqueue_event(_build_reply(result, message, uri))
-
-        async def cancel(self, context: Any, event_queue: Any) -> None:
-            raise UnsupportedOperationError("an invocation ends with its request, so it cannot be cancelled")
-
-    return Invoking()
-
-
-def _build_arguments(message: Message, description: Description) -> dict[str, Any]:
-    """Build the input from a message, by the resource's schema."""
-    from a2a.helpers import get_text_parts
-
-    known = frozenset(normalize_input_schema(description.input).get("properties", ()))
-    data = [decode_part(part) for part in message.parts if part.WhichOneof("content") == "data"]
-    text = "\n".join(get_text_parts(message.parts))
-    arguments: dict[str, Any] = {}
-    if text:
-        arguments[next((name for name in _TEXTS if name in known), _TEXTS[0])] = text
-    if data and "data" in known:
-        arguments["data"] = data[0] if len(data) == 1 else data
-    else:
-        for part in data:
-            arguments |= part if isinstance(part, dict) else {}
-    return arguments | ({"context": message.context_id} if "context" in known else {})
-
-
-def _build_reply(result: Result, message: Message, uri: AIURI) -> Message:
-    from a2a.helpers import new_message
-
-    reply = new_message(_build_parts(result), context_id=message.context_id)
-    reply.extensions.append(EXTENSION)
-    reply.metadata.update({EXTENSION: {RECEIPT_KEY: result.token, URI_KEY: str(uri)}})
-    return reply
-
-
-def _build_parts(result: Result) -> list[Part]:
-    """Return text as text and JSON as data; the `text` of an agent or a model is its own part.
-
-    JSON that a data part would change, and content that does not match its media type, is sent as bytes.
+    A card that its owner has signed is the same for all. The signer's signature is over the RFC 8785 form of
+    the members of 1.0, as the SDK verifies it. The second document has another one over all of it, for
+    clients that verify what they have received.
     """
-    from a2a.helpers import new_raw_part, new_text_part
+    from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+    from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
 
-    kind = result.content_type or "application/octet-stream"
-    value, text = decode_json_result(result), decode_text_result(result)
-    if value and can_carry(value[0]):
-        answer = value[0].get("text") if isinstance(value[0], dict) else None
-        texts = [new_text_part(answer)] if isinstance(answer, str) and answer else []
-        return [*texts, build_data_part(value[0])]
-    if text is not None and not is_json(kind):
-        return [new_text_part(text, media_type=kind)]
-    return [new_raw_part(result.body, media_type=kind)]
+    plain = MessageToDict(card)
+    if card.signatures:
+        document = json.dumps(plain, ensure_ascii=False).encode()
+        return document, document
+    plain, both = _drop_empty(plain), _drop_empty(agent_card_to_dict(card))
+    if signer is not None:
+        first, second = _sign_card(signer, plain), _sign_card(signer, both)
+        plain["signatures"], both["signatures"] = [first], [first, second]
+    return json.dumps(plain, ensure_ascii=False).encode(), json.dumps(both, ensure_ascii=False).encode()
 
 
-def _derive_idempotency_key(message_id: str) -> str | None:
-    """Return the message's ID as an idempotency key, so that a repeated message is the same invocation.
+def _sign_card(signer: Signer, members: Mapping[str, Any]) -> dict[str, str]:
+    # the SDK of A2A knows Ed25519 only by its older name (RFC 9864 2.2)
+    algorithm = "EdDSA" if signer.algorithm == "Ed25519" else signer.algorithm
+    header = {"alg": algorithm, "kid": signer.kid, "typ": "JOSE"}
+    protected = encode_base64url(canonicalize({name: value for name, value in header.items() if value}))
+    signed = f"{protected}.{encode_base64url(canonicalize(members))}"
+    return {"protected": protected, "signature": encode_base64url(signer.sign(signed.encode()))}
 
-    The digest is used for an ID that is not a valid key (AIIP/HTTPS v1 3.11). Without an ID the key is
-    random.
+
+def canonicalize(members: Mapping[str, Any]) -> bytes:
+    """Return the RFC 8785 form of a JSON object without numbers and with ASCII names, such as a card.
+
+    Raises UsageError for any other value.
     """
-    if not message_id:
-        return None
-    return message_id if _KEY.fullmatch(message_id) else _hash_text(message_id)
+
+    def require_plain(value: Any) -> None:
+        for level in iter_levels(value):
+            for item in level:
+                names_are_ascii = not isinstance(item, Mapping) or all(name.isascii() for name in item)
+                if not names_are_ascii or (isinstance(item, int | float) and not isinstance(item, bool)):
+                    raise UsageError(
+                        "a signed card cannot have numbers, or names that are not ASCII",
+                        code="usage.bad-argument",
+                    )
+
+    require_plain(members)
+    return json.dumps(members, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _hash_text(text: str) -> str:
-    return urlsafe_b64encode(sha256(text.encode()).digest()).rstrip(b"=").decode("ascii")
+def _drop_empty(value: Any) -> Any:
+    """Leave out empty texts, lists and objects, as A2A 1.0 8.4.1 wants before a card is signed."""
+    if isinstance(value, dict):
+        members = {name: _drop_empty(member) for name, member in value.items()}
+        return {name: member for name, member in members.items() if member not in ("", None, [], {})}
+    if isinstance(value, list):
+        return [member for member in map(_drop_empty, value) if member not in ("", None, [], {})]
+    return value
+
+
+def _make_card_app(plain: bytes, both: bytes) -> _App:
+    """Serve the card with an entity tag, so that clients can keep it (A2A 1.0 8.6)."""
+    shared = {
+        "cache-control": f"public, max-age={_CARD_SECONDS}",
+        "last-modified": formatdate(time.time(), usegmt=True),
+        "vary": "A2A-Version",
+    }
+
+    async def serve(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        if scope["method"] not in {"GET", "HEAD"}:
+            await _respond(send, 405, b"", {"allow": "GET, HEAD"})
+            return
+        fields = dict(scope["headers"])
+        # no version means 0.3 (A2A 1.0 3.6.2)
+        document = plain if fields.get(b"a2a-version", b"").startswith(b"1.") else both
+        tag = f'"{hashlib.sha256(document).hexdigest()[:32]}"'
+        known = fields.get(b"if-none-match", b"").decode("latin-1").split(",")
+        if tag in {choice.strip().removeprefix("W/") for choice in known}:
+            await _respond(send, 304, b"", {**shared, "etag": tag})
+            return
+        body = b"" if scope["method"] == "HEAD" else document
+        await _respond(send, 200, body, {**shared, "etag": tag, "content-type": "application/json"})
+
+    return serve
+
+
+async def _respond(send: Any, status: int, body: bytes, fields: Mapping[str, str]) -> None:
+    headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in fields.items()]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _run_lifespan(receive: Any, send: Any, close: Callable[[], Awaitable[None]]) -> None:
+    await receive()
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    await close()
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+def _is_json_request(scope: MutableMapping[str, Any]) -> bool:
+    return is_json(dict(scope["headers"]).get(b"content-type", b"").decode("latin-1"))
+
+
+async def _refuse_media_type(send: Any) -> None:
+    """Answer as A2A 1.0 5.4 wants: ContentTypeNotSupportedError."""
+    from a2a.server.request_handlers import build_error_response
+    from a2a.utils.errors import ContentTypeNotSupportedError
+
+    error = ContentTypeNotSupportedError("a JSON-RPC request must have Content-Type: application/json")
+    body = json.dumps(build_error_response(None, error)).encode()
+    await _respond(send, 415, body, {"content-type": "application/json"})
+
+
+def _limit_body(receive: Any) -> Any:
+    """Return `receive` for bodies of a limited size; the SDK reads a whole body into memory."""
+    size = 0
+
+    async def limited() -> Any:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        # a body without its end is not JSON, so the SDK refuses it
+        return {"type": "http.request", "body": b"", "more_body": False} if size > _MAX_BODY else message
+
+    return limited
 
 
 _TIMEOUT: Final = 60.0

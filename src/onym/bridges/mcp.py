@@ -4,187 +4,84 @@
     server = await mcp_server(AsyncAIClient(), ["ai://bank.example/tool/rates"])
 
 The official SDK uses its own connections: the operator chooses the URLs, and Onym's network policy does not
-apply to them. The A2A bridge also uses the functions for results, schemas and tool names.
+apply to them.
 """
 
 from __future__ import annotations
 
-import re
-from base64 import b64encode
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
+from onym._version import __version__
 from onym.ai.endpoint.context import Call
 from onym.ai.endpoint.kinds import ToolHandler, tool
-from onym.ai.endpoint.schemas import inline_root_reference
 from onym.ai.records import Effects
-from onym.bridges._sdk import make_http_client, require_extra
+from onym.bridges._mcp_calls import (
+    ToolCall,
+    ToolTasks,
+    declares_tasks,
+    make_missing_tasks_error,
+    serve_tasks,
+)
+from onym.bridges._sdk import (
+    URI_KEY,
+    Invoker,
+    TaskInvoker,
+    is_shallow,
+    make_http_client,
+    name_resources,
+    normalize_input_schema,
+    require_extra,
+    sanitize_text,
+)
+from onym.bridges.approvals import PermissionPages
 from onym.errors import AIIPError, OnymError, UsageError
-from onym.uri.ai import AIURI
 
 if TYPE_CHECKING:
     from mcp.server import Server
-    from mcp.types import CallToolResult, ContentBlock, Tool
+    from mcp.types import CallToolResult, Tool
 
-    from onym.ai.records import Description, Result
+    from onym.ai.records import Description
+    from onym.bridges.approvals import Approvals
 
-#: members of metadata: the compact receipt, and the ai URI of the request
-RECEIPT_KEY: Final = "aiip-receipt"
-URI_KEY: Final = "aiip-uri"
 __all__ = ["mcp_server", "mcp_tool"]
 
-_MAX_RESOURCES: Final = 128
-_LONGEST_NAME: Final = 64
-#: valid names of tools (MCP 2025-11-25, server/tools)
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-#: levels of a remote schema that are passed on; JSON writers have a limit
-_DEEPEST: Final = 64
-#: charsets that are a subset of UTF-8
-_CHARSETS: Final = frozenset({"", "utf-8", "us-ascii"})
-
-
-class Invoker(Protocol):
-    """A client for ai URIs, such as `onym.ai.AsyncAIClient`. Its results are verified."""
-
-    async def describe(self, uri: str | AIURI) -> Description:
-        """Return the description of a resource."""
-        ...
-
-    async def invoke(
-        self,
-        uri: str | AIURI,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        accept: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> Result:
-        """Return the verified result of an invocation."""
-        ...
-
-
-def name_resources(uris: Mapping[str, str] | Iterable[str]) -> dict[str, AIURI]:
-    """Map tool names to resources; a name is given, or made from the path.
-
-    Raises AIURIError, and UsageError for a duplicate name or too many resources.
-    """
-    pairs = uris.items() if isinstance(uris, Mapping) else ((None, uri) for uri in uris)
-    resources: dict[str, AIURI] = {}
-    for name, text in pairs:
-        uri = AIURI.parse(text)
-        label = _make_tool_name(uri) if name is None else name
-        if _NAME.fullmatch(label) is None:
-            raise UsageError(
-                f"{sanitize_text(label, 60)!r} is not a valid tool name",
-                code="usage.bad-argument",
-                hint="use 1 to 128 of the characters A-Z a-z 0-9 _ - .",
-            )
-        if label in resources:
-            raise UsageError(
-                f"two resources have the name {label}",
-                code="usage.bad-argument",
-                hint="pass a mapping of names to URIs",
-            )
-        if len(resources) >= _MAX_RESOURCES:
-            raise UsageError(f"more than {_MAX_RESOURCES} resources were passed", code="usage.bad-argument")
-        resources[label] = uri
-    return resources
-
-
-def is_json(content_type: str | None) -> bool:
-    """Whether a media type is JSON."""
-    kind = (content_type or "").partition(";")[0].strip().lower()
-    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
-
-
-def decode_json_result(result: Result) -> tuple[Any, ...]:
-    """Return the JSON value of a result as a tuple of one; () if the result is not JSON."""
-    if not is_json(result.content_type):
-        return ()
-    try:
-        return (result.json(),)
-    except OnymError:
-        return ()
-
-
-def decode_text_result(result: Result) -> str | None:
-    """Return the text of a result, including JSON; None unless it is certainly UTF-8 text."""
-    kind, _, rest = (result.content_type or "").partition(";")
-    text = kind.strip().lower().startswith("text/")
-    if not (is_json(kind) or (text and _parse_charset(rest) in _CHARSETS)):
-        return None
-    try:
-        return result.body.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def normalize_input_schema(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a remote input schema as the schema of an object; {"type": "object"} if it is not one.
-
-    A schema is sent to all clients of the protocol, so one that could break them is replaced.
-    """
-    inlined = inline_root_reference(schema or {})
-    kind = inlined.get("type", "object")
-    if (kind == "object" or (isinstance(kind, list) and "object" in kind)) and _is_valid_schema(inlined):
-        return {**inlined, "type": "object"}
-    return {"type": "object"}
-
-
-def _is_valid_schema(schema: Mapping[str, Any]) -> bool:
-    properties, required = schema.get("properties", {}), schema.get("required", [])
-    return (
-        isinstance(properties, dict)
-        and all(isinstance(schema, dict | bool) for schema in properties.values())
-        and isinstance(required, list)
-        and all(isinstance(name, str) for name in required)
-        and isinstance(schema.get("$schema", ""), str)
-        and _is_shallow(schema)
-    )
-
-
-def iter_levels(value: Any) -> Iterator[list[Any]]:
-    """Yield the parts of a JSON value, level by level, starting with the value itself."""
-    level = [value]
-    while level:
-        yield level
-        level = [inner for value in level for inner in _list_children(value)]
-
-
-def _list_children(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return list(value.values())
-    return value if isinstance(value, list) else []
-
-
-def _parse_charset(parameters: str) -> str:
-    match = re.search(r"charset\s*=\s*\"?([^\s;\"]+)", parameters, re.IGNORECASE)
-    return "" if match is None else match[1].lower()
-
-
-def sanitize_text(text: str, most: int = 500) -> str:
-    """Make remote text safe to show: one line, without control characters, of limited length."""
-    shown = "".join(char if char.isprintable() else " " for char in text[: most + 1])
-    return shown if len(shown) <= most else shown[: most - 1] + "…"
-
-
-def _make_tool_name(uri: AIURI) -> str:
-    name = "".join(char if char.isascii() and (char.isalnum() or char in "-_") else "_" for char in uri.path)
-    return name.strip("_")[:_LONGEST_NAME] or "root"
-
-
-_CODE: Final = "aiip-code"
+#: in the metadata of a tool: the schema of its resource's output
 _OUTPUT: Final = "aiip-output"
+#: milliseconds for which clients may use the list of tools again
+_LIST_TTL: Final = 300_000
 
 
 async def mcp_server(
-    client: Invoker, uris: Mapping[str, str] | Iterable[str], *, name: str = "onym"
+    client: Invoker,
+    uris: Mapping[str, str] | Iterable[str],
+    *,
+    name: str = "onym",
+    approvals: Approvals | None = None,
+    approval_page: Callable[[OnymError], str | None] | None = None,
+    state_keys: Sequence[bytes] | None = None,
+    task_only: Collection[str] = (),
 ) -> Server[Any]:
     """Return an MCP server whose tools are these resources. They are described now, and invoked by calls.
 
     `uris` are ai URIs, or a mapping of tool names to them. A result has its receipt in `_meta` as
     "aiip-receipt", and the URI as "aiip-uri". If a resource rejects a call, the result is a tool error with
     its code. The client verifies every result; its `allow_effects` limits the effects.
+
+    A client that declares elicitation is asked for input: by a form for required members that a call leaves
+    out and whose schema has `"x-aiip-ask": true` (never for financial or physical effects), and by a link, if
+    the endpoint wants an approval or a sign-in. With `approvals`, a call that people must approve is brought
+    to them, and the link is that of their page; when the client sends the call again, the bridge adds their
+    evidence. For other errors, and without `approvals`, the link is what `approval_page` returns for the
+    error. An approval is never asked for by a form, and what the client returns is never taken as one.
+
+    After the input the client sends the call again, with a sealed state. `state_keys` (32 bytes or more, the
+    first one seals) let several processes share it; by default only this process can open it.
+
+    A resource with long tasks runs as a task of MCP for clients that declare its extension for tasks; other
+    clients wait for the result. `task_only` are names of tools that take too long for that: without the
+    extension, a call is refused before anything is sent to the endpoint.
 
     The schema of a resource's output is in its tool's `_meta` as "aiip-output", not in `outputSchema`:
     clients would reject a verified result that differs, such as the events of a stream.
@@ -193,27 +90,59 @@ async def mcp_server(
     """
     with require_extra("mcp", "mcp"):
         from mcp.server import Server
+        from mcp.server.caching import CacheHint
+        from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
         from mcp.shared.exceptions import MCPError
         from mcp.types import INVALID_PARAMS, ListToolsResult
     known = name_resources(uris)
-    tools = [_build_tool(label, await client.describe(uri)) for label, uri in known.items()]
+    described = {label: await client.describe(uri) for label, uri in known.items()}
+    tools = [_build_tool(label, description) for label, description in described.items()]
+    security = (
+        RequestStateSecurity.ephemeral() if state_keys is None else RequestStateSecurity(keys=state_keys)
+    )
+    effects = {str(uri.without_query): described[label].effects for label, uri in known.items()}
+    tasks = ToolTasks(client, effects, security.codec) if isinstance(client, TaskInvoker) else None
+    for label in task_only:
+        if tasks is None or label not in described or not described[label].asynchronous:
+            raise UsageError(
+                f"task_only names {sanitize_text(label, 60)!r}, which cannot run as a task",
+                code="usage.bad-argument",
+                hint="name tools of this server whose resources have task=True",
+            )
 
     async def on_list_tools(context: Any, params: Any) -> ListToolsResult:
         return ListToolsResult(tools=tools)
 
-    async def on_call_tool(context: Any, params: Any) -> CallToolResult:
+    async def on_call_tool(context: Any, params: Any) -> Any:
         if params.name not in known:
             raise MCPError(INVALID_PARAMS, f"no tool has the name {sanitize_text(params.name, 60)}")
-        return await _call_resource(client, known[params.name], params.arguments or {})
+        if params.name in task_only and not declares_tasks(context):
+            raise make_missing_tasks_error()
+        pages = PermissionPages(approvals, approval_page)
+        call = ToolCall(client, known[params.name], described[params.name], pages, context, params)
+        return await call.run(tasks)
 
-    return Server(name, on_list_tools=on_list_tools, on_call_tool=on_call_tool)
+    server = Server(
+        name,
+        version=__version__,
+        on_list_tools=on_list_tools,
+        on_call_tool=on_call_tool,
+        cache_hints={
+            "tools/list": CacheHint(ttl_ms=_LIST_TTL),
+            "server/discover": CacheHint(ttl_ms=_LIST_TTL),
+        },
+    )
+    server.middleware.append(RequestStateBoundary(security, default_audience=name))
+    if tasks is not None:
+        serve_tasks(server, tasks)
+    return server
 
 
 def _build_tool(label: str, description: Description) -> Tool:
     from mcp.types import Tool, ToolAnnotations
 
     title, schema = description.title, description.output
-    output = {} if schema is None or not _is_shallow(schema) else {_OUTPUT: dict(schema)}
+    output = {} if schema is None or not is_shallow(schema) else {_OUTPUT: dict(schema)}
     shown = sanitize_text(title or label, 300)
     changes = description.effects is not Effects.READ
     return Tool(
@@ -221,50 +150,12 @@ def _build_tool(label: str, description: Description) -> Tool:
         title=None if title is None else sanitize_text(title, 120),
         description=f"{shown} ({description.uri}; effects: {description.effects})",
         input_schema=normalize_input_schema(description.input),
-        # whether a write destroys data is not known, so the cautious value is used
-        annotations=ToolAnnotations(read_only_hint=not changes, destructive_hint=changes),
+        # a write destroys data unless its author says that it does not
+        annotations=ToolAnnotations(
+            read_only_hint=not changes, destructive_hint=changes and not description.reversible
+        ),
         _meta={URI_KEY: description.uri, **output},
     )
-
-
-async def _call_resource(client: Invoker, uri: AIURI, arguments: Mapping[str, Any]) -> CallToolResult:
-    from mcp.types import CallToolResult, TextContent
-
-    try:
-        result = await client.invoke(uri, arguments)
-    except OnymError as error:
-        text = TextContent(text=sanitize_text(error.message))
-        return CallToolResult(content=[text], is_error=True, _meta={_CODE: error.code, URI_KEY: str(uri)})
-    return CallToolResult(
-        content=_build_content(result, uri) if result.body else [],
-        # MCP before 2026-07-28 can send values other than objects only as text
-        structured_content=next(
-            (value for value in decode_json_result(result) if isinstance(value, dict) and _is_shallow(value)),
-            None,
-        ),
-        _meta={RECEIPT_KEY: result.token, URI_KEY: str(uri)},
-    )
-
-
-def _is_shallow(value: Any) -> bool:
-    return all(depth < _DEEPEST for depth, _ in enumerate(iter_levels(value)))
-
-
-def _build_content(result: Result, uri: AIURI) -> list[ContentBlock]:
-    """Return text, images and audio as such, and any other content as a resource with its bytes."""
-    from mcp.types import AudioContent, BlobResourceContents, EmbeddedResource, ImageContent, TextContent
-
-    text = decode_text_result(result)
-    if text is not None:
-        return [TextContent(text=text)]
-    kind = result.content_type or "application/octet-stream"
-    data = b64encode(result.body).decode("ascii")
-    shown = kind.partition(";")[0].strip().lower()
-    if shown.startswith("image/"):
-        return [ImageContent(data=data, mime_type=shown)]
-    if shown.startswith("audio/"):
-        return [AudioContent(data=data, mime_type=shown)]
-    return [EmbeddedResource(resource=BlobResourceContents(uri=str(uri), mime_type=kind, blob=data))]
 
 
 _TIMEOUT: Final = 60.0
