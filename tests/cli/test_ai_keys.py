@@ -161,3 +161,23 @@ def test_rotation_tells_programs_when_the_new_key_signs(run: Run, folder: str) -
     found = run("ai", "keys", "list", folder, "--json").json["keys"]
     assert ran.json["starts"] == found[1]["starts"]
     assert ran.err == ""
+
+
+def test_machines_join_a_fleet_and_any_key_can_be_revoked(tmp_path: Path, run: Run) -> None:
+    """The commands that run-a-gateway.md shows, for two machines."""
+    fleet = str(tmp_path / "fleet.sqlite")
+    kids = []
+    for name in ("first", "second"):
+        folder = str(tmp_path / name)
+        assert run("ai", "keys", "new", folder).code == 0
+        done = run("ai", "keys", "join", folder, "--fleet", fleet, "--json")
+        kids.append(json.loads(done.out)["kid"])
+    listed = json.loads(run("ai", "keys", "list", "--fleet", fleet, "--json").out)["keys"]
+    assert {(row["kid"], row["state"]) for row in listed} == {(kids[0], "signs"), (kids[1], "waits")}
+    assert run("ai", "keys", "revoke", kids[1], "--fleet", fleet).code == 0
+    again = run("ai", "keys", "list", "--fleet", fleet)
+    assert "revoked" in again.out
+    assert run("ai", "keys", "revoke", str(tmp_path / "first"), kids[0], "--fleet", fleet).code == 2
+    assert run("ai", "keys", "revoke", "no-such-key", "--fleet", fleet).code == 4
+    assert run("ai", "keys", "revoke", str(tmp_path / "first")).code == 2
+    assert run("ai", "keys", "list").code == 2

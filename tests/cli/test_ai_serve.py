@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,89 @@ def test_functions_are_served_with_tls_until_interrupted(folder: Path, environme
     assert heard.receipt
 
 
+TOGETHER = """
+import os
+from pathlib import Path
+from onym.ai import Endpoint
+
+app = Endpoint("factory.test", anchor="https://factory.test:{port}", store="keys.sqlite")
+
+@app.resource("/pid")
+def pid() -> int:
+    return os.getpid()
+
+@app.resource("/order", effects="write")
+def order(part: int) -> int:
+    with Path("effects").open("a") as effects:
+        effects.write(f"{part}\\n")
+    return os.getpid()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="SO_REUSEPORT")
+def test_workers_serve_together_and_run_a_keyed_call_once(folder: Path, environment: dict[str, str]) -> None:
+    KeyStore(folder / "keys").new(at=time.time())
+    ca = authority_ca()
+    ca.issue_cert("factory.test").private_key_and_cert_chain_pem.write_to_path(str(folder / "tls.pem"))
+    port = free_port()
+    name = f"factory.test:{port}"
+    (folder / "served.py").write_text(TOGETHER.replace("{port}", str(port)))
+
+    def call(path: str, *fields: tuple[str, str]) -> tuple[int, int]:
+        with Line(name, ca) as line:
+            heard = line.ask("POST", f"/.well-known/aiip/v1/factory.test{path}", b"", *fields, service=False)
+        assert heard.receipt
+        return heard.status, int(heard.body) if heard.status == 200 else 0
+
+    def order(number: int) -> tuple[int, int]:
+        key = ("Idempotency-Key", f'"order-{number % 5}-0123456789abcdef"')
+        return call(f"/order?part={number % 5}", key)
+
+    args = ("served:app", "--keys", "keys", "--tls-cert", "tls.pem", "--port", str(port), "--json")
+    with serving(folder, environment, *args, "--workers", "2") as child:
+        assert child.stdout is not None
+        assert json.loads(child.stdout.readline())["authority"] == "factory.test"
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(order, range(40)))
+        answers += [order(number) for number in range(5)]
+        pids = {call("/pid")[1] for _ in range(40)}
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(600) == 143
+    # a call that runs elsewhere is a conflict, which says: try again
+    assert {status for status, _ in answers} <= {200, 409}
+    assert {status for status, _ in answers[-5:]} == {200}
+    assert sorted((folder / "effects").read_text().split()) == ["0", "1", "2", "3", "4"]
+    assert len(pids) == 2
+    assert child.pid not in pids
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        ("keys=SigningKey.generate('Ed25519').with_thumbprint()", "signing key"),
+        ("keys='keys', store=SQLiteIdempotencyStore(None, most=5)", "store"),
+        ("keys='keys', authorization=JWTAuthorization(AS, AS)", "DPoP"),
+    ],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="SO_REUSEPORT")
+def test_workers_do_not_start_with_what_is_in_the_memory_of_one(
+    folder: Path, environment: dict[str, str], change: str, missing: str
+) -> None:
+    KeyStore(folder / "keys").new(at=time.time())
+    (folder / "served.py").write_text(
+        "from onym.ai import Endpoint\nfrom onym.ai.endpoint.oauth import JWTAuthorization\n"
+        "from onym.ai.endpoint.idempotency import SQLiteIdempotencyStore\n"
+        "from onym.sign.keys import SigningKey\nAS = 'https://as.test'\n"
+        f"app = Endpoint('factory.test', {change})\n"
+    )
+    child = process(folder, environment, "served:app", "--port", str(free_port()), "--workers", "2", "--json")
+    out, err = child.communicate(timeout=600)
+    assert child.returncode == 4, err
+    error = json.loads(out)["error"]
+    assert missing in error["message"]
+    assert error["code"] in {"config.not-shared", "config.other-store"}
+
+
 def test_people_are_told_what_is_served(
     folder: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +196,103 @@ def test_people_are_told_what_is_served(
     assert done.code == 0, done.err
     assert "http://[::1]:8443" in done.err
     assert "ai://factory.test/tool/add  read, scopes sums" in done.err
-    assert asked == {"host": "::1", "port": 8443, "certificate": None, "key": None}
+    plain = {"host": "::1", "port": 8443, "certificate": None, "key": None}
+    assert asked == {**plain, "client_ca": None, "certificate_proxies": ()}
+    done = run("ai", "serve", "served:app", "--keys", "keys", "--client-cert-proxy", "127.0.0.1")
+    assert done.code == 0, done.err
+    assert asked["certificate_proxies"] == ("127.0.0.1",)
+    done = run("ai", "serve", "served:app", "--keys", "keys", "--tls-cert", "c.pem", "--client-ca", "ca.pem")
+    assert (done.code, asked["client_ca"]) == (0, Path("ca.pem"))
+    assert run("ai", "serve", "served:app", "--keys", "keys", "--client-ca", "ca.pem").code == 2
+
+
+def test_people_are_told_that_no_client_certificate_can_arrive(
+    folder: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onym.server import http_server
+
+    KeyStore(folder / "keys").new(at=time.time())
+    guard = "JWTAuthorization('https://as.test', 'https://factory.test/.well-known/aiip/v1', mtls=True)"
+    (folder / "served.py").write_text(
+        "from onym.ai import Endpoint\nfrom onym.ai.endpoint.oauth import JWTAuthorization\n"
+        f"app = Endpoint('factory.test', authorization={guard})\n"
+    )
+    monkeypatch.setattr(http_server, "run_app", lambda app, *, ready, **options: ready(443))
+    for more, told in (((), True), (("--client-cert-proxy", "127.0.0.1"), False)):
+        done = run("ai", "serve", "served:app", "--keys", "keys", *more)
+        assert done.code == 0, done.err
+        assert ("client certificates" in done.err) is told
+
+
+GUARDED = """
+from onym.ai import Endpoint
+from onym.ai.endpoint.oauth import JWTAuthorization
+
+guard = JWTAuthorization("https://as.test", "https://factory.test/.well-known/aiip/v1")
+app = Endpoint("factory.test", authorization=guard)
+bare = Endpoint("factory.test")
+"""
+
+
+def test_processes_share_a_store_of_proofs_and_secrets_or_do_not_start(
+    folder: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the commands of docs/how-to/protect-a-resource.md."""
+    from onym.server import http_server
+
+    KeyStore(folder / "keys").new(at=time.time())
+    (folder / "served.py").write_text(GUARDED)
+    assert run("gateway", "secrets", "rotate", "secrets").code == 0
+    started: list[Any] = []
+    monkeypatch.setattr(http_server, "run_app", lambda app, **options: started.append(app))
+
+    def serve(*args: str, app: str = "served:app") -> Any:
+        return run("ai", "serve", app, "--keys", "keys", *args)
+
+    store = ("--proof-store", "proofs.sqlite")
+    done = serve(*store, "--secrets", "secrets")
+    assert (done.code, len(started)) == (0, 1), done.err
+    assert (folder / "proofs.sqlite").exists()
+    asyncio.run(started[0].aclose())
+    for args, code in (
+        (store, "usage"),
+        (("--secrets", "secrets"), "usage"),
+        (("--proof-store", "valkey://app:hunter2@cache.test/0", "--secrets", "secrets"), "usage"),
+        (("--proof-store", "http://cache.test", "--secrets", "secrets"), "store.bad-url"),
+        (("--proof-store", "valkey://127.0.0.1:1/0", "--secrets", "secrets"), "valkey.unreachable"),
+        (("--proof-store", "missing/proofs.sqlite", "--secrets", "secrets"), "store.unreachable"),
+        ((*store, "--secrets", "nowhere"), "credential.missing"),
+    ):
+        done = serve(*args, "--json")
+        assert done.code != 0
+        assert json.loads(done.out or done.err)["error"]["code"].startswith(code), done.err
+        assert "hunter2" not in done.out + done.err
+    done = serve(*store, "--secrets", "secrets", "--json", app="served:bare")
+    assert json.loads(done.out or done.err)["error"]["code"] == "config.no-authorization"
+    # a password is not shown to other users of the computer
+    monkeypatch.setenv("ONYM_AI_PROOF_STORE", "valkey://app:hunter2@127.0.0.1:1/0")
+    done = serve("--secrets", "secrets", "--json")
+    assert json.loads(done.out or done.err)["error"]["code"] == "valkey.unreachable"
+    assert "hunter2" not in done.out + done.err
+    assert len(started) == 1
+
+
+def test_workers_share_proofs_and_secrets(
+    folder: Path, environment: dict[str, str], run: Callable[..., Any]
+) -> None:
+    KeyStore(folder / "keys").new(at=time.time())
+    (folder / "served.py").write_text(GUARDED)
+    assert run("gateway", "secrets", "rotate", "secrets").code == 0
+    shared = ("--proof-store", "proofs.sqlite", "--secrets", "secrets")
+    args = ("served:app", "--keys", "keys", "--port", "0", "--workers", "2", "--json")
+    with serving(folder, environment, *args, *shared) as child:
+        assert child.stdout is not None
+        assert json.loads(child.stdout.readline())["authority"] == "factory.test"
+        child.send_signal(signal.SIGTERM)
+        child.wait(600)
+    with serving(folder, environment, *args) as child:
+        out, err = child.communicate(timeout=600)
+    assert json.loads(out or err)["error"]["code"] == "config.not-shared"
 
 
 def notes(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, *args: str, port: int) -> str:

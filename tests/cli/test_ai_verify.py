@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from cli.conftest import Run
+from onym.sign.approval import sign_approval
 from onym.sign.receipts import GATEWAY, StreamChain, content_digest, sign_receipt
+from sign.test_approval import EVIDENCE, NAMED
 from sign_support import BODY, NOW, RECEIPT, claims, forged, jwks, key
 
 
@@ -72,10 +74,13 @@ def test_json_says_the_same(run: Run, files: Files) -> None:
 
 
 def test_optional_claims_are_shown(run: Run, files: Files) -> None:
-    token = sign_receipt(replace(RECEIPT, content_type=None, policy="policy-7", approval="a-1"), key())
+    token = sign_receipt(
+        replace(RECEIPT, content_type=None, policy="policy-7", approval=NAMED.approval), key()
+    )
     ran = run("ai", "verify", files.write("r", token), "--keys", files.keys)
     assert "policy-7" in ran.out
-    assert "a-1" in ran.out
+    assert "approved   by ann at https://gateway.example\n" in ran.out
+    assert "not        resource, content, approval, audience" in ran.out
     assert "status     200\n" in ran.out
 
 
@@ -267,3 +272,31 @@ def test_a_filed_stream_that_is_not_the_one_is_refused(run: Run, files: Files, c
     ran = verify_stream(run, files, content)
     assert ran.code == 12
     assert ran.json["error"]["code"] == "aiip.provenance-invalid"
+
+
+def test_a_receipt_and_its_approval_are_verified_together(run: Run, files: Files) -> None:
+    receipt = files.write("r", sign_receipt(NAMED, key()))
+    evidence = files.write("a", f"AIIP-Approval: {sign_approval(EVIDENCE, key())}\n")
+    ran = run(
+        "ai", "verify", receipt, "--keys", files.keys, "--approval", evidence, "--approver-keys", files.keys,
+        "--json",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "approval" in ran.json["checked"]
+    assert ran.json["receipt"]["approval"]["by"] == ["ann"]
+    other = files.write("o", sign_approval(replace(EVIDENCE, by=("bob",)), key()))
+    ran = run(
+        "ai", "verify", receipt, "--keys", files.keys, "--approval", other, "--approver-keys", files.keys
+    )
+    assert (ran.code, ran.out) == (12, "")
+    ran = run(
+        "ai", "verify", files.receipt, "--keys", files.keys, "--approval", evidence,
+        "--approver-keys", files.keys,
+    )  # fmt: skip
+    assert (ran.code, ran.out) == (12, "")
+
+
+def test_an_approval_needs_the_keys_of_its_approver(run: Run, files: Files) -> None:
+    for alone in ("--approval", "--approver-keys"):
+        ran = run("ai", "verify", files.receipt, "--keys", files.keys, alone, files.keys, "--json")
+        assert (ran.code, ran.json["error"]["code"]) == (2, "usage.command-line")

@@ -30,13 +30,13 @@ def test_every_command_explains_itself_with_an_example(run, name):
     assert run(name, "-h").out == ran.out
 
 
-def subcommands():
-    for name in COMMANDS:
-        command = app.get_command(click.Context(app), name)
-        if isinstance(command, click.Group):
-            yield from ((name, each) for each in command.commands)
-        else:
-            yield (name,)
+def subcommands(command=app, words=()):
+    if isinstance(command, click.Group):
+        names = COMMANDS if command is app else command.commands
+        for name in names:
+            yield from subcommands(command.get_command(click.Context(app), name), (*words, name))
+    else:
+        yield words
 
 
 @pytest.mark.parametrize("words", tuple(subcommands()), ids=" ".join)

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from gateway_support import ask
 from onym.ai.gateway.audit import AuditLog, rotate_log, verify_log
 from onym.cli._output import Session
 from onym.cli.commands.ai.serve import audit_command as audit
-from onym.cli.commands.ai.serve import gateway_command as gateway
-from onym.errors import ConfigError, OnymError
+from onym.cli.commands.gateway import gateway_command as gateway
+from onym.errors import ConfigError, CredentialError, OnymError
+from onym.sign.keystore import KeyStore
 from support import free_port, untraced
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -106,7 +108,7 @@ def test_a_log_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_the_gateway_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     code = (
         "import sys; from onym.cli._output import Session; "
-        "from onym.cli.commands.ai.serve import gateway_command; "
+        "from onym.cli.commands.gateway import gateway_command; "
         "gateway_command.main(sys.argv[1:], obj=Session(as_json='--json' in sys.argv), standalone_mode=False)"
     )
     port = free_port()
@@ -181,3 +183,45 @@ def test_an_https_gateway_needs_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = serving(monkeypatch, "--base-url", "https://gw.example")
     assert isinstance(found.exception, OnymError)
     assert "onym ai keys new" in str(found.exception.hint)
+
+
+def test_the_secrets_of_a_gateway_are_rotated(tmp_path: Path) -> None:
+    """The command creates a folder, keeps the old secret for the overlap, and refuses to hurry."""
+    folder = tmp_path / "secrets"
+    first = CliRunner().invoke(gateway, ["secrets", "rotate", str(folder), "--json"], obj=Session())
+    assert first.exit_code == 0, first.output
+    assert json.loads(first.stdout)["revoked"] is False
+    before = (folder / "current").read_text(encoding="ascii").split()[0]
+    second = CliRunner().invoke(gateway, ["secrets", "rotate", str(folder)], obj=Session())
+    assert second.exit_code == 0, second.output
+    assert "the new secret is used from" in second.stdout
+    assert (folder / "previous").read_text(encoding="ascii").split()[0] == before
+    third = CliRunner().invoke(gateway, ["secrets", "rotate", str(folder)], obj=Session())
+    assert isinstance(third.exception, CredentialError)
+    assert third.exception.code == "credential.too-early"
+    last = CliRunner().invoke(gateway, ["secrets", "rotate", str(folder), "--revoke"], obj=Session())
+    assert last.exit_code == 0, last.output
+    assert not (folder / "previous").exists()
+    assert before not in first.stdout + second.stdout + last.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="SO_REUSEPORT")
+def test_workers_of_a_gateway_publish_one_set_of_keys(tmp_path: Path) -> None:
+    KeyStore(tmp_path / "keys").new(at=time.time())
+    port = free_port()
+    command = [sys.executable, "-m", "onym", "gateway", "--json", "--port", str(port), "--workers", "2"]
+    given = {
+        "ONYM_GATEWAY_REPLAYS": str(tmp_path / "replays.sqlite"),
+        "ONYM_GATEWAY_KEYS": str(tmp_path / "keys"),
+    }
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=untraced() | given
+    )
+    try:
+        assert child.stdout is not None
+        assert json.loads(child.stdout.readline()) == {"url": f"http://127.0.0.1:{port}/", "port": port}
+        assert len({ask(port, "GET", "/.well-known/aiip.jwks.json").body for _ in range(20)}) == 1
+    finally:
+        child.send_signal(signal.SIGTERM)
+        child.communicate(timeout=300)
+    assert child.returncode == 143

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from model_support import unavailable
+
 KEY = "Zq8vT2mLx0Wc5RnB7yKd3Fh"
 
 
@@ -126,7 +128,7 @@ def test_the_check_stops_a_commit(environment, tmp_path):
 
     repo.mkdir()
     if git("init", "-q").returncode:
-        pytest.skip("needs git")
+        unavailable("git is not installed")
     hook = repo / ".git" / "hooks" / "pre-commit"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(

@@ -71,7 +71,6 @@ _MODULES = {
     "convert": "uri",
     "embed": "chat",
     "explain": "endpoint",
-    "gateway": "ai.serve",
     "models": "endpoint",
     "normalize": "uri",
     "parse": "uri",

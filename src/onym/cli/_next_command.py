@@ -79,9 +79,9 @@ _LISTED = frozenset({"models list", "models show", "ping"})
 #: options that say where a command goes and as whom: the next command needs them too
 _KEPT = frozenset(
     {
-        "account", "ca_files", "cert", "cert_key", "config", "db", "dns", "gguf", "headers", "key_stdin",
-        "on_unsupported", "params", "policy", "proxy", "registry", "registry_key", "resolver", "role",
-        "system",
+        "account", "ca_files", "cert", "cert_key", "config", "db", "dns", "gateway", "gguf", "headers",
+        "key_stdin", "on_unsupported", "params", "policy", "proxy", "registry", "registry_key", "resolver",
+        "role", "system",
     }
 )  # fmt: skip
 _KEY_OPTION = "--key-stdin"

@@ -21,6 +21,8 @@ EMBEDDED: Final = 10
 REGISTRY: Final = 11
 SIGNATURE: Final = 12
 AIIP: Final = 13
+APPROVAL: Final = 14
+TASK_RUNNING: Final = 15
 INTERNAL: Final = 70
 INPUT_OUTPUT: Final = 74
 INTERRUPTED: Final = 130
@@ -31,8 +33,9 @@ TERMINATED: Final = 143
 MEANINGS: Final[Mapping[int, str]] = {
     OK: "success",
     CHECK_FAILED: "`check`, `config check` or `scheme check` found errors, `redact --check` found a "
-    "credential, `scheme match` or `diff` found no match, `ai audit verify` found a broken log, or rows of a "
-    "batch failed or remain",
+    "credential, `scheme match` or `diff` found no match, `ai audit verify` found a broken log, `gateway "
+    "check` found a part that cannot be used, `gateway sessions end` found no session, or rows of a batch "
+    "failed or remain",
     USAGE: "invalid command line, or a file that it names cannot be used",
     BAD_URI: "invalid URI",
     CONFIGURATION: "invalid configuration file, unknown endpoint or missing credential",
@@ -45,6 +48,8 @@ MEANINGS: Final[Mapping[int, str]] = {
     REGISTRY: "rejected by the registry's procedure, or an invalid registry file, grammar or database",
     SIGNATURE: "invalid signature or receipt",
     AIIP: "an ai:// name could not be resolved, or the endpoint or a policy refused the request",
+    APPROVAL: "the request waits for the approval of people",
+    TASK_RUNNING: "the request runs as a long task (`ai tasks` shows it)",
     INTERNAL: "a bug in Onym (ONYM_DEBUG=1 shows the traceback)",
     INPUT_OUTPUT: "a file or stream could not be read or written",
     INTERRUPTED: "Ctrl-C",

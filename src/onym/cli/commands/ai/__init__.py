@@ -5,9 +5,12 @@ from __future__ import annotations
 import click
 
 from onym.cli._input import OrderedGroup
+from onym.cli.commands.ai.approve import approve_command
 from onym.cli.commands.ai.client import describe_command, discover_command, invoke_command, resolve_command
+from onym.cli.commands.ai.login import login_command, logout_command, whoami_command
 from onym.cli.commands.ai.receipts import keys_command, verify_command
 from onym.cli.commands.ai.serve import audit_command, serve_command
+from onym.cli.commands.ai.tasks import tasks_command
 
 
 @click.group("ai", cls=OrderedGroup)
@@ -29,6 +32,11 @@ for command in (
     resolve_command,
     describe_command,
     invoke_command,
+    tasks_command,
+    approve_command,
+    login_command,
+    logout_command,
+    whoami_command,
     verify_command,
     keys_command,
     serve_command,

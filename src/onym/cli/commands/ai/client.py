@@ -11,9 +11,9 @@ import json
 import os
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from json import JSONDecodeError
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -24,18 +24,36 @@ import click
 from onym._lazy import require_extra
 from onym.cli import exit_codes
 from onym.cli._errors import build_error_record, build_failure_record
-from onym.cli._input import POLICY_CHOICE, add_options, pass_session, read_stdin, translate_key_errors
+from onym.cli._input import (
+    POLICY_CHOICE,
+    add_options,
+    pass_session,
+    read_file,
+    read_stdin,
+    translate_key_errors,
+)
 from onym.cli._network import NetworkOptions, build_network, network_options
-from onym.cli._output import Session, Subject, encode_json, is_terminal, select_fields
+from onym.cli._output import (
+    Session,
+    Subject,
+    encode_json,
+    is_terminal,
+    replace_text_file,
+    select_fields,
+)
 from onym.cli.exit_codes import get_exit_code
 from onym.common.text import escape_unprintable
-from onym.errors import UsageError
+from onym.errors import ApprovalRequired, UsageError
 
 if TYPE_CHECKING:
     from onym.ai.client import AIClient
+    from onym.ai.credentials import Credential, Credentials
     from onym.ai.discovery.evaluation import Discovery
-    from onym.ai.records import Namespaces, Resolution, Result, Source
+    from onym.ai.records import Effects, Namespaces, Resolution, Result, Source
     from onym.ai.settings import ResolverSettings
+    from onym.ai.tasks import TaskHandle
+    from onym.net.limits import ClientIdentity
+    from onym.net.messages import Flow
     from onym.net.transport import Transport
     from onym.uri.ai import AIURI
     from onym.uri.secret import Secret
@@ -59,6 +77,8 @@ class AIOptions(TypedDict):
 
 
 _FILE: Final = click.Path(exists=True, dir_okay=False)
+#: bytes
+_MAX_APPROVAL: Final = 16 * 1024
 _SECONDS: Final = click.FloatRange(0, min_open=True)
 
 #: add `--policy`, the network options, the registry's, `--no-dns`, `--resolver` and `--timeout`
@@ -149,6 +169,13 @@ def build_transport(session: Session, options: AIOptions) -> Transport:
     return Transport(replace(network, tls=replace(network.tls, minimum="1.3")))
 
 
+def build_identity(options: AIOptions) -> ClientIdentity | None:
+    """Return the client certificate of the command line, for authorities that require one."""
+    from onym.net.limits import ClientIdentity
+
+    return None if options["cert"] is None else ClientIdentity(cert=options["cert"], key=options["cert_key"])
+
+
 def _parse_name_server(text: str | None) -> tuple[Sequence[str] | None, int]:
     if text is None:
         return None, 53
@@ -177,12 +204,14 @@ def open_client(
     from onym.uri.log_filter import install_logging_filter
 
     install_logging_filter()
+    settings = build_resolver_settings(options)
     with (
         build_transport(session, options) as wire,
         AIClient(
-            build_resolver_settings(options),
+            settings,
             transport=wire,
-            tokens=_build_token_source(token_variable, client_id),
+            credentials=_build_credentials(token_variable, client_id, settings),
+            identity=build_identity(options),
             allow_effects={*DEFAULT_EFFECTS, *allow},
             timeout=options["timeout"],
         ) as client,
@@ -190,14 +219,36 @@ def open_client(
         yield client
 
 
-def _build_token_source(
-    variable: str | None, client_id: str | None
-) -> Callable[[Resolution], tuple[Secret, str] | None]:
-    """Return a source of the command line's token, which is meant for the one authority of the command."""
+@dataclass(frozen=True, slots=True)
+class _OneAuthority:
+    """The token of the command line, which is meant for the one authority of the command."""
+
+    token: Secret
+    client_id: str
+
+    def obtain(
+        self, resolution: Resolution, *, scopes: Collection[str], effects: Effects
+    ) -> Flow[Credential | None]:
+        """Return the token."""
+        from onym.ai.credentials import Credential
+
+        yield from ()
+        return Credential(token=self.token, client_id=self.client_id)
+
+    def forget(self, token: Secret) -> None:
+        """Do nothing: there is no other token."""
+
+
+def _build_credentials(
+    variable: str | None, client_id: str | None, settings: ResolverSettings
+) -> Credentials:
+    """Return the token of the command line, or the sign-ins of `onym ai login`."""
     from onym.uri.secret import Secret
 
     if variable is None:
-        return lambda resolution: None
+        from onym.ai.credentials import StoredCredentials
+
+        return StoredCredentials(settings=settings)
     value = os.environ.get(variable)
     if not value:
         raise UsageError(f"the variable {variable} is not set, or it is empty", code="usage.command-line")
@@ -205,7 +256,7 @@ def _build_token_source(
         raise UsageError(
             "--token-env needs the client ID that the token was issued to", hint="add --client-id ID"
         )
-    return lambda resolution: (Secret(value), client_id)
+    return _OneAuthority(Secret(value), client_id)
 
 
 #: verdict -> its mark, which is readable without colour
@@ -370,12 +421,13 @@ def describe_command(session: Session, /, uri: str, **options: Unpack[AIOptions]
         description = client.describe(parse_uri_argument(session, uri))
     names = ("uri", "title", "methods", "input", "output", "effects", "scopes", "idempotency")
     record = select_fields(description, *names)
-    session.print_record({**record, "async": description.asynchronous, "approval": description.approval})
+    flags = {"approval": description.approval, "reversible": description.reversible}
+    session.print_record({**record, "async": description.asynchronous, **flags})
     rows = [
         ("uri", description.uri),
         ("title", description.title or "-"),
         ("methods", ", ".join(description.methods)),
-        ("effects", description.effects),
+        ("effects", description.effects + (" (reversible)" if description.reversible else "")),
         ("scopes", ", ".join(description.scopes) or "-"),
         ("idempotency", "a key is required" if description.idempotency else "-"),
     ]
@@ -460,6 +512,9 @@ def _write_stdout(content: bytes) -> None:
 @click.option("--allow", type=click.Choice(["financial", "physical"]), multiple=True,
               help="Allow these effects for this call.")  # fmt: skip
 @click.option("--idempotency-key", metavar="KEY", help="The key of an earlier attempt, to retry safely.")
+@click.option("--async", "as_task", is_flag=True, help="Begin a long task; `onym ai tasks` goes on with it.")
+@click.option("--wait", type=_SECONDS, metavar="SECONDS", help="With --async: wait for the result so long.")
+@click.option("--approval", metavar="FILE", help="The evidence that people approved the call.")
 @click.option("--token-env", metavar="NAME", help="The variable that contains the access token.")
 @click.option("--client-id", metavar="ID", help="The client ID that the token was issued to.")
 @click.option("--save", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
@@ -476,6 +531,9 @@ def invoke_command(
     stream: bool,
     allow: tuple[str, ...],
     idempotency_key: str | None,
+    as_task: bool,
+    wait: float | None,
+    approval: str | None,
     token_env: str | None,
     client_id: str | None,
     folder: Path | None,
@@ -484,7 +542,10 @@ def invoke_command(
     """Invoke a resource, verify its receipt, and print the result only if the receipt is valid.
 
     A pipe receives the result byte for byte. A terminal receives only text, with control characters escaped.
-    With --json the result is `body`, or `body_base64` if it is not UTF-8.
+    With --json the result is `body`, or `body_base64` if it is not UTF-8. With --async, the exit code is 15
+    if the result is not there yet; the ID of the task is then the output. If people must approve the call,
+    the exit code is 14: send it again with --idempotency-key and --approval. With --save, what the people
+    need is in approval-request.json.
 
     \b
     Examples:
@@ -494,12 +555,19 @@ def invoke_command(
     """
     from onym.ai.records import EVENTS, parse_media_type  # late: the JOSE library
 
+    if (stream and as_task) or (wait is not None and not as_task):
+        raise UsageError("--wait needs --async, which excludes --stream", code="usage.command-line")
     content, kind = _read_body(data, body, content_type)
     target = parse_uri_argument(session, uri)
     request: dict[str, Any] = {"body": content, "content_type": kind, "idempotency_key": idempotency_key}
+    if approval is not None:
+        request["approval"] = _read_approval(approval, idempotency_key)
     if folder is not None:
         prepare_folder(folder)  # before the call, which cannot be undone
-    with open_client(session, options, token_variable=token_env, client_id=client_id, allow=allow) as client:
+    with (
+        open_client(session, options, token_variable=token_env, client_id=client_id, allow=allow) as client,
+        save_approval_request(session, folder, str(target), content, kind),
+    ):
         if stream:
             with client.stream(target, **request, keep=folder is not None) as events:
                 for event in events:
@@ -509,9 +577,62 @@ def invoke_command(
                     else:
                         session.print_line(escape_unprintable(event.data))
                 result = events.result
+        elif as_task:
+            result = _begin_task(session, client.start(target, **request, wait=wait), wait)
         else:
             result = client.invoke(target, **request)
-    _deliver_result(session, result, folder, shown=stream and parse_media_type(result.content_type) == EVENTS)
+    deliver_result(session, result, folder, shown=stream and parse_media_type(result.content_type) == EVENTS)
+
+
+def _begin_task(session: Session, task: TaskHandle, wait: float | None) -> Result:
+    """Return the result of a task that was begun; without one, record the task and show it."""
+    from onym.ai.tasks import TaskFile
+
+    if task.reference is None or task.first is None:
+        return task.result()
+    TaskFile().add(task.reference, task.first.created)
+    if wait is not None:
+        return task.result(wait)
+    session.print_record({**task.reference.as_dict(), "state": task.first.state})
+    session.print_line(task.reference.id)
+    session.print_note(f"the task is {task.first.state}; get its result with: onym ai tasks result ID")
+    raise SystemExit(exit_codes.TASK_RUNNING)
+
+
+@contextmanager
+def save_approval_request(
+    session: Session, folder: Path | None, uri: str, body: bytes | None, content_type: str | None
+) -> Iterator[None]:
+    """If people must approve the call, save what they need in the folder."""
+    try:
+        yield
+    except ApprovalRequired as error:
+        if folder is not None:
+            request = {
+                "transaction_challenge": error.transaction_challenge,
+                "uri": uri,
+                "idempotency_key": error.idempotency_key,
+                "body_base64": b64encode(body or b"").decode("ascii"),
+                "content_type": content_type if body else None,
+            }
+            file = folder / "approval-request.json"
+            with replace_text_file(file) as write:
+                write(json.dumps(request, indent=2) + "\n")
+            session.print_note(f"what people must approve is in {file}")
+        raise
+
+
+def _read_approval(file: str, key: str | None) -> str:
+    """Read evidence, with or without the name of its header field."""
+    if key is None:
+        raise UsageError(
+            "--approval needs the idempotency key of the call that was approved",
+            code="usage.command-line",
+            hint="add --idempotency-key KEY, which the first attempt printed",
+        )
+    text = read_file(file, _MAX_APPROVAL).decode("ascii", "replace").strip()
+    name, colon, rest = text.partition(":")
+    return rest.strip() if colon and name.lower() == "aiip-approval" else text
 
 
 def _read_body(
@@ -559,7 +680,7 @@ def _reject_constant(name: str) -> NoReturn:
     )
 
 
-def _deliver_result(session: Session, result: Result, folder: Path | None, *, shown: bool) -> None:
+def deliver_result(session: Session, result: Result, folder: Path | None, *, shown: bool) -> None:
     """Save and show the result. It is shown even if it cannot be saved. Raises OSError."""
     failed: OSError | None = None
     if folder is not None:

@@ -27,7 +27,7 @@ _MAX_BODY: Final = 1024**3
 _MAX_KEYS: Final = 1024**2
 _MAX_TOKEN: Final = 16 * 1024
 #: the field name before a receipt, if the complete field was saved
-_FIELD: Final = re.compile(r"\AAIIP-(?:Gateway-)?Receipt:[ \t]*", re.IGNORECASE)
+_FIELD: Final = re.compile(r"\AAIIP-(?:(?:Gateway-)?Receipt|Approval):[ \t]*", re.IGNORECASE)
 #: codes of a file without a usable key; an invalid signature has other codes
 _NO_KEYS: Final = ("sign.malformed", "sign.bad-key", "sign.too-large", "sign.weak-key")
 #: checks of every receipt, in order (AIIP/HTTPS v1 3.8)
@@ -42,6 +42,9 @@ _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
 @click.option("--history", metavar="FILE", help="The authority's key history: every key that ever signed.")
 @click.option("--keys", metavar="FILE", help="The authority's current key set, for a recent receipt.")
 @click.option("--uri", metavar="URI", help="The request's ai URI; the receipt and its issuer must match it.")
+@click.option("--approval", metavar="FILE",
+              help="The evidence that people approved the call; the receipt must name it.")  # fmt: skip
+@click.option("--approver-keys", metavar="FILE", help="The approver's key history, for --approval.")
 @click.option("--at", "when", metavar="TIME",
               help="Verify as of this time (ISO 8601 with an offset or Z). Default: now.")  # fmt: skip
 @click.option("--gateway", is_flag=True, help="The receipt is a gateway's (AIIP-Gateway-Receipt).")
@@ -54,6 +57,8 @@ def verify_command(
     history: str | None,
     keys: str | None,
     uri: str | None,
+    approval: str | None,
+    approver_keys: str | None,
     when: str | None,
     gateway: bool,
 ) -> None:
@@ -70,14 +75,17 @@ def verify_command(
     Examples:
       onym ai verify receipt.jwt --body answer.json --history keys.json
       onym ai verify receipt.jwt --keys jwks.json --uri ai://bank.example/balance --json
+      onym ai verify receipt.jwt --history keys.json --approval approval.jwt --approver-keys gateway.json
     """
     require_extra("joserfc", "ai")
+    from onym.sign.approval import verify_receipt_approval
     from onym.sign.receipts import GATEWAY, RECEIPT, get_kid, verify_filed  # late: the JOSE library
     from onym.uri.ai import AIURI
 
     at = _parse_time(when)
-    token = _FIELD.sub("", read_file(receipt, _MAX_TOKEN).decode("ascii", "replace").strip(), count=1)
+    token = _read_token(receipt)
     authority_keys = _load_keys(history, keys)
+    evidence = _load_approval(approval, approver_keys)
     content = None if body is None else read_file(body, _MAX_BODY)
     target = None if uri is None else AIURI.parse(uri).without_query
     subject, kind = None if target is None else str(target), GATEWAY if gateway else RECEIPT
@@ -94,8 +102,17 @@ def verify_command(
         if error.hint is None and isinstance(error.__cause__, SignatureError):
             error.hint = str(error.__cause__)
         raise
+    if evidence is not None:
+        verify_receipt_approval(verified, *evidence)
     kid = get_kid(token)
-    optional = {"issuer": not gateway, "resource": target is not None, "content": content is not None}
+    optional = {
+        "issuer": not gateway,
+        "resource": target is not None,
+        "content": content is not None,
+        "approval": evidence is not None,
+    }
+    if verified.approval is None:
+        del optional["approval"]
     _print_receipt(session, verified, kid, authority_keys.keys[kid].algorithm, optional)
 
 
@@ -167,10 +184,34 @@ def _print_receipt(
         ("status", f"{receipt.status} {receipt.content_type or ''}".rstrip()),
         ("content", content),
     ]
-    details = select_fields(receipt, "task", "policy", "approval", "upstream")
+    details = select_fields(receipt, "task", "policy", "upstream")
     rows += [(name, value) for name, value in details.items() if value is not None]
+    if receipt.approval is not None:
+        rows.append(("approved", f"by {' and '.join(receipt.approval.by)} at {receipt.approval.issuer}"))
     rows += [("checked", ", ".join(checked)), ("not", ", ".join(unchecked))]
     session.print_table(rows, indent="  ", styles=("dim",))
+
+
+def _read_token(file: str) -> str:
+    """Read a token, with or without the name of its header field."""
+    return _FIELD.sub("", read_file(file, _MAX_TOKEN).decode("ascii", "replace").strip(), count=1)
+
+
+def _load_approval(file: str | None, keys: str | None) -> tuple[str, AuthorityKeys] | None:
+    """Return the evidence and the approver's keys, or None without evidence."""
+    from onym.sign.keys import read_authority_keys
+
+    if file is None and keys is None:
+        return None
+    if file is None or keys is None:
+        raise UsageError(
+            "--approval and --approver-keys must be given together",
+            code="usage.command-line",
+            hint="add both: the evidence, and the key history of the approver that signed it",
+        )
+    content = read_file(keys, _MAX_KEYS)
+    with translate_key_errors(keys, *_NO_KEYS):
+        return _read_token(file), read_authority_keys(content, history=True)
 
 
 def _load_keys(history: str | None, keys: str | None) -> AuthorityKeys:
@@ -232,7 +273,15 @@ def keys_command() -> None:
       onym ai keys rotate keys
       onym ai keys revoke keys KID
       onym ai keys publish keys > aiip.jwks.json
+      onym ai keys join keys --fleet postgresql://onym@db.example/fleet
     """
+
+
+_fleet = click.option(
+    "--fleet",
+    metavar="URL",
+    help="The database of the machines' keys: a file, or postgresql://USER@HOST/NAME.",
+)
 
 
 @keys_command.command("new", short_help="Create a key folder and its first signing key.")
@@ -268,20 +317,62 @@ def rotate_command(session: Session, /, folder: Path, algorithm: str | None, max
     _print_key(session, folder, kid, f"signs from {starts}", starts=starts)
 
 
+@keys_command.command("join", short_help="Announce this machine's keys to its fleet.")
+@_folder
+@click.option("--fleet", metavar="URL", required=True,
+              help="The machines' database: a file, or postgresql://USER@HOST/NAME.")  # fmt: skip
+@pass_session
+def join_command(session: Session, /, folder: Path, fleet: str) -> None:
+    """Announce this machine's keys to its fleet, before the machine serves.
+
+    All machines publish the keys of all. A new key signs when every client's copy of the key set has expired;
+    the first key of a fleet signs at once.
+    """
+    from onym.ai.fleet_keys import FleetKeys  # late, as in every command
+
+    with FleetKeys(_open_key_store(folder), fleet, background=False) as keys:
+        at = _get_timestamp()
+        for record in keys.list_own():
+            starts = _format_time(record.starts)
+            waits = f"signs from {starts}" if record.is_waiting(at) else record.get_state(at)
+            _print_key(session, folder, record.kid, waits, starts=starts)
+
+
 @keys_command.command(
     "revoke",
     short_help="Revoke a key permanently.",
     # one kid in 64 begins with a hyphen
     context_settings={"ignore_unknown_options": True},
 )
-@_folder
-@click.argument("kid")
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("kid", required=False)
+@_fleet
 @pass_session
-def revoke_command(session: Session, /, folder: Path, kid: str) -> None:
+def revoke_command(session: Session, /, folder: Path, kid: str | None, fleet: str | None) -> None:
     """Revoke a key that was exposed. Everything that it signed becomes invalid, saved or not.
 
     If it is the signing key, the next key signs at once; a new key is created if there is none.
+
+    With --fleet, give only the KID, of any machine: no machine accepts the key after a minute.
+
+    \b
+    Examples:
+      onym ai keys revoke keys KID
+      onym ai keys revoke KID --fleet postgresql://onym@db.example/fleet
     """
+    if fleet is not None:
+        from onym.ai.fleet_keys import revoke_fleet_key
+
+        if kid is not None:
+            raise UsageError("--fleet revokes the key of any machine", hint="give only the KID, without DIR")
+        revoke_fleet_key(fleet, str(folder))
+        session.print_record({"kid": str(folder), "revoked": True})
+        session.print_line(
+            f"{session.paint(str(folder), 'name')}  revoked; every machine knows it in a minute"
+        )
+        return
+    if kid is None:
+        raise UsageError("the key to revoke is missing", hint="onym ai keys list DIR shows the keys")
     now = _open_key_store(folder).revoke(kid, _get_timestamp())
     session.print_note(f"{kid} is revoked; publish the new key set at once", kind="note")
     _print_key(session, folder, now, "signs from now on")
@@ -306,13 +397,25 @@ def publish_command(session: Session, /, folder: Path, history: bool, output: Pa
 
 
 @keys_command.command("list", short_help="List the keys and the state of each.")
-@_folder
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(file_okay=False, path_type=Path))
+@_fleet
 @pass_session
-def list_command(session: Session, /, folder: Path) -> None:
+def list_command(session: Session, /, folder: Path | None, fleet: str | None) -> None:
     """List the keys: signing, waiting, kept (published, but no longer signing), retired, revoked or lost.
 
-    A key is lost if it signs now or later, but its private file is missing or unreadable.
+    A key is lost if it signs now or later, but its private file is missing or unreadable. With --fleet
+    instead of DIR, the keys of all machines are listed.
     """
+    if fleet is not None:
+        from onym.ai.fleet_keys import list_fleet_keys
+
+        at = _get_timestamp()
+        announced = [(record, record.get_state(at)) for record in list_fleet_keys(fleet)]
+        session.print_record({"keys": [_build_key_record(record, state) for record, state in announced]})
+        session.print_table([_build_key_row(record, state) for record, state in announced], styles=("name",))
+        return
+    if folder is None:
+        raise UsageError("the folder of the keys is missing", hint="give DIR, or --fleet URL")
     at, store = _get_timestamp(), _open_key_store(folder)
     records = store.records()
     states = {

@@ -1,12 +1,11 @@
-"""`onym ai serve`, `onym gateway` and `onym ai audit`: serve `ai://` resources, and check audit logs.
-
-`ai serve` serves an `Endpoint` of Python functions; `gateway` serves `ai:` names to web users over HTTPS.
-"""
+"""`onym ai serve` and `onym ai audit`: serve an `Endpoint` of Python functions, and check audit logs."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,17 +16,26 @@ from onym.cli import exit_codes
 from onym.cli._input import pass_session
 from onym.cli._output import Session, select_fields
 from onym.common.text import escape_unprintable
-from onym.errors import OnymError, UsageError
+from onym.errors import ConfigError, OnymError, UsageError
 from onym.uri.generic import URI
+from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from onym.ai.endpoint import Endpoint
+    from onym.ai.fleet_keys import FleetKeys
     from onym.ai.gateway.audit import AuditReport
 
 _PORT: Final = 8443
+_PROOF_STORE: Final = "ONYM_AI_PROOF_STORE"
+_FLEET: Final = "ONYM_AI_FLEET"
 _PATH: Final = click.Path(path_type=Path)
+#: how processes get the same signing key, and the same store
+_SHARED_HINTS: Final = (
+    "Create a folder with onym ai keys new DIR, and use --keys DIR.",
+    'Pass a file or a database: Endpoint(..., store="keys.sqlite").',
+)
 _FORM: Final = "write module:name for a module in this folder or an installed one, such as factory:app"
 
 
@@ -39,8 +47,20 @@ _FORM: Final = "write module:name for a module in this folder or an installed on
               help="The port; 0 is any free port.")  # fmt: skip
 @click.option("--tls-cert", metavar="FILE", type=_PATH, help="The certificate chain (PEM).")
 @click.option("--tls-key", metavar="FILE", type=_PATH, help="Its private key, if it is in another file.")
+@click.option("--client-ca", metavar="FILE", type=_PATH,
+              help="Authorities (PEM) that issue client certificates. Default: none.")  # fmt: skip
+@click.option("--client-cert-proxy", "proxies", metavar="ADDRESS", multiple=True,
+              help="A proxy that sends client certificates in Client-Cert (repeatable).")  # fmt: skip
 @click.option("--keys", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
               help="Sign with the keys in this folder. Default: the app's keys.")  # fmt: skip
+@click.option("--fleet", metavar="URL",
+              help=f"The database of the keys of all machines. Default: {_FLEET}.")  # fmt: skip
+@click.option("--workers", metavar="N", type=click.IntRange(1, 128), default=1, show_default=True,
+              help="Processes that serve the port (Linux).")  # fmt: skip
+@click.option("--proof-store", metavar="URL",
+              help=f"The store of DPoP proofs of all processes. Default: {_PROOF_STORE}.")  # fmt: skip
+@click.option("--secrets", metavar="DIR", type=_PATH,
+              help="The folder of the secrets of all processes.")  # fmt: skip
 @pass_session
 def serve_command(
     session: Session,
@@ -50,42 +70,179 @@ def serve_command(
     port: int,
     tls_cert: Path | None,
     tls_key: Path | None,
+    client_ca: Path | None,
+    proxies: tuple[str, ...],
     keys: Path | None,
+    fleet: str | None,
+    workers: int,
+    proof_store: str | None,
+    secrets: Path | None,
 ) -> None:
     """Serve Python functions as ai:// resources, until Ctrl-C.
 
     MODULE:APP names the Endpoint: factory:app is `app` in factory.py.
 
     With --tls-cert the server uses TLS 1.3. Without a certificate it uses plain HTTP, and only on a loopback
-    address.
+    address. With --client-ca, clients may show a certificate, to which their access tokens can be bound.
+
+    With --fleet, this machine announces its keys and publishes those of all (onym ai keys join).
+
+    With --workers, a process that dies is replaced, and SIGHUP replaces all processes one after the other.
+    Processes that accept DPoP need one --proof-store (a SQLite file, or a database: postgresql://, valkeys://)
+    and the same --secrets (onym gateway secrets rotate DIR), on other machines too. Put a URL with a password
+    into ONYM_AI_PROOF_STORE.
 
     \b
     Examples:
       onym ai serve factory:app --tls-cert cert.pem --tls-key key.pem --host 0.0.0.0 --port 443
-      onym ai serve factory:app --keys keys/
+      onym ai serve factory:app --keys keys/ --proof-store proofs.sqlite --secrets secrets/
+    """
+    if tls_key is not None and tls_cert is None:
+        raise UsageError("--tls-key needs --tls-cert")
+    if client_ca is not None and tls_cert is None:
+        raise UsageError("--client-ca needs --tls-cert", hint="behind a TLS proxy, use --client-cert-proxy")
+    if (fleet or os.environ.get(_FLEET)) and keys is None:
+        raise UsageError("--fleet needs --keys", hint="every machine has a folder of its own keys")
+    _require_no_password("--fleet", fleet, _FLEET)
+    _require_no_password("--proof-store", proof_store, _PROOF_STORE)
+    shared = (fleet, proof_store, secrets)
+    options = {
+        "certificate": tls_cert,
+        "key": tls_key,
+        "client_ca": client_ca,
+        "certificate_proxies": proxies,
+    }
+
+    def ready(served: dict[str, Any]) -> None:
+        for note in served.pop("notes"):
+            session.print_note(note)
+        _print_serving(session, served)
+
+    if workers == 1:
+        _serve_endpoint(ready, app, keys, shared, options, host=host, port=port)
+        return
+    from onym.server.workers import run_workers  # late, as all of the web server
+
+    def ready_together(reports: list[dict[str, Any]]) -> None:
+        identities = [report.pop("shared") for report in reports]
+        for name, hint, values in zip(
+            ("signing key", "store"), _SHARED_HINTS, zip(*identities, strict=True), strict=True
+        ):
+            if len(set(values)) > 1:
+                raise ConfigError(
+                    f"every process has its own {name}; all must have the same",
+                    code="config.not-shared",
+                    hint=hint,
+                )
+        ready(reports[0])
+
+    run_workers(
+        _serve_endpoint,
+        app,
+        keys,
+        shared,
+        options,
+        count=workers,
+        host=host,
+        port=port,
+        ready=ready_together,
+    )
+
+
+def _serve_endpoint(
+    report: Callable[[dict[str, Any]], object],
+    app: str,
+    keys: Path | None,
+    shared: tuple[str | None, str | None, Path | None],
+    options: Mapping[str, Any],
+    *,
+    host: str,
+    port: int,
+    reuse_port: bool = False,
+) -> None:
+    """Serve the app in this process. Call `report` with what is served when it listens.
+
+    `shared` are the values of --fleet, --proof-store and --secrets.
     """
     from onym.server.http_server import run_app  # late: only this command needs the web server
 
-    if tls_key is not None and tls_cert is None:
-        raise UsageError("--tls-key needs --tls-cert")
     endpoint = _load_endpoint(app)
-    if keys is not None:
-        endpoint.sign_with(keys)
-    endpoint.check()
-    scheme = "http" if tls_cert is None else "https"
+    fleet, proof_store, secrets = shared
+    fleet = fleet or os.environ.get(_FLEET)
+    tls = options["certificate"] is not None
+    with ExitStack() as stack:
+        if keys is not None:
+            endpoint.sign_with(keys if fleet is None else stack.enter_context(_open_fleet(keys, fleet)))
+        _share_proofs(endpoint, proof_store, secrets)
+        if reuse_port:
+            endpoint.require_shared()
+        endpoint.check()
 
-    def ready(bound_port: int) -> None:
-        for note in _iter_notes(endpoint, bound_port, tls=tls_cert is not None):
-            session.print_note(note)
-        _print_serving(session, endpoint, f"{scheme}://{f'[{host}]' if ':' in host else host}:{bound_port}")
+        def ready(bound_port: int) -> None:
+            address = f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{bound_port}"
+            served = _describe_served(endpoint, address)
+            served["notes"] = list(_iter_notes(endpoint, bound_port, options))
+            report({**served, "shared": endpoint.shared_identity} if reuse_port else served)
 
-    run_app(endpoint, host=host, port=port, certificate=tls_cert, key=tls_key, ready=ready)
+        more = {"reuse_port": True} if reuse_port else {}
+        run_app(endpoint, host=host, port=port, ready=ready, **more, **options)
 
 
-def _iter_notes(endpoint: Endpoint, port: int, *, tls: bool) -> Iterator[str]:
+def _open_fleet(folder: Path, fleet: str) -> FleetKeys:
+    from onym.ai.fleet_keys import FleetKeys  # late: few endpoints need it
+
+    return FleetKeys(folder, fleet)
+
+
+def _share_proofs(endpoint: Endpoint, store: str | None, folder: Path | None) -> None:
+    """Give the endpoint the store and the secrets of its fleet, if it has them and they can be used."""
+    url = _get_proof_store(store)
+    if url is None and folder is None:
+        return
+    if url is None or folder is None:
+        raise UsageError(
+            "--proof-store and --secrets belong together: processes that share only one of them would reject "
+            "each other's nonces or accept a proof twice",
+            hint=f"Give both (the store also as {_PROOF_STORE}), or neither for a single process.",
+        )
+    import asyncio
+
+    from onym.sign.fleet_secrets import FleetSecrets  # late, as in every command
+    from onym.store import open_shared_store
+
+    secrets = FleetSecrets(folder)
+
+    async def check() -> None:
+        # another one than that of the server: a store belongs to one event loop
+        probe = open_shared_store(url)
+        try:
+            await probe.check()
+        finally:
+            await probe.close()
+
+    asyncio.run(check())
+    endpoint.share_proofs(open_shared_store(url), secrets)
+
+
+def _get_proof_store(option: str | None) -> Secret | None:
+    url = option or os.environ.get(_PROOF_STORE)
+    return Secret(url) if url else None
+
+
+def _require_no_password(option: str, url: str | None, variable: str) -> None:
+    """Raise UsageError for a URL on the command line that has a password."""
+    userinfo, at, _ = (url or "").partition("://")[2].partition("/")[0].rpartition("@")
+    if at and ":" in userinfo:
+        raise UsageError(
+            f"the URL of {option} has a password, which other users of this computer can see",
+            hint=f"Put the URL into the variable {variable}.",
+        )
+
+
+def _iter_notes(endpoint: Endpoint, port: int, options: Mapping[str, Any]) -> Iterator[str]:
     """Yield notes about settings that would prevent clients from calling the endpoint."""
     named = int(URI.parse(endpoint.anchor).port or 443)
-    if not tls:
+    if options["certificate"] is None:
         yield "plain HTTP: clients use only HTTPS; put a TLS proxy in front, or add --tls-cert"
     elif named != port:
         yield (
@@ -94,6 +251,11 @@ def _iter_notes(endpoint: Endpoint, port: int, *, tls: bool) -> Iterator[str]:
         )
     if not endpoint.resources:
         yield 'the app has no resources; add one with @app.resource("/path")'
+    if endpoint.requirements.mtls and options["client_ca"] is None and not options["certificate_proxies"]:
+        yield (
+            "callers need client certificates, which this server does not take; add --client-ca, or "
+            "--client-cert-proxy behind a TLS proxy"
+        )
 
 
 def _load_endpoint(name: str) -> Endpoint:
@@ -133,9 +295,9 @@ def _locate_failure(error: Exception) -> str:
     return "" if trace is None else f" at line {trace.tb_lineno} of {trace.tb_frame.f_code.co_filename}"
 
 
-def _print_serving(session: Session, endpoint: Endpoint, address: str) -> None:
-    """Print the address and the resources."""
-    rows = [
+def _describe_served(endpoint: Endpoint, address: str) -> dict[str, Any]:
+    """Return the address and the resources, as --json prints them."""
+    resources = [
         {
             "uri": resource.uri,
             "effects": resource.effects.value,
@@ -144,13 +306,19 @@ def _print_serving(session: Session, endpoint: Endpoint, address: str) -> None:
         }
         for resource in endpoint.resources
     ]
+    return {"address": address, **select_fields(endpoint, "authority", "anchor"), "resources": resources}
+
+
+def _print_serving(session: Session, served: dict[str, Any]) -> None:
+    """Print the address and the resources."""
     if session.as_json:
-        names = select_fields(endpoint, "authority", "anchor")
-        session.print_json_line({"address": address, **names, "resources": rows})
+        session.print_json_line(served)
         return
-    session.print_error(f"{session.paint('serving', 'good', sys.stderr)}: {address} (Ctrl-C ends it)")
-    session.print_error(f"anchor: {endpoint.anchor}/.well-known/aiip")
-    for row in rows:
+    session.print_error(
+        f"{session.paint('serving', 'good', sys.stderr)}: {served['address']} (Ctrl-C ends it)"
+    )
+    session.print_error(f"anchor: {served['anchor']}/.well-known/aiip")
+    for row in served["resources"]:
         scopes = f", scopes {' '.join(row['scopes'])}" if row["scopes"] else ""
         session.print_error(f"  {row['uri']}  {row['effects']}{scopes}")
 
@@ -272,59 +440,3 @@ def rotate_audit_command(session: Session, /, file: str, keep_days: float | None
     session.print_line(f"{file}: renamed to {renamed}")
     for path in removed:
         session.print_line(f"removed {path}")
-
-
-@click.command("gateway", short_help="Serve ai:// resources to web users over HTTPS.")
-@click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_GATEWAY_CONFIG.")
-@click.option("--host", metavar="ADDRESS", help="The address to listen on (127.0.0.1, or the settings).")
-@click.option("--port", type=click.IntRange(1, 65535), help="The port. Default: 8480, or the settings.")
-@click.option("--base-url", metavar="URL", help="The public origin, such as https://gw.example.")
-@click.option("--tls-cert", "certificate", metavar="FILE", help="The certificate chain (PEM).")
-@click.option("--tls-key", "key", metavar="FILE", help="Its private key (PEM).")
-@click.option("--keys", metavar="DIR", help="The folder of the signing keys (onym ai keys new).")
-@click.option("--audit", metavar="FILE", help="The audit log. Default: none.")
-@click.option("--ca-file", "ca_files", multiple=True, metavar="FILE",
-              help="A certificate authority (PEM) to trust (repeatable).")  # fmt: skip
-@click.option("--local", is_flag=True, help="Allow authorities on this computer, for tests.")
-@pass_session
-def gateway_command(session: Session, /, config: str | None, local: bool, **options: Any) -> None:
-    """Serve ai:// resources to web users over HTTPS, until Ctrl-C.
-
-    `https://GATEWAY/gateway/AUTHORITY/PATH` is `ai://AUTHORITY/PATH`. The gateway reaches only read-only
-    resources without sign-in. The settings come from --config, ONYM_GATEWAY_* variables and these options;
-    later ones override earlier ones.
-
-    \b
-    Examples:
-      onym gateway
-      onym gateway --base-url https://gw.example --tls-cert gw.pem --keys keys --audit audit.jsonl
-    """
-    from onym.server.gateway import create_gateway, load_gateway_settings  # late: the web server is large
-    from onym.server.http_server import run_app
-
-    options["ca_files"] = options["ca_files"] or None
-    settings = load_gateway_settings(config, network="local" if local else None, **options)
-    app = create_gateway(settings)
-
-    def ready(port: int) -> None:
-        url = f"{settings.base_url}/"
-        if session.as_json:
-            session.print_json_line({"url": url, "port": port})
-            return
-        session.print_error(f"{session.paint('serving', 'good', sys.stderr)}: {url} (Ctrl-C ends it)")
-        if settings.keys is None:
-            session.print_note(
-                "receipts of this gateway are signed with a temporary key; use --keys for a permanent one"
-            )
-        if settings.audit is None:
-            session.print_note("no audit log is written; --audit FILE writes one")
-
-    run_app(
-        app,
-        host=settings.host,
-        port=settings.port,
-        certificate=settings.certificate,
-        key=settings.key,
-        plain=settings.behind_proxy,
-        ready=ready,
-    )
