@@ -16,11 +16,11 @@ from model_support import unavailable
 from support import as_subtests
 
 #: languages whose blocks are code of ours, and what must stand before such a block
-BACKED = {"python": {"example"}, "py": {"example"}, "pycon": set(), "console": {"run", "serve"}}
+BACKED = {"python": {"example"}, "py": {"example"}, "pycon": set(), "console": {"run", "serve", "tested"}}
 #: what only a reader can run: it installs, starts servers, or needs a key or the network
 _READERS_OWN = re.compile(
-    r"make|pip|uv|git|cd|export|ollama|llama-server|vllm|ssh|docker|#|\.venv/bin/python docs/tools"
-    r"|onym chat 'llm://openai/|onym chat llm://embedded/|onym models pull"
+    r"make|pip|uv|git|cd|mkdir|python3 -m venv|\. ~/|export|ollama|llama-server|vllm|ssh|docker|#"
+    r"|\.venv/bin/python docs/tools|onym chat 'llm://openai/|onym chat llm://embedded/|onym models pull"
 )
 
 
@@ -44,6 +44,9 @@ def test_no_python_or_console_block_stands_without_a_run(page: Path) -> None:
         fence.line for fence in fences(text) if fence.verb not in BACKED.get(fence.language, {fence.verb})
     ]
     assert not bare
+    for fence in fences(text):
+        if fence.verb == "tested":
+            assert page.name in (ROOT / str(fence.argument)).read_text(encoding="utf-8"), fence.line
     assert not re.findall(r"^[ \t>]+```\w", text, re.MULTILINE), "an indented block is not seen by the tools"
 
 

@@ -9,13 +9,14 @@ of the page's own, everywhere on the page.
 
 from __future__ import annotations
 
+import random
 import re
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from docgen.examples import clean_environment
@@ -29,10 +30,10 @@ _MARKED = r"{ left=$?; printf '\036'; (exit $left); }"
 _LOCAL = re.compile(r"(?<![.\w-])(localhost|127\.0\.0\.1):(\d+)")
 _CALLS = re.compile(r"\bonym (?:chat|embed|models|ping)\b")
 _PORT = re.compile(r"(?:--port |port=)(\d+)")
-#: durations, times, names of keys, ids of receipts: other ones each time
+#: durations, times, names of keys, ids of receipts and tasks: other ones each time
 _VARIES = re.compile(
     r"\b\d+(?:\.\d+)? ?m?s\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00|Z)"
-    r"|(?<![\w-])[\w-]{43}(?![\w-])|(?<=receipt )[\w-]{22}(?![\w-])"
+    r"|(?<![\w-])[\w-]{32}(?![\w-])|(?<![\w-])[\w-]{43}(?![\w-])|(?<=receipt )[\w-]{22}(?![\w-])"
     r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
 )
 #: seconds for a server to listen
@@ -153,9 +154,12 @@ def _swapped(text: str, ports: Mapping[str, str]) -> str:
 
 
 def _free() -> str:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return str(found.getsockname()[1])
+    """A port that nobody listens on, below those that systems give to outgoing connections."""
+    while True:
+        port = random.SystemRandom().randrange(12_000, 32_000)
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return str(port)
 
 
 def _await(server: subprocess.Popen[bytes], log: Path, port: int) -> None:

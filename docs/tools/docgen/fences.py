@@ -9,6 +9,7 @@ A directive is an HTML comment on the line before the fence:
     <!-- serve -->                              the same; its last command is a server (on `--port`), which
     <!-- serve: port=9000 -->                   runs until the page ends
     <!-- file: config.toml -->                  a block that is written to a file for the commands after it
+    <!-- tested: tests/server/test_x.py -->     a ```console block whose commands this test reads and runs
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 __all__ = ["Fence", "fences", "rewrite"]
 
 _FENCE = re.compile(
-    r"(?:^<!-- (?P<verb>example|output|run|serve|file)(?:: (?P<argument>.+?))? -->\n\n?)?"
+    r"(?:^<!-- (?P<verb>example|output|run|serve|file|tested)(?:: (?P<argument>.+?))? -->\n\n?)?"
     r"^```(?P<language>[\w.+-]*)[^\n]*\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )

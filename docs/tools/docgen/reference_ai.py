@@ -26,6 +26,7 @@ MODULES = (
     "onym.server.models",
     "onym.bridges.mcp",
     "onym.bridges.a2a",
+    "onym.bridges.approvals",
     "onym.sign",
 )
 

@@ -21,6 +21,8 @@ _VARIABLES = {
     "ONYM_CACHE_DIR": "the folder of [kept answers](../how-to/cache.md)",
     "ONYM_CACHE_SIZE": "its largest size: bytes, or `64MiB`",
     "ONYM_CACHE_AGE": "how long an answer is kept: seconds, or `12h`, `7d`",
+    "ONYM_AI_PROOF_STORE": "the shared store of `onym ai serve`, as `--proof-store`",
+    "ONYM_AI_FLEET": "the database of a fleet's keys, as `--fleet` of `onym ai serve`",
     "ONYM_TELEMETRY": "`1` reports clients, endpoints, gateways to [OpenTelemetry](../how-to/telemetry.md)",
     "ONYM_PRICES": "a [list of prices](../how-to/telemetry.md#what-it-costs) of your own",
     "ONYM_REGISTRY_DB": "the database of `onym registry`: a file, or a PostgreSQL URL",
@@ -31,6 +33,7 @@ _VARIABLES = {
     "ONYM_REGISTRY_OIDC_": "followed by the id of a sign-in provider and `_CLIENT_SECRET`: its secret",
     "ONYM_GATEWAY_CONFIG": "the settings' file of [the gateway](../how-to/run-a-gateway.md); "
     "`ONYM_GATEWAY_` and a setting's name in capitals sets that one",
+    "ONYM_SIGN_INS": "a private folder for the sign-ins of `onym ai login`, instead of the keyring",
     "ONYM_DEBUG": "`1` shows where a bug is, keys masked",
     "NO_COLOR": "any value switches colours off",
 }

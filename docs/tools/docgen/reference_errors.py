@@ -30,7 +30,11 @@ _IN_TABLES = (
     ("src/onym/sign/receipts.py", r"aiip\.provenance-[a-z]+", "ProvenanceError"),
     ("src/onym/ai/client_flows.py", r"aiip\.([a-z]+-required|sender-constraint)", "DeniedError"),
     # its codes follow "aiip."
-    ("src/onym/ai/endpoint/idempotency.py", r"idempotency-(in-progress|mismatch)", "AIIPError"),
+    (
+        "src/onym/ai/endpoint/idempotency.py",
+        r"idempotency-(in-progress|mismatch)|approval-mismatch",
+        "AIIPError",
+    ),
 )
 
 
