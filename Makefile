@@ -10,7 +10,7 @@ BIN    := .venv/bin
 UV     := $(PYTHON) tools/uv.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run quick test demo-ai peer-vllm lint types floors docs bench fuzz lock clean
+.PHONY: help run quick test demo-ai peer-vllm peer-a2a lint types floors docs bench fuzz lock clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,13 +40,16 @@ test: .venv/.test ## every test, with coverage
 	PYTHONMALLOC=default $(BIN)/python -X dev -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --cov --cov-report= $(ARGS)
 	@$(BIN)/python tools/coverage_floors.py
 
-demo-ai: .venv/.test ## an ai:// endpoint and a gateway: invoke, browse, verify, tamper
+demo-ai: .venv/.test ## ai:// endpoints, a gateway and people: sign in, approve, follow a task, verify (ARGS=--stay)
 	@$(BIN)/onym models pull smollm2-135m-instruct
-	@$(BIN)/python tools/demo_ai.py
+	@$(BIN)/python tools/demo_ai.py $(ARGS)
 
 peer-vllm: .venv/.test ## Onym against real vLLM on the processor (installs 3.4 GB once; ARGS=…)
 	@$(BIN)/onym models pull smollm2-135m-instruct
 	$(BIN)/python tests/e2e/vllm_job.py $(ARGS)
+
+peer-a2a: .venv/.test ## the A2A kit against Onym's agent (A2A_TCK=a checkout of a2aproject/a2a-tck)
+	$(BIN)/python tests/e2e/a2a_tck_job.py "$(A2A_TCK)" $(ARGS)
 
 lint: .venv/.test ## ruff, formatting, changelog fragments
 	$(BIN)/ruff check .

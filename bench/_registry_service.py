@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["HOST", "PATH", "Round", "Service", "fetch", "request", "service"]
+__all__ = ["HOST", "PATH", "Round", "Service", "fetch", "fetch_field", "request", "service"]
 
 HOST = "registry.example"
 PATH = "/api/v1/registries/uri-schemes/entries/{name}"
@@ -142,15 +142,23 @@ class Round:
 
 def fetch(asked: Service, question: bytes) -> bytes:
     """The body of one answer."""
+    return _fetch(asked, question)[1]
 
-    async def work() -> bytes:
+
+def fetch_field(asked: Service, question: bytes, name: str) -> str:
+    """The value of a header field of one answer."""
+    return _fetch(asked, question)[0].split(f"\r\n{name}: ".encode())[1].split(b"\r")[0].decode()
+
+
+def _fetch(asked: Service, question: bytes) -> tuple[bytes, bytes]:
+    async def work() -> tuple[bytes, bytes]:
         reader, writer = await asyncio.open_connection("127.0.0.1", asked.port)
         writer.write(question)
         head = await reader.readuntil(b"\r\n\r\n")
         body = await reader.readexactly(int(head.split(b"content-length: ")[1].split(b"\r")[0]))
         writer.close()
         await writer.wait_closed()
-        return body
+        return head, body
 
     return asyncio.run(work())
 
