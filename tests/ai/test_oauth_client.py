@@ -297,6 +297,7 @@ def test_a_redirect_to_another_url_or_from_another_issuer_is_not_redeemed(world:
         back.replace(issuer, "iss=https%3A%2F%2Fevil.example"),
         back.replace(f"&{issuer}", ""),
         f"{back}&code=another",
+        f"{back}{'&a=b' * 40}",
         f"{REDIRECT}?state={begun.state.reveal()}&{issuer}",
         f"{REDIRECT}?error=access_denied&state={begun.state.reveal()}&{issuer}",
     ]

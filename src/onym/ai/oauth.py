@@ -753,7 +753,10 @@ def _read_redirect(
 ) -> tuple[str | None, Secret | None]:
     """Return the fault of a redirect, or its code."""
     place, _, query = redirected.reveal().partition("?")
-    pairs = parse_qsl(query.partition("#")[0], keep_blank_values=True, max_num_fields=32)
+    try:
+        pairs = parse_qsl(query.partition("#")[0], keep_blank_values=True, max_num_fields=32)
+    except ValueError:
+        return "redirected with more than 32 parameters", None
     found = {name: Secret(value) for name, value in pairs}
     if place != begun.redirect_uri or len(found) < len(pairs):
         return "redirected to another URL, or repeated a parameter", None

@@ -11,7 +11,7 @@ import json
 import secrets
 import time
 from base64 import b64encode, urlsafe_b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -25,12 +25,13 @@ from oauth_support import HandIssuer, issuer_network, secure_issuer
 from onym.ai.endpoint import Endpoint
 from onym.ai.endpoint.context import Call
 from onym.ai.endpoint.oauth import JWTAuthorization
-from onym.errors import StoreError
+from onym.errors import CredentialError, StoreError
 from onym.sign.dpop import DPoPKey, generate_dpop_key, sign_dpop_proof
 from onym.sign.keys import SigningKey, read_authority_keys
 from onym.sign.receipts import access_token_hash, content_digest, request_hash, verify_filed
 from onym.sign.sealing import TemporarySecrets
 from onym.store.shared import MemoryStore, SQLiteStore, StoreLimits
+from onym.uri.secret import Secret
 from sign_support import b64
 
 NAME = "bank.test"
@@ -60,6 +61,13 @@ class Store(MemoryStore):
         if self.broken:
             raise StoreError("gone", code="store.unreachable")
         return await super().epoch()
+
+
+class SecretsAway:
+    """A folder of fleet secrets that could not be read for ten minutes."""
+
+    def list_secrets(self) -> Sequence[Secret]:
+        raise CredentialError("the secrets cannot be read", code="credential.unreadable")
 
 
 @dataclass
@@ -536,8 +544,13 @@ def test_attack_66_a_store_that_is_full_or_away_refuses_all_and_forgets_nothing(
         assert bank.send("/open", bank.token(cnf=None), None, scheme="Bearer").status == 200
         store.broken = True
         assert bank.call("/open").json()["code"] == "unavailable"
+        store.broken = False
+        nonces = bank.app._exchanges.authorization._proofs._nonces
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(nonces, "_secrets", SecretsAway())
+            assert bank.call("/open").json()["code"] == "unavailable"
         # a store that lost its content makes the proofs of before stale
-        store.broken, store.lost = False, True
+        store.lost = True
         refused(bank.call("/open"), "use_dpop_nonce")
 
 

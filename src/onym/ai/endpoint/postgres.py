@@ -199,6 +199,10 @@ class PostgresIdempotencyStore(SQLiteIdempotencyStore):
                     self._settler = asyncio.ensure_future(self._settle_unknown())
             raise
 
+    async def find(self, scope: KeyScope, fingerprint: str) -> bytes | None:
+        """Return the answer of a request that has begun before, None for an unknown key."""
+        return await super().find(_make_storable(scope), fingerprint)
+
     async def complete(self, scope: KeyScope, answer: bytes) -> None:
         """Store the answer of a request that `begin` has begun. Raises AIIPError `aiip.unavailable`."""
         await super().complete(_make_storable(scope), answer)
@@ -228,7 +232,7 @@ class PostgresIdempotencyStore(SQLiteIdempotencyStore):
 
     def close(self) -> None:
         """End the session. Requests that still run count as interrupted from now on."""
-        self.closed = True
+        self._stop()
         if self._settler is not None:
             self._settler.cancel()
         self._writer.close()

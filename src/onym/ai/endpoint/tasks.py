@@ -135,14 +135,14 @@ class TaskService:
             if earlier is None:
                 assert isinstance(answer, Answer)  # noqa: S101 - a resource with tasks has no streams
                 return answer  # of an earlier call that waited
-            return await self._make_started_answer(earlier, preferences, replayed=True)
+            return await self.make_started_answer(earlier, preferences, replayed=True)
         if preferences.wait:
             wait = min(preferences.wait, MOST_WAIT)
             record = await self.runner.wait_for_end(task, wait)
             if record.is_final:
                 answer = await self._load_answer(record)
                 return replace(answer, headers=(*answer.headers, _format_wait(wait)))
-        return await self._make_started_answer(task, preferences)
+        return await self.make_started_answer(task, preferences)
 
     async def replay(self, task: str) -> Answer:
         """Return the result of the task to a caller that uses its key and waits for the result.
@@ -161,9 +161,10 @@ class TaskService:
         answer = await self._load_answer(record)
         return replace(answer, headers=(*answer.headers, ("Idempotency-Replayed", "?1")))
 
-    async def _make_started_answer(
+    async def make_started_answer(
         self, task: str, preferences: Preferences, *, replayed: bool = False
     ) -> Answer:
+        """Return 202 with the status of the task."""
         record = await self.runner.require(task)
         answer = self._make_status_answer(record)
         headers = (
