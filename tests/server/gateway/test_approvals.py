@@ -214,6 +214,11 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
             paid.append(amount)
             return len(paid)
 
+        @app.resource("/ship", effects="physical", task=True)
+        async def ship(name: str) -> str:
+            await asyncio.Event().wait()
+            return name
+
         @app.resource("/door", effects="physical")
         def door(name: str) -> str:
             return name
@@ -371,6 +376,15 @@ def fill_in(town: Town, browser: Browser, path: str, *values: str) -> dict[str, 
     return form | {f"in{index}": value for index, value in enumerate(values)}
 
 
+def ask_by_form(town: Town, person: Browser, path: str, *values: str) -> str:
+    """Send the form and its review page; return the path of the approval that the call needs."""
+    review = person.open("POST", "/invoke", fill_in(town, person, path, *values))
+    fields = dict(re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', review.body.decode()))
+    sent = person.open("POST", "/invoke", {name: html.unescape(value) for name, value in fields.items()})
+    assert sent.status == 303, sent.body
+    return sent.get("location") or ""
+
+
 def test_a_payment_from_a_form_is_reviewed_approved_by_another_person_and_sent_once(town: Town) -> None:
     ann, bob = town.person("ann"), town.person("bob")
     before = len(town.paid)
@@ -403,6 +417,29 @@ def test_a_payment_from_a_form_is_reviewed_approved_by_another_person_and_sent_o
     assert ann.view(path)["state"] == "used"
     twice = ann.decide(path, "send")
     assert town.paid[before:] == [30], twice.body
+
+
+def test_a_result_is_gone_with_the_session_of_its_person(town: Town) -> None:
+    """The browser that is left behind shows nothing more after a sign-out elsewhere."""
+    ann, bob = town.person("ann"), town.person("bob")
+    path = ask_by_form(town, ann, "/pay", "31")
+    assert code(bob.decide(path, "approve")) == 303
+    result = ann.decide(path, "send").get("location") or ""
+    for part in ("", "/body", "/receipt"):
+        assert code(ann.open("GET", result + part)) == 200
+    asyncio.run(end_person_sessions(town.settings, "real ann@example.net"))
+    for part in ("", "/body", "/receipt", "/gateway-receipt"):
+        assert code(ann.open("GET", result + part)) == 401
+
+
+def test_an_approved_task_is_sent_as_a_task(town: Town) -> None:
+    ann = town.person("ann")
+    path = ask_by_form(town, ann, "/ship", "crate")
+    for approver in ("bob", "cat"):
+        assert code(town.person(approver).decide(path, "approve")) == 303
+    sent = ann.decide(path, "send")
+    assert sent.status == 303
+    assert "/tasks/" in (sent.get("location") or ""), sent.get("location")
 
 
 def test_a_payment_needs_a_sign_in_of_the_last_minutes(town: Town) -> None:

@@ -50,8 +50,8 @@ POLICY: Final = (
     "aiip-gateway-policy-v1: effects=read auth=none dpop=none mtls=false approval=false signed=true"
 )
 PEOPLE_POLICY: Final = (
-    "aiip-gateway-policy-v1: effects=read,write auth=oauth2 dpop=supported mtls=false approval=review "
-    "signed=true"
+    "aiip-gateway-policy-v1: effects=read,write,financial,physical auth=oauth2 dpop=supported mtls=false "
+    "approval=review,evidence signed=true"
 )
 #: `pol` of a gateway's receipt is the hash of its policy
 POLICY_HASH: Final = encode_base64url(hashlib.sha256(POLICY.encode()).digest())
@@ -337,7 +337,7 @@ class Refusal:
     """An error as the caller sees it.
 
     `cause` is the code for the operator, `upstream` the endpoint's status. `challenges` are values of
-    WWW-Authenticate, and `page_url` is a page of the gateway for a person.
+    WWW-Authenticate, and `page_url` is a page of the gateway for a person. `retry_after` is in seconds.
     """
 
     code: str
@@ -353,6 +353,7 @@ class Refusal:
     upstream: int | None = None
     challenges: tuple[str, ...] = ()
     page_url: str | None = None
+    retry_after: int = 1
 
 
 def make_refusal(error: errors.OnymError) -> Refusal:
@@ -383,6 +384,7 @@ def make_refusal(error: errors.OnymError) -> Refusal:
         canonical=canonical,
         challenges=challenges,
         page_url=getattr(error, "page_url", None),
+        retry_after=getattr(error, "retry_after", None) or 1,
     )
 
 
