@@ -30,7 +30,8 @@ from onym.server.gateway.sessions import PersonSessions
 from onym.server.settings_parser import IssuerTable
 from onym.sign.approval import verify_receipt_approval
 from onym.sign.fleet_secrets import FleetSecrets, rotate_secrets
-from onym.sign.keys import read_authority_keys
+from onym.sign.jws import sign_compact
+from onym.sign.keys import SigningKey, read_authority_keys
 from onym.sign.receipts import verify_filed
 from onym.store import open_shared_store
 from onym.uri.secret import Secret
@@ -97,6 +98,11 @@ class Town:
     def lines(self, kind: str) -> list[dict[str, Any]]:
         found = [json.loads(line) for line in (self.folder / "audit.jsonl").read_bytes().splitlines()]
         return [line for line in found if line["event"] == kind]
+
+    @property
+    def signer(self) -> Any:
+        """The key of the bank."""
+        return self.keys.signer(time.time())
 
     def call(self, path: str, given: Any, key: str, evidence: str | None = None) -> Heard:
         fields = [
@@ -345,6 +351,30 @@ def test_attack_75_80_a_challenge_of_another_call_is_not_shown(town: Town, chang
     heard = ann.ask(town.request("/pay", {"amount": 5}, "k8", **changes))
     assert code(heard) == 403
     assert all("500" not in json.dumps(row) for row in ann.view("/approvals")["rows"])
+
+
+@pytest.mark.parametrize("how", ["altered", "of another key", "expired", "for another gateway"])
+def test_attack_80_a_challenge_that_the_authority_has_not_made_now_is_not_shown(town: Town, how: str) -> None:
+    ann = town.person("ann")
+    before = ann.view("/approvals")["rows"]
+    request = json.loads(town.request("/pay", {"amount": 6}, f"k80-{how}"))
+    head, body, signature = request["transaction_challenge"].split(".")
+    claims = json.loads(base64.urlsafe_b64decode(body + "=="))
+    signer = SigningKey.generate("Ed25519").with_thumbprint() if how == "of another key" else town.signer
+    claims |= {
+        "altered": {"reason": "changed on the way"},
+        "expired": {"iat": claims["iat"] - 2000, "exp": claims["iat"] - 1400},
+        "for another gateway": {"aud": ["https://other.test"]},
+    }.get(how, {})
+    content = json.dumps(claims).encode()
+    token = sign_compact(content, signer, header={"typ": "txn-authz-challenge+jwt"})
+    if how == "altered":
+        token = f"{head}.{base64.urlsafe_b64encode(content).decode().rstrip('=')}.{signature}"
+    heard = ann.ask(json.dumps(request | {"transaction_challenge": token}))
+    assert code(heard) == 403
+    assert ann.view("/approvals")["rows"] == before
+    # with the claims and the key of the authority itself, the same document is shown
+    assert code(ann.ask(json.dumps(request))) == 303
 
 
 @pytest.mark.parametrize("request_text", ["", "{}", "[]", '{"a":1,"a":2}', "x" * 200_000])

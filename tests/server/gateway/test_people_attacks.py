@@ -43,6 +43,7 @@ pytestmark = pytest.mark.xdist_group("gateway-people")
 
 EVENT = "http://schemas.openid.net/event/backchannel-logout"
 #: what no store, log or answer may show
+CLIENT_SECRET = "the-secret-of-the-client-4711-0815-4711"
 ACCESS, REFRESH, SUBJECT = "planted-access-token", "planted-refresh-token", "planted-subject"
 #: with a name, so that the gateway does not ask for more about the person
 PERSON = {"sub": SUBJECT, "name": "Planted Name"}
@@ -129,7 +130,13 @@ def run_town(folder: Path, **changes: Any) -> Iterator[Town]:
             liar.answer = {"access_token": ACCESS, "refresh_token": REFRESH}
             liar.userinfo = dict(PERSON)
         tables = tuple(
-            IssuerTable(id=name, issuer=liar.issuer, client_id="client", network="local")
+            IssuerTable(
+                id=name,
+                issuer=liar.issuer,
+                client_id="client",
+                client_secret=Secret(CLIENT_SECRET),
+                network="local",
+            )
             for name, liar in liars.items()
         )
         given: dict[str, Any] = {
@@ -277,9 +284,9 @@ def test_an_id_token_with_a_wrong_claim_signs_nobody_in(town: Town, changes: dic
 
 
 def test_an_id_token_that_the_provider_did_not_sign_signs_nobody_in(town: Town) -> None:
-    """45: without a signature, with the public key or the client's ID as a secret, by another provider."""
+    """45: without a signature, with a public key or the client's secret as the key, by another provider."""
     now = int(time.time())
-    for kind in ("none", "HS256 id", "HS256 key", "other"):
+    for kind in ("none", "HS256 id", "HS256 key", "HS256 secret", "other"):
         browser = Browser()
         query = town.begin(browser)
         claims = {
@@ -295,6 +302,7 @@ def test_an_id_token_that_the_provider_did_not_sign_signs_nobody_in(town: Town) 
             "none": _unsigned(claims, "none"),
             "HS256 id": _unsigned(claims, "HS256", b"client"),
             "HS256 key": _unsigned(claims, "HS256", public),
+            "HS256 secret": _unsigned(claims, "HS256", CLIENT_SECRET.encode()),
             # the kid of another provider of this gateway
             "other": sign_compact(json.dumps(claims).encode(), town.liars["two"].key),
         }
