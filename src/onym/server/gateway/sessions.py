@@ -376,6 +376,7 @@ class PersonSessions:
     ) -> None:
         """Keep data for a session until its end, or until then. Only its cookie opens it.
 
+        Slashes in `name` make folders, which `find_data` lists.
         Raises AIIPError `aiip.sign-in-required`, and keeps nothing, if the session has ended.
         """
         end = session.expires if until is None else min(until, session.expires)
@@ -390,6 +391,12 @@ class PersonSessions:
         key = _data_key(session.digest, name)
         found = await self.store.get(key)
         return None if found is None else self._open_data(session, key, found.value)
+
+    async def find_data(self, session: PersonSession, folder: str) -> list[bytes]:
+        """Return the data of all names that begin with `folder` and a slash, at most `MAX_FOUND`."""
+        rows = await self.store.find(_data_key(session.digest, folder) + "/", limit=MAX_FOUND)
+        found = [self._open_data(session, key, row.value) for key, row in rows]
+        return [data for data in found if data is not None]
 
     async def delete_data(self, session: PersonSession, name: str) -> None:
         """Delete the data of this name."""
@@ -581,7 +588,7 @@ def _record_key(digest: str) -> str:
 
 
 def _data_key(digest: str, name: str) -> str:
-    return f"session/{digest}/data/" + (make_key(name) if name else "")
+    return f"session/{digest}/data/" + (make_key(*name.split("/")) if name else "")
 
 
 def _person_prefix(issuer: str, subject: str) -> str:
