@@ -11,7 +11,9 @@ import contextlib
 import dataclasses
 import hashlib
 import hmac
+import html
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -25,7 +27,7 @@ import pytest
 
 from gateway_support import Answer, World, world
 from onym.accounts.oidc import ProviderTokens
-from onym.common.strict_json import encode_base64url
+from onym.common.strict_json import decode_base64url, encode_base64url
 from onym.errors import AIIPError, SignatureError
 from onym.server.gateway.settings import GatewayRates
 from onym.server.settings import RateLimit
@@ -701,6 +703,57 @@ def test_attack_52_a_step_up_that_proves_too_little_is_refused_once(
     town.liar.claims = {**PERSON, "sid": "sid-52", "acr": "urn:test:mfa", "auth_time": int(now)}
     assert town.back(browser, query).status == 303
     assert town.account(browser).json()["acr"] == "urn:test:mfa"
+
+
+def test_a_sign_in_of_an_unknown_time_is_not_a_fresh_one(town: Town) -> None:
+    """A3: a provider that signs people in again without asking them makes a new session, and no fresh one."""
+    browser, now = Browser(), int(town.clock().timestamp())
+
+    def see() -> str:
+        page = browser.open(town.site.port, "GET", town.site.path("/agent/forklift"))
+        return html.unescape(page.body.decode())
+
+    def step_up(**claims: Any) -> Answer:
+        (path,) = re.findall(r'href="(/auth/step-up[^"]+)"', see())
+        asked = browser.open(town.site.port, "GET", path)
+        query = dict(parse_qsl(urlsplit(asked.headers["location"]).query))
+        assert query["max_age"] == "300"
+        town.liar.nonce = query["nonce"]
+        town.liar.claims = {**PERSON, "sid": "sid-unknown-time", **claims}
+        return town.back(browser, query)
+
+    town.sign_in(browser, sid="sid-unknown-time")
+    assert "step-up-required" in see()
+    # the provider does not tell it now either: the page names the setting, and the session stays
+    refused = step_up()
+    assert code_of(refused) == (403, "step-up-required")
+    assert "max_age" in refused.json()["hint"]
+    assert is_signed_in(town, browser)
+    assert step_up(auth_time=now).status == 303
+    page = see()
+    assert "step-up-required" not in page
+    assert "approval-required" in page
+
+
+@pytest.mark.parametrize("seconds", [700, 10**9, 9 * 10**11])
+def test_a_cookie_that_ends_later_than_it_may_signs_nobody_in_and_leaves_no_mark(
+    town: Town, seconds: int
+) -> None:
+    town.sign_in(Browser())  # the store has tables
+    browser = Browser()
+    query = town.begin(browser)
+    prefix = town.site.settings.flow_cookie
+    ((name, value),) = [pair for pair in browser.cookies.items() if pair[0].startswith(prefix)]
+    secret, _, packed = value.partition(".")
+    members = json.loads(decode_base64url(packed))
+    members[1] += seconds
+    browser.cookies[name] = f"{secret}.{encode_base64url(json.dumps(members).encode())}"
+    town.liar.claims = dict(PERSON)
+    assert code_of(town.back(browser, query)) == FAILED
+    with contextlib.closing(sqlite3.connect(town.store)) as database:
+        late = "SELECT count(*) FROM marks WHERE until > ?"
+        # other tests move the clock by hours
+        assert database.execute(late, (time.time() + 2 * 86_400,)).fetchone() == (0,)
 
 
 def test_attack_50_a_refresh_under_way_does_not_outlive_a_sign_out(town: Town) -> None:

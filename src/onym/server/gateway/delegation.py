@@ -595,8 +595,11 @@ def _comes_from_here(visit: RequestContext) -> bool:
 
 
 def _get_sign_in_time(session: PersonSession) -> float:
-    """Return when the person authenticated: the time of the provider, else that of the session."""
-    return session.created if session.person.auth_time is None else session.person.auth_time
+    """Return when the person authenticated; 0.0 if the provider does not tell, so that this is not recent.
+
+    The session may be new all the same: a provider signs people in again without asking them.
+    """
+    return session.person.auth_time or 0.0
 
 
 def _identify_connection(server: GrantServer, resolution: Resolution) -> str:

@@ -379,18 +379,20 @@ class PeopleHandler:
         previous: PersonSession | None,
     ) -> PersonSession:
         """Return the new session of this browser, in place of its previous one."""
+        # the cookie tells it, so it may be in the future
+        began = min(flow.began, self._parts.clock().timestamp())
         if flow.session and previous is not None:
             if not is_same_person(signed.person, previous.person):
                 raise _make_step_up_error(
                     "another person signed in", "Sign in as the person that you are here, or sign out first."
                 )
-            return await sessions.renew(previous, signed.person, signed.tokens, began=flow.began)
+            return await sessions.renew(previous, signed.person, signed.tokens, began=began)
         session = await sessions.create(
             signed.person,
             signed.tokens,
             provider=provider.issuer.id,
             client_id=provider.issuer.client_id,
-            began=flow.began,
+            began=began,
             browser=describe_browser(visit.get_field("user-agent") or ""),
         )
         if previous is not None:
