@@ -355,6 +355,41 @@ def test_a_sign_in_that_ends_takes_its_tokens_along_also_those_on_their_way(
     assert len(server.forms) == before + 1
 
 
+def test_a_session_that_another_gateway_has_ended_gets_no_token_and_leaves_none(
+    clock: FakeClock, server: Server
+) -> None:
+    broker, live = make_broker(clock), True
+    asked: list[bool] = []
+
+    def check() -> bool:
+        asked.append(live)
+        return live
+
+    person = replace(ALICE, check_live=lambda: Work(check))
+    first = obtain(broker, server, person)
+    # a kept token needs no look at the store: the request has found the session there
+    assert obtain(broker, server, person) == first
+    assert asked == [True]
+    live = False
+    assert refused(broker, server, person, "read").code == "aiip.sign-in-required"
+    assert len(server.forms) == 2
+    # neither the new token nor the kept one is left
+    live = True
+    assert obtain(broker, server, person, "read") not in {"", first}
+    assert obtain(broker, server, person) != first
+    assert len(server.forms) == 4
+    # the same for a connection that is renewed
+    live = False
+    old = Grant(
+        token=Secret("token-of-connection"),
+        scopes=frozenset({"read"}),
+        expires=clock.time() + 10,
+        refresh_token=Secret("first"),
+    )
+    connected = replace(person, provider=OP, connections=(connect(old),))
+    assert refused(broker, server, connected, "read").code == "aiip.sign-in-required"
+
+
 def test_a_token_that_the_resource_refused_is_not_used_again(clock: FakeClock, server: Server) -> None:
     broker = make_broker(clock)
     first = obtain(broker, server)

@@ -15,8 +15,10 @@ import html
 import json
 import re
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,11 +27,17 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import msgspec
 import pytest
 
-from gateway_support import Answer, World, world
+from ai_support import PATIENCE, key_store, serve_asgi, trust
+from gateway_support import AUTHORITY, Answer, Late, World, world
+from oauth_support import METADATA, HandIssuer
 from onym.accounts.oidc import ProviderTokens
+from onym.ai.endpoint import Endpoint
+from onym.ai.endpoint.oauth import JWTAuthorization
 from onym.common.strict_json import decode_base64url, encode_base64url
 from onym.errors import AIIPError, SignatureError
-from onym.server.gateway.settings import GatewayRates
+from onym.net.config import NetConfig
+from onym.net.policy import Policy
+from onym.server.gateway.settings import AuthorizationServerTable, GatewayRates
 from onym.server.settings import RateLimit
 from onym.server.settings_parser import IssuerTable
 from onym.sign.fleet_secrets import FleetSecrets, rotate_secrets
@@ -46,6 +54,7 @@ pytestmark = pytest.mark.xdist_group("gateway-people")
 EVENT = "http://schemas.openid.net/event/backchannel-logout"
 #: what no store, log or answer may show
 ACCESS, REFRESH, SUBJECT = "planted-access-token", "planted-refresh-token", "planted-subject"
+JSON = b"application/json"
 #: with a name, so that the gateway does not ask for more about the person
 PERSON = {"sub": SUBJECT, "name": "Planted Name"}
 
@@ -774,6 +783,95 @@ def test_attack_50_a_refresh_under_way_does_not_outlive_a_sign_out(town: Town) -
     assert caught.value.code == "aiip.sign-in-required"
     assert not is_signed_in(town, browser)
     assert not [key for key, _ in _rows(town.store) if key.endswith(session.digest) and "refresh" not in key]
+
+
+class SlowServer(HandIssuer):
+    """An authorization server that exchanges tokens once the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__(origin="https://localhost")
+        self.begun, self.goes_on = threading.Event(), threading.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"] == "/token":
+            self.begun.set()
+            await asyncio.to_thread(self.goes_on.wait, PATIENCE)
+        await super().__call__(scope, receive, send)
+
+
+@contextlib.contextmanager
+def run_second_gateway(town: Town, server: SlowServer) -> Iterator[World]:
+    """A gateway with the store of the town's, before an authority of this server."""
+    late = Late()
+    with contextlib.ExitStack() as stack:
+
+        def prepare(base: str) -> dict[str, Any]:
+            ca = late.ca
+            assert ca is not None
+            server.port = stack.enter_context(serve_asgi(server, "localhost", ca=ca))
+            resource = f"https://{AUTHORITY}:{late.port}/.well-known/aiip/v1"
+            members = {"token_endpoint": f"{server.issuer}/token"}
+            server.answers[METADATA] = (200, server.metadata(**members), [(b"content-type", JSON)])
+            answer = {
+                "access_token": "exchanged-for-the-person",
+                "token_type": "Bearer",
+                "expires_in": 300,
+                "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
+                "scope": "read",
+            }
+            server.answers["/token"] = (200, json.dumps(answer).encode(), [(b"content-type", JSON)])
+            auth = JWTAuthorization(
+                server.issuer,
+                resource,
+                scopes=("read",),
+                network=NetConfig(policy=Policy.local(), tls=trust(ca, late.folder)),
+            )
+            app = Endpoint(f"{AUTHORITY}:{late.port}", keys=key_store(late.folder), authorization=auth)
+            app.resource("/balance", scopes=["read"])(lambda: 7)
+            late.app = app
+            row = AuthorizationServerTable(
+                id="bank", issuer=server.issuer, client_id="gateway", tokens_of=("one",), impersonation=True
+            )
+            return {"authorization_servers": (row,), "ports": (late.port, server.port)}
+
+        settings = town.site.settings
+        shared = {name: getattr(settings, name) for name in ("providers", "store", "secrets")}
+        yield stack.enter_context(world(late=late, prepare=prepare, **shared))
+
+
+def test_attack_50_a_sign_out_at_another_gateway_reaches_an_exchange_under_way(tmp_path: Path) -> None:
+    """A2: the fresh token is not used."""
+    server = SlowServer()
+    with run_town(tmp_path) as first, run_second_gateway(first, server) as second:
+
+        def call(browser: Browser) -> Answer:
+            form = {
+                "csrf_token": browser.token(second.port),
+                "uri": f"ai://{second.authority}/balance",
+            }
+            return browser.open(second.port, "POST", "/invoke", form, accept="application/json")
+
+        def count_calls() -> int:
+            heads = [dict(scope["headers"]) for scope in second.endpoint.seen if scope["type"] == "http"]
+            return sum(b"exchanged" in head.get(b"authorization", b"") for head in heads)
+
+        staying, leaving = Browser(), Browser()
+        first.sign_in(staying, sid="sid-stays", sub="stays")
+        first.liar.answer = {"access_token": "another-access-token"}
+        first.sign_in(leaving, sid="sid-leaves")
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                pending = pool.submit(call, leaving)
+                assert server.begun.wait(PATIENCE)
+                assert first.log_out(first.logout_token(sid="sid-leaves")).status == 200
+            finally:
+                server.goes_on.set()
+            refused = pending.result(PATIENCE)
+        assert code_of(refused) == (401, "sign-in-required")
+        assert count_calls() == 0
+        # a session that goes on gets its token, which this authority does not know
+        call(staying)
+        assert count_calls() == 1
 
 
 def test_tokens_are_refreshed_by_one_request_and_the_others_wait(town: Town) -> None:

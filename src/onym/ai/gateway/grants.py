@@ -19,7 +19,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from functools import partial
+from typing import Any, Final, NoReturn
 
 from onym.ai.credentials import (
     AssertedCredentials,
@@ -112,7 +113,8 @@ class Subject:
 
     `id` names the session or the program's token, by its hash. `provider` is the issuer at which the person
     signed in, with the tokens that it issued to the gateway. `connections` are those that the person made,
-    and `save_connection` makes the step that stores a renewed one. `is_program` excludes `connect`, which
+    and `save_connection` makes the step that stores a renewed one. `check_live` makes the step that tells
+    whether the session still exists, in the store of all gateways. `is_program` excludes `connect`, which
     needs a browser.
     """
 
@@ -122,6 +124,7 @@ class Subject:
     id_token: Secret | None = field(default=None, repr=False)
     connections: Collection[Connection] = field(default=(), repr=False, compare=False)
     save_connection: Callable[[Connection], Work] | None = field(default=None, repr=False, compare=False)
+    check_live: Callable[[], Work] | None = field(default=None, repr=False, compare=False)
     is_program: bool = False
 
 
@@ -272,31 +275,47 @@ class GrantBroker:
         with self._lock:
             ended = self._ended.get(subject.id, 0.0) > self._settings.clock()
         if ended:
-            for token in (subject.access_token, subject.id_token):
-                if token is not None:
-                    self._cache.forget_owner(hash_owner(token))
-            raise AIIPError(
-                "the sign-in ended while a token was requested",
-                code="aiip.sign-in-required",
-                clause=_CLAUSE,
-                hint="Sign in again.",
-            )
+            self._refuse_ended(subject)
+
+    def _confirm_live(self, subject: Subject) -> Flow[None]:
+        """Raise as `_require_live`, also if another gateway has ended the session.
+
+        StoreError says that it cannot be known.
+        """
+        self._require_live(subject)
+        if subject.check_live is not None and not (yield subject.check_live()):
+            self._refuse_ended(subject)
+
+    def _refuse_ended(self, subject: Subject) -> NoReturn:
+        for token in (subject.access_token, subject.id_token):
+            if token is not None:
+                self._cache.forget_owner(hash_owner(token))
+        raise AIIPError(
+            "the sign-in ended while a token was requested",
+            code="aiip.sign-in-required",
+            clause=_CLAUSE,
+            hint="Sign in again.",
+        )
 
     def _make_credentials(self, grant: ChosenGrant, subject: Subject | None) -> Credentials:
         """Return the credentials of a route that fits."""
-        rows, settings, cache, nonces = [grant.server.registration], self._settings, self._cache, self._nonces
+        rows = [grant.server.registration]
         if subject is None or grant.route is Route.SERVICE:
-            return ClientCredentials(rows, settings=settings, cache=cache, nonces=nonces)
+            return ClientCredentials(rows, settings=self._settings, cache=self._cache, nonces=self._nonces)
+        shared: Any = {
+            "settings": self._settings,
+            "cache": self._cache,
+            "nonces": self._nonces,
+            "confirm": partial(self._confirm_live, subject),
+        }
         if grant.route is Route.ID_JAG and subject.id_token is not None:
             self._note_owner(subject, subject.id_token)
             provider = self._providers[subject.provider]
-            return AssertedCredentials(
-                rows, provider, subject.id_token, settings=settings, cache=cache, nonces=nonces
-            )
+            return AssertedCredentials(rows, provider, subject.id_token, **shared)
         if subject.access_token is None:  # pragma: no cover - `_find_obstacle` has checked it
             raise AuthorizationError("the sign-in has no token", clause=_CLAUSE)
         self._note_owner(subject, subject.access_token)
-        return ExchangedCredentials(rows, subject.access_token, settings=settings, cache=cache, nonces=nonces)
+        return ExchangedCredentials(rows, subject.access_token, **shared)
 
     def _note_owner(self, subject: Subject, token: Secret) -> None:
         with self._lock:
@@ -332,7 +351,7 @@ class GrantBroker:
             raise _make_connection_error(why, resolution, server)
         if grant.expires - _MARGIN <= self._settings.clock():
             grant = yield from self._renew_connection(resolution, server, subject, connection)
-            self._require_live(subject)
+            yield from self._confirm_live(subject)
         return Credential(
             token=grant.token,
             client_id=server.registration.client_id,

@@ -155,6 +155,7 @@ class Delegation:
             id_token=tokens.id_token,
             connections=tuple(_restore_connection(kept) for kept in found if kept is not None),
             save_connection=partial(self._make_save_step, session),
+            check_live=partial(Work, _fail_without_loop, partial(sessions.is_live, session)),
         )
 
     async def _get_tokens(

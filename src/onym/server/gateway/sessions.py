@@ -157,6 +157,10 @@ class PersonSessions:
         # another request was first, or the session has ended meanwhile
         return await self._load(session.digest, secret)
 
+    async def is_live(self, session: PersonSession) -> bool:
+        """Report whether a session that was found before still exists."""
+        return await self._load(session.digest, None) is not None
+
     async def create(
         self,
         person: Person,
