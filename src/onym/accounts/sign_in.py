@@ -4,8 +4,9 @@ An application keeps no state between the two steps of a sign-in. A cookie conta
 `state`, `nonce` and the code verifier are derived from it. The cookie's name ends with an ID that is derived
 from `state`, so that sign-ins in two tabs do not end each other; a browser keeps four of them at most.
 
-The cookie is not sealed: only its own browser can change it. So what it wants of a sign-in can only add to
-the settings of the provider, and its end is never later than that of a sign-in that begins now.
+Here the cookie has no proof of who set it (an application may add one): its own browser can change it. So
+what it wants of a sign-in can only add to the settings of the provider, and its end is never later than that
+of a sign-in that begins now.
 """
 
 from __future__ import annotations

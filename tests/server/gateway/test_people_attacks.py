@@ -17,7 +17,7 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -744,6 +744,37 @@ def test_a_sign_in_of_an_unknown_time_is_not_a_fresh_one(town: Town) -> None:
     assert "approval-required" in page
 
 
+def change_flow(town: Town, browser: Browser, change: Callable[[list[Any]], None]) -> None:
+    """Change the cookie of the browser's only sign-in."""
+    prefix = town.site.settings.flow_cookie
+    ((name, value),) = [pair for pair in browser.cookies.items() if pair[0].startswith(prefix)]
+    secret, packed, *proof = value.split(".")
+    members = json.loads(decode_base64url(packed))
+    change(members)
+    browser.cookies[name] = ".".join([secret, encode_base64url(json.dumps(members).encode()), *proof])
+
+
+def test_a_browser_cannot_move_the_beginning_of_its_sign_in_past_a_sign_out(town: Town) -> None:
+    """50: the tombstone counts for sign-ins that began before it."""
+    browser = Browser()
+    query = town.begin(browser)
+    subject = "planted-mover"
+    assert town.log_out(town.logout_token(sid=None, sub=subject)).status == 200
+    town.clock.ahead = timedelta(seconds=20)
+    town.liar.claims = {**PERSON, "sub": subject}
+
+    def move(members: list[Any]) -> None:
+        members[1] = town.clock().timestamp() + 600
+
+    change_flow(town, browser, move)
+    assert code_of(town.back(browser, query)) == FAILED
+    assert not is_signed_in(town, browser)
+    # one that really begins after it
+    query = town.begin(browser)
+    town.liar.claims = {**PERSON, "sub": subject}
+    assert town.back(browser, query).status == 303
+
+
 @pytest.mark.parametrize("seconds", [700, 10**9, 9 * 10**11])
 def test_a_cookie_that_ends_later_than_it_may_signs_nobody_in_and_leaves_no_mark(
     town: Town, seconds: int
@@ -751,12 +782,11 @@ def test_a_cookie_that_ends_later_than_it_may_signs_nobody_in_and_leaves_no_mark
     town.sign_in(Browser())  # the store has tables
     browser = Browser()
     query = town.begin(browser)
-    prefix = town.site.settings.flow_cookie
-    ((name, value),) = [pair for pair in browser.cookies.items() if pair[0].startswith(prefix)]
-    secret, _, packed = value.partition(".")
-    members = json.loads(decode_base64url(packed))
-    members[1] += seconds
-    browser.cookies[name] = f"{secret}.{encode_base64url(json.dumps(members).encode())}"
+
+    def prolong(members: list[Any]) -> None:
+        members[1] += seconds
+
+    change_flow(town, browser, prolong)
     town.liar.claims = dict(PERSON)
     assert code_of(town.back(browser, query)) == FAILED
     with contextlib.closing(sqlite3.connect(town.store)) as database:

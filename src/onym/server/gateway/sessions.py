@@ -24,6 +24,7 @@ import msgspec
 
 from onym.accounts.oidc import Person, ProviderTokens
 from onym.accounts.records import hash_secret, is_session_id, make_session_id
+from onym.common.strict_json import decode_base64url, encode_base64url
 from onym.errors import AIIPError, SignatureError
 from onym.sign.sealing import SealingSecrets, open_sealed, seal
 from onym.store.shared import MAX_FOUND, make_key, mark_seen
@@ -43,6 +44,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
 _PERSON: Final = "onym-gateway-person"
 _TOKENS: Final = "onym-gateway-tokens"
 _DATA: Final = "onym-gateway-data"
+_FLOW: Final = "onym-gateway-sign-in"
 
 #: seconds between two refreshes of a session's tokens, and between two looks of a request that waits for one
 _REFRESH_SECONDS: Final = 30.0
@@ -310,6 +312,24 @@ class PersonSessions:
         # last, so that the provider can repeat a token whose sessions could not be ended
         await self.store.put(used, b"", until)
         return ended
+
+    def sign_flow(self, name: str, cookie: Secret) -> Secret:
+        """Return the cookie of a sign-in with proof that this gateway set it, under this name.
+
+        The cookie tells when the sign-in began, and a sign-out counts for those that began before it.
+        """
+        text = cookie.reveal()
+        proof = seal(self._secrets, _FLOW, b"", context=f"{name} {text}")
+        return Secret(f"{text}.{encode_base64url(proof)}")
+
+    def verify_flow(self, name: str, text: str) -> str:
+        """Return the cookie that `sign_flow` got, or "" if this gateway has not set it."""
+        cookie, _, proof = text.rpartition(".")
+        try:
+            open_sealed(self._secrets, _FLOW, decode_base64url(proof), context=f"{name} {cookie}")
+        except (SignatureError, ValueError):
+            return ""
+        return cookie
 
     async def use_flow(self, flow: str, until: float) -> bool:
         """Note that the response to a sign-in was used. Report whether it is its first use."""
