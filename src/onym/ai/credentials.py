@@ -162,7 +162,8 @@ class TokenCache:
 class _Requested:
     """Credentials that request their tokens from the authorization server of an authority.
 
-    `owner` is who the tokens belong to in the cache.
+    `owner` is who the tokens belong to in the cache. `confirm` is a flow that runs before a new token is kept
+    and used; it raises an error to drop the token.
     """
 
     def __init__(
@@ -173,9 +174,11 @@ class _Requested:
         settings: ResolverSettings | None = None,
         cache: TokenCache | None = None,
         nonces: DPoPNonces | None = None,
+        confirm: Callable[[], Flow[None]] | None = None,
     ) -> None:
         self._registrations = tuple(registrations)
         self._owner = owner
+        self._confirm = confirm
         self._settings = settings or ResolverSettings()
         self._cache = TokenCache() if cache is None else cache
         self._nonces = nonces or DPoPNonces()
@@ -203,6 +206,8 @@ class _Requested:
         if target.dpop is not Level.NONE:
             dpop_key = self._cache.get_dpop_key(self._owner, resolution.authority, registration.issuer)
         grant = yield from self._request(self._make_client(registration, dpop_key), target)
+        if self._confirm is not None:
+            yield from self._confirm()
         credential = _make_credential(grant, registration)
         self._cache.put(key, credential)
         return credential
@@ -246,7 +251,8 @@ class ExchangedCredentials(_Requested):
 
     `subject_token` is the person's token, of type `subject_type`. `actor_token` is the client's own, for a
     server that asks for one. The token itself is never sent to an authority, only to a server of
-    `registrations`.
+    `registrations`. `confirm` is a flow that runs before a new token is kept and used; it raises an error to
+    drop the token.
     """
 
     def __init__(
@@ -259,9 +265,10 @@ class ExchangedCredentials(_Requested):
         settings: ResolverSettings | None = None,
         cache: TokenCache | None = None,
         nonces: DPoPNonces | None = None,
+        confirm: Callable[[], Flow[None]] | None = None,
     ) -> None:
         owner = hash_owner(subject_token)
-        super().__init__(registrations, owner, settings=settings, cache=cache, nonces=nonces)
+        super().__init__(registrations, owner, settings=settings, cache=cache, nonces=nonces, confirm=confirm)
         self._subject_token = subject_token
         self._types = {} if subject_type is None else {"subject_type": subject_type}
         self._actor_token = actor_token
@@ -277,7 +284,7 @@ class AssertedCredentials(_Requested):
 
     `provider` is this client's registration at the provider, and `subject_token` the person's ID token there
     (or a token of type `subject_type`). The grant is requested for the authorization server of the authority,
-    and redeemed there once.
+    and redeemed there once. `confirm` is as for `ExchangedCredentials`.
     """
 
     def __init__(
@@ -290,9 +297,10 @@ class AssertedCredentials(_Requested):
         settings: ResolverSettings | None = None,
         cache: TokenCache | None = None,
         nonces: DPoPNonces | None = None,
+        confirm: Callable[[], Flow[None]] | None = None,
     ) -> None:
         owner = hash_owner(subject_token)
-        super().__init__(registrations, owner, settings=settings, cache=cache, nonces=nonces)
+        super().__init__(registrations, owner, settings=settings, cache=cache, nonces=nonces, confirm=confirm)
         self._provider = provider
         self._subject_token = subject_token
         self._subject_type = subject_type

@@ -364,8 +364,12 @@ def make_refusal(error: errors.OnymError) -> Refusal:
     row = CODES[_UNIFORM.get(name, name)]
     challenges = _list_challenges(error)
     status = row.status if challenges else _STATUS.get(row.name, row.status)
+    retryable = row.retryable and not isinstance(error, errors.URIError)
     if isinstance(error, errors.ResponseTooLarge):
         row, status = CODES["too-large"], 502  # not the request but the response is too large
+    if isinstance(error, errors.AuthorizationError) and error.status == 503:
+        # the authorization server failed; it has not refused
+        status, retryable = 503, error.retryable
     if row.name == "unavailable" and type(error) is errors.AIIPError and error.retryable:
         public_detail = None  # the gateway is overloaded; an unusable file has another class
     else:
@@ -380,7 +384,7 @@ def make_refusal(error: errors.OnymError) -> Refusal:
         target=getattr(error, "target", None),
         hint=None if public_detail or canonical else error.hint,
         clause=None if public_detail else getattr(error, "clause", None),
-        retryable=row.retryable and not isinstance(error, errors.URIError),
+        retryable=retryable,
         canonical=canonical,
         challenges=challenges,
         page_url=getattr(error, "page_url", None),
