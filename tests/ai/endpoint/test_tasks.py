@@ -409,6 +409,40 @@ def test_a_task_of_another_caller_does_not_exist(tmp_path: Path, ca: trustme.CA)
         works.go.set()
 
 
+def test_a_task_of_another_authority_does_not_exist(tmp_path: Path, ca: trustme.CA) -> None:
+    """Attack 91: two authorities share a store, and each hands out and signs only for its own tasks."""
+    works = Works()
+
+    def make(authority: str) -> Endpoint:
+        app = Endpoint(authority, keys=key_store(tmp_path / authority[:4]), store=tmp_path / "k.sqlite")
+        works.fill(app)
+        return app
+
+    with (
+        serve_authority(make, "factory.test", ca=ca) as (_, authority),
+        serve_authority(make, "shop.test", ca=ca) as (_, other),
+        Line(authority, ca) as line,
+        Line(other, ca) as foreign,
+    ):
+        task = start(line, "/move", key("a"), load="crate").json()["id"]
+        on(line, "GET", task, "", b"", ("Prefer", "wait=20"))
+        for method, part, body, fields in (
+            ("GET", "", b"", ()),
+            ("GET", "/events", b"", ()),
+            ("GET", "/result", b"", ()),
+            ("DELETE", "", b"", ()),
+            ("POST", "/input", b'{"zone": "A3"}', (TYPE,)),
+            ("PUT", "", b"", ()),
+        ):
+            heard = on(foreign, method, task, part, body, *fields)
+            assert (heard.status, heard.json()["code"]) == (404, "task-not-found")
+            assert heard.receipt is None
+        status = on(line, "GET", task).json()
+        assert (status["state"], status.get("canceling")) == ("input-required", None)
+        assert on(line, "POST", task, "/input", b'{"zone": "A3"}', TYPE).status == 202
+        assert end_of(line, task)["state"] == "completed"
+
+
 def test_limits_of_tasks(serving: Serving) -> None:
     works = Works()
     limits = Limits(tasks_running=2, tasks_kept=3, task_events=20, stream_seconds=60)
