@@ -165,11 +165,19 @@ class FleetKeys:
         return tuple(sorted(self._records.values(), key=lambda record: (record.created, record.kid)))
 
     def _keep_fresh(self) -> None:
+        failed = False
         while not self._stopped.wait(REFRESH_SECONDS):
             try:
                 self.refresh()
-            except OnymError as error:
-                _LOG.warning("the fleet's keys cannot be read: %s (%s)", error.message, error.code)
+            except Exception as error:  # noqa: BLE001 - the thread notices revocations, so it must not end
+                if not failed:  # said once, until it succeeds again
+                    reason: object = type(error).__name__
+                    if isinstance(error, OnymError):
+                        reason = f"{error.message} ({error.code})"
+                    _LOG.warning("the fleet's keys cannot be read: %s", reason, exc_info=error)
+                failed = True
+            else:
+                failed = False
 
 
 class _KeyList:
