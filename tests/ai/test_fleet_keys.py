@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -175,3 +177,31 @@ def test_an_endpoint_signs_and_publishes_with_its_fleet(tmp_path: Path) -> None:
         app.check()
         assert json.loads(app._exchanges.signing.encode_keys("jwks"))["keys"]
         asyncio.run(app.aclose())
+
+
+def test_the_thread_that_reads_the_list_survives_what_it_does_not_expect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Attack 103: it notices revocations, so it must not end; it says once that it fails."""
+    monkeypatch.setattr("onym.ai.fleet_keys.REFRESH_SECONDS", 0.001)
+    folder = KeyStore(tmp_path / "keys")
+    folder.new(at=time.time())
+    reads = threading.Semaphore(0)
+    broken = [True]
+
+    def refresh(keys: FleetKeys) -> None:
+        reads.release()
+        if broken:
+            raise ValueError("not a list")
+
+    with FleetKeys(folder, tmp_path / "fleet.sqlite", background=False) as keys:
+        monkeypatch.setattr(FleetKeys, "refresh", refresh)
+        keys._thread = threading.Thread(target=keys._keep_fresh, daemon=True)
+        keys._thread.start()
+        for _ in range(5):
+            assert reads.acquire(timeout=60)
+        broken.clear()
+        for _ in range(2):
+            assert reads.acquire(timeout=60)
+        said = [record for record in caplog.records if record.name == "onym.ai.fleet_keys"]
+        assert [record.levelname for record in said] == ["WARNING"]

@@ -277,7 +277,7 @@ class PostgresIdempotencyStore(SQLiteIdempotencyStore):
 class PostgresTaskStore(SQLiteTaskStore):
     """The tasks in the database of a `PostgresIdempotencyStore`, through its writer."""
 
-    _changes: int | None
+    _changes: tuple[int, bool] | None
 
     def __init__(self, writer: PostgresWriter, *, clock: Callable[[], float]) -> None:
         """Begin to show that this process is alive. Raises AIIPError `aiip.unavailable`."""
@@ -293,9 +293,11 @@ class PostgresTaskStore(SQLiteTaskStore):
     async def has_foreign_changes(self) -> bool:
         """Report whether a process, which may be this one, has written since the last call."""
 
-        def count(base: Any) -> int:
-            # may run again, so it keeps nothing
-            changes: int = base.execute("SELECT last_value FROM task_changes").fetchone()[0]
+        def count(base: Any) -> tuple[int, bool]:
+            # may run again, so it keeps nothing; the first change leaves `last_value` as it is
+            changes: tuple[int, bool] = base.execute(
+                "SELECT last_value, is_called FROM task_changes"
+            ).fetchone()
             return changes
 
         before, self._changes = self._changes, await self._run(count)
