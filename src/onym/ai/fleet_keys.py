@@ -171,10 +171,9 @@ class FleetKeys:
                 self.refresh()
             except Exception as error:  # noqa: BLE001 - the thread notices revocations, so it must not end
                 if not failed:  # said once, until it succeeds again
-                    reason: object = type(error).__name__
-                    if isinstance(error, OnymError):
-                        reason = f"{error.message} ({error.code})"
-                    _LOG.warning("the fleet's keys cannot be read: %s", reason, exc_info=error)
+                    known = error if isinstance(error, OnymError) else None
+                    reason = f"{known.message} ({known.code})" if known else type(error).__name__
+                    _LOG.warning("the fleet's keys cannot be read: %s", reason, exc_info=known is None)
                 failed = True
             else:
                 failed = False

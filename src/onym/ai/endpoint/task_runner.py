@@ -402,6 +402,8 @@ class TaskRunner:
     make_problem: MakeProblem
     telemetry: Telemetry | None = None
     _beginning: set[str] = field(default_factory=set, init=False)
+    #: whether there were changes that have not been read
+    _stale: bool = field(default=False, init=False)
     #: the parts of the watcher's work that failed the last time
     _failing: set[tuple[str, str]] = field(default_factory=set, init=False)
     _running: dict[str, RunningTask] = field(default_factory=dict, init=False)
@@ -593,8 +595,10 @@ class TaskRunner:
             self._failing.discard(part)
 
     async def _look(self) -> None:
-        if await self.store.has_foreign_changes():
+        self._stale = await self.store.has_foreign_changes() or self._stale
+        if self._stale:
             await self._refresh()
+            self._stale = False
 
     async def _search(self) -> None:
         orphans = await self.store.list_orphans(self.clock())
