@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -200,3 +202,31 @@ def test_a_long_list_of_keys_is_read_whole(
     machines = [join(f"m{number}") for number in range(5)]
     machines[0].refresh()
     assert len(read_kids(machines[0], clock.now)) == len(list_fleet_keys(url)) == 5
+
+
+def test_the_thread_that_reads_the_list_survives_what_it_does_not_expect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Attack 103: it notices revocations, so it must not end; it says once that it fails."""
+    monkeypatch.setattr("onym.ai.fleet_keys.REFRESH_SECONDS", 0.001)
+    folder = KeyStore(tmp_path / "keys")
+    folder.new(at=time.time())
+    reads = threading.Semaphore(0)
+    broken = [True]
+
+    def refresh(keys: FleetKeys) -> None:
+        reads.release()
+        if broken:
+            raise ValueError("not a list")
+
+    with FleetKeys(folder, tmp_path / "fleet.sqlite", background=False) as keys:
+        monkeypatch.setattr(FleetKeys, "refresh", refresh)
+        keys._thread = threading.Thread(target=keys._keep_fresh, daemon=True)
+        keys._thread.start()
+        for _ in range(5):
+            assert reads.acquire(timeout=60)
+        broken.clear()
+        for _ in range(2):
+            assert reads.acquire(timeout=60)
+        said = [record for record in caplog.records if record.name == "onym.ai.fleet_keys"]
+        assert [record.levelname for record in said] == ["WARNING"]

@@ -169,11 +169,18 @@ class FleetKeys:
         return tuple(sorted(self._records.values(), key=lambda record: (record.created, record.kid)))
 
     def _keep_fresh(self) -> None:
+        failed = False
         while not self._stopped.wait(REFRESH_SECONDS):
             try:
                 self.refresh()
-            except OnymError as error:
-                _LOG.warning("the fleet's keys cannot be read: %s (%s)", error.message, error.code)
+            except Exception as error:  # noqa: BLE001 - the thread notices revocations, so it must not end
+                if not failed:  # said once, until it succeeds again
+                    known = error if isinstance(error, OnymError) else None
+                    reason = f"{known.message} ({known.code})" if known else type(error).__name__
+                    _LOG.warning("the fleet's keys cannot be read: %s", reason, exc_info=known is None)
+                failed = True
+            else:
+                failed = False
 
 
 class _KeyList:

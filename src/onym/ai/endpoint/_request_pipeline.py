@@ -134,12 +134,16 @@ class RequestPipeline:
             answer = self.make_problem(error, None, head.trace_id)
             await send_answer(send, answer, head=head.method == "HEAD")
 
-    async def _authenticate_task_request(self, head: RequestHead) -> Caller:
-        """Return the caller. A task never shows itself to a caller without the token that it may need."""
+    async def _authenticate_task_request(self, head: RequestHead, resource: Resource | None) -> Caller:
+        """Return the caller. A task never shows itself to a caller without the token that it may need.
+
+        The task itself compares the scopes, because a foreign task must look like an unknown one.
+        """
         if self.authorization is None:
             return ANONYMOUS if head.origin is None else Caller(audience=head.origin)
         with self._observe_step("verify"):
-            return await self.authorization.authorize(self._make_access_request(head, None))
+            request = replace(self._make_access_request(head, resource), scopes=frozenset())
+            return await self.authorization.authorize(request)
 
     async def _read_task_input(self, receive: Receive, head: RequestHead) -> bytes | None:
         body = await read_body(receive, head.length, MAX_TASK_INPUT)

@@ -24,7 +24,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from onym.ai.endpoint.task_store import NewTask, SQLiteTaskStore, TaskStore, insert_task
+from onym.ai.endpoint.task_store import SOON, NewTask, SQLiteTaskStore, TaskStore, insert_task
 from onym.errors import AIIPError, ConfigError
 from onym.store.sqlite import (
     FileFormat,
@@ -241,8 +241,6 @@ _RETRY_SECONDS: Final = 1.0
 #: seconds to wait for a process that only looks at the note of a store, and between two attempts
 _CLAIM_SECONDS: Final = 1.0
 _CLAIM_PAUSE: Final = 0.02
-#: a refusal whose reason lasts longer than these seconds does not ask for a retry
-_SOON: Final = 60
 _OPTIONS: Final = SQLiteOptions(
     timeout=10.0,
     # a key must survive a power cut, as its side effect does
@@ -408,7 +406,8 @@ class SQLiteIdempotencyStore:
         if spend is not None:
             _spend_approval(base, scope, spend, now)
         if task is not None:
-            insert_task(base, task, scope.primary_key, request=fingerprint, owner=self.owner, at=now)
+            row = {"request": fingerprint, "owner": self.owner}
+            insert_task(base, task, scope.primary_key, holder=scope.holder, at=now, **row)
         self._lost.discard(scope)
         return None
 
@@ -530,7 +529,7 @@ class SQLiteIdempotencyStore:
         else:
             message = "the idempotency store is full"
         hint = "Nothing was done. Stored answers are deleted after 24 hours."
-        error = _make_error(scope, code, message, hint, retryable=wait <= _SOON)
+        error = _make_error(scope, code, message, hint, retryable=wait <= SOON)
         error.retry_after = wait
         return error
 
