@@ -177,9 +177,21 @@ def _overlay_fields(document: Document, profile: Profile, given: SubmissionInput
         values[key] = TemplateValue(id=key, label=label, text=text, line=base.line_of(key))
     if not values and document.templates == ():
         return replace(document, templates=(base,))
+    if "syntax" in form:
+        document = _overlay_syntax(document, base, values["syntax"])
     return replace(
         document, templates=(replace(base, values=MappingProxyType(values)), *document.templates[1:])
     )
+
+
+def _overlay_syntax(document: Document, base: Template, value: TemplateValue) -> Document:
+    """The document with the ABNF of the form's field, in place of that in the template's field."""
+    from onym.registry.documents import find_value_blocks  # late: see parse_submission
+
+    old = base.values.get("syntax")
+    lines = range(0) if old is None else range(old.line, old.line + old.text.count("\n") + 1)
+    kept = (block for block in document.blocks if block.line not in lines)
+    return replace(document, blocks=(*kept, *find_value_blocks(value)))
 
 
 def get_requested_status(submission: ParsedSubmission) -> str:

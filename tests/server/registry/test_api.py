@@ -303,6 +303,20 @@ def test_a_draft_is_checked_and_the_report_is_as_its_schema_says(shared: Site) -
     assert unknown.status_code == 404
 
 
+def test_a_grammar_in_the_syntax_field_is_read_in_the_form_of_the_api_and_in_the_text(shared: Site) -> None:
+    grammar = 'kite-URI = "kite:" 1*( ALPHA / "[" )'
+    text = f"Scheme name: kite\nStatus: Provisional\nScheme syntax: {grammar}\nContact: A <a@example.org>\n"
+    bodies = (
+        {"fields": {"name": "kite", "syntax": grammar}},
+        {"template": text},
+        {"template": text.replace('"["', '"]"'), "fields": {"syntax": grammar}},
+    )
+    for body in bodies:
+        data = holds("check", post(shared, "/check", body))
+        found = [each for each in data["findings"] if each["code"] == "not-a-uri"]
+        assert [(each["witness"], each["field"]) for each in found] == [("kite:[", "syntax")], body
+
+
 def test_an_update_is_opened_by_the_api_and_keeps_the_status(fresh: Site) -> None:
     body = {
         "registry": "uri-schemes",

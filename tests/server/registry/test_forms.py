@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from onym.registry.checks import ReferenceData, check
+from onym.registry.checks.runner import load_document
 from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import IANA_CLOCK, Entry, EventKind, Status
 from onym.server.registry.page_parts import describe_missing_registrant
@@ -108,6 +110,40 @@ def test_htmx_gets_the_report_alone(fresh: Site) -> None:
     assert answer.status_code == 200
     assert "<html" not in answer.text
     assert "Check report" in answer.text
+
+
+def test_a_grammar_in_the_form_is_read(fresh: Site) -> None:
+    given = {"field__name": "kite", "field__syntax": 'kite-URI = "kite:" 1*( ALPHA / "[" )'}
+    answer = send(fresh, "/submit/check", "/submit", {"hx-request": "true"}, registry="uri-schemes", **given)
+    assert "not-a-uri" in answer.text
+    assert "<code>kite:[</code>" in answer.text
+
+
+def test_findings_link_their_lines_and_are_counted_as_the_command_line_does(fresh: Site) -> None:
+    template = TEMPLATE.format(name="Kite", status="Provisional")
+    for headers in ({"hx-request": "true"}, {}):
+        answer = send(fresh, "/submit/check", "/submit", headers, registry="uri-schemes", template=template)
+        report = check(load_document(template), known=ReferenceData(entries={}))
+        assert report.counts["error"] == 1
+        assert "1 error: it" in answer.text
+        hints = answer.text.count('<li class="finding hint">')
+        assert (f"{hints} hint" in answer.text) is (hints > 0)
+        assert '<a href="#L1">line 1</a>' in answer.text
+        assert '<li id="L1" value="1" class="fault"><code>Scheme name: Kite</code></li>' in answer.text
+        # the questions are one closed part, not findings
+        assert answer.text.count("Questions for the reviewer (6)") == 1
+        assert "</span> ask a person" not in answer.text
+
+
+def test_a_review_page_links_the_findings_to_the_template(fresh: Site) -> None:
+    sign_in(fresh, "rita")
+    template = TEMPLATE.format(name="kiteline", status="Provisional").replace(" <rita@example.org>", "")
+    saved = send(fresh, "/submit", "/submit", registry="uri-schemes", template=template, step="open")
+    asked = asked_for(fresh, saved)
+    fresh.act("rita", EventKind.SUBMIT, about=asked.id)
+    page = fresh.get(f"/requests/{asked.id}/review", fresh.headers("ian")).text
+    assert '<a href="#L7">line 7</a>' in page
+    assert '<li id="L7" class="fault">' in page
 
 
 def test_nothing_to_check_is_said(fresh: Site) -> None:

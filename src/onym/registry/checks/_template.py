@@ -120,10 +120,12 @@ def check_name_taken(ctx: CheckContext) -> Findings:
     since = "" if entry.registered is None else f" since {entry.registered.date().isoformat()}"
     reference = entry.fields.get("reference", "")
     document = (ctx.document.name or "").replace(" ", "").lower()
-    if document and document in reference.replace(" ", "").lower():
+    is_own = bool(document) and document in reference.replace(" ", "").lower()
+    if is_own or _is_other_edition(ctx, reference):
+        by = "this document" if is_own else f"another edition of this document, {to_printable(reference)}"
         yield ctx.report(
             "registered-here",
-            f'"{entry.name}" is registered ({entry.status}{since}), by this document',
+            f'"{entry.name}" is registered ({entry.status}{since}), by {by}',
             level=Level.HINT,
             at="name",
         )
@@ -138,6 +140,22 @@ def check_name_taken(ctx: CheckContext) -> Findings:
     )
 
 
+def _is_other_edition(ctx: CheckContext, reference: str) -> bool:
+    """Return whether an RFC of the reference replaces this RFC, or was replaced by it."""
+    own = _RFC_NAME.fullmatch(ctx.document.name or "")
+    if own is None:
+        return False
+    number = int(own[1])
+    row = ctx.known.rfcs.get(number)
+    newer = () if row is None else row.obsoleted_by
+    for cited in map(int, _RFC_NAME.findall(reference)):
+        old = ctx.known.rfcs.get(cited)
+        if cited in newer or (old is not None and number in old.obsoleted_by):
+            return True
+    return False
+
+
+_RFC_NAME: Final = re.compile(r"RFC ?([0-9]{1,5})")
 _NO_ENTRIES: Final = "no entries of the registry are available"
 
 
@@ -269,7 +287,13 @@ _AT: Final = re.compile(
     r"[\w.+-]{1,64} ?(?:\(at\)|\[at\]|<at>|&commat;| at ) ?[\w-]{1,63}(?:(?:\.| ?dot ?)[\w-]{2,63}){1,8}",
     re.IGNORECASE,
 )
-_ELSEWHERE: Final = re.compile(r"\bauthor\S{0,3} address", re.IGNORECASE)
+#: a field that refers to an address in another part of the text
+_ELSEWHERE: Final = re.compile(
+    r"\bauthor\S{0,3} address|\bsee (?:below|above)\b"
+    r"|\bsections? (?P<number>[0-9A-Z]{1,3}(?:\.[0-9]{1,3}){0,6})\b",
+    re.IGNORECASE,
+)
+_AUTHORS: Final = ("author", "editor", "contact")
 _URI: Final = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}:(?://)?[^\s<>]{3,}|\bwww\.[\w.-]+")
 #: bodies whose address is well known
 _BODIES: Final = re.compile(r"\b(?:IETF|IESG|IAB|IRTF|W3C|IANA|Internet Engineering Task Force)\b")
@@ -505,8 +529,14 @@ def check_contacts(ctx: CheckContext) -> Findings:
 def _check_unreachable(ctx: CheckContext, identifier: str, text: str) -> Findings:
     field = ctx.profile.find_field(identifier)
     label = identifier if field is None else _capitalize_first(field.label)
-    if _ELSEWHERE.search(text):
-        if not any(_EMAIL.search(section.text) for section in ctx.find_sections("author")):
+    elsewhere = _ELSEWHERE.search(text)
+    if elsewhere is not None:
+        number = elsewhere["number"]
+        sections = [
+            *ctx.find_sections(*_AUTHORS),
+            *(section for section in ctx.document.sections if number and section.number == number),
+        ]
+        if not any(_EMAIL.search(section.text) for section in sections):
             subject = f"the address of the {label.lower()}"
             yield ctx.report_unchecked(subject, "the text does not have the section that the field names")
     elif _AT.search(text):

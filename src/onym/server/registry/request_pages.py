@@ -24,6 +24,7 @@ from onym.registry.service import (
 from onym.server.registry import urls
 from onym.server.registry.actions import build_actions, parse_event_data
 from onym.server.registry.checking import (
+    build_excerpt,
     check_for_page,
     make_input_from_request,
     parse_in_worker,
@@ -141,7 +142,9 @@ async def check_form(request: HTTPRequest) -> Response:
     if request.headers.get("hx-request") == "true":
         macros: Any = get_template_environment().get_template("parts/macros.html").module
         return Response(
-            macros.report(report, fault), media_type="text/html", headers={"cache-control": "no-store"}
+            macros.report(report, fault, False, build_excerpt(report, given.text)),
+            media_type="text/html",
+            headers={"cache-control": "no-store"},
         )
     return _make_form_response(
         request,
@@ -233,6 +236,7 @@ def _make_form_response(
         fields=tuple(_build_form_fields(profile, given.fields, report)),
         on_behalf_of=given.on_behalf_of,
         report=report,
+        excerpt=build_excerpt(report, given.text),
         fault=fault,
         action=urls.SUBMIT_URL,
         check=urls.SUBMIT_CHECK_URL,

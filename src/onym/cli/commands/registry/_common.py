@@ -445,4 +445,4 @@ def print_report(session: Session, report: Report) -> None:
     """Print the checker's findings."""
     from onym.registry.checks import as_text  # late: only this function needs grammars and documents
 
-    session.print_line(as_text(report, colour=has_colour(sys.stdout)).rstrip())
+    session.print_line(as_text(report.without_questions(), colour=has_colour(sys.stdout)).rstrip())
