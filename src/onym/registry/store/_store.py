@@ -38,8 +38,15 @@ from onym.registry.store._writes import (
     select_head,
     select_request,
 )
-from onym.registry.store.schema import migrate_schema, open_database, outbox, require_schema
+from onym.registry.store.schema import (
+    create_search_index,
+    migrate_schema,
+    open_database,
+    outbox,
+    require_schema,
+)
 from onym.store.sql import Database, Page, replace_unstorable, require_limit
+from onym.store.sql_errors import Failure
 from onym.uri.secret import Secret
 
 _P = ParamSpec("_P")
@@ -60,6 +67,8 @@ class Store(AccountStore):
         super().__init__(database)
         self._decide = decide
         self.outbox = Outbox(database)
+        #: why PostgreSQL searches without an index, if `open` could not create it
+        self.missing_index: Failure | None = None
 
     @classmethod
     async def open(
@@ -68,22 +77,27 @@ class Store(AccountStore):
         """Open the registry in a SQLite file or at a URL `postgresql+psycopg://…`.
 
         With `create`, a missing database is created and an older schema is upgraded. Raises StoreError:
-        registry.bad-url, registry.no-database, registry.wrong-schema, registry.unreachable,
-        registry.no-full-text (a SQLite without FTS5).
+        registry.bad-url, registry.no-database, registry.wrong-schema, registry.no-full-text (a SQLite
+        without FTS5), and those of `Database.check_connection`.
         """
         database = open_database(url)
+        missing_index = None
         try:
             queries.require_search(database)
+            await database.check_connection()
             if create:
                 await asyncio.to_thread(database.create_file)
                 await migrate_schema(database)
+                missing_index = await create_search_index(database)
             else:
                 database.require_readable()
                 await require_schema(database)
         except BaseException:
             await database.close()
             raise
-        return cls(database, decide=decide)
+        store = cls(database, decide=decide)
+        store.missing_index = missing_index
+        return store
 
     async def close(self) -> None:
         """Close the connections."""

@@ -95,12 +95,15 @@ async def init_command(
         if account is not None:
             await store.accounts.add(account)
         seeded = {} if empty else await _seed_registries(session, store)
+        missing_index = store.missing_index
     session.print_record({"account": None if account is None else account.login, "registries": seeded})
     rows = [(name, f"{counts['added']} added, {counts['same']} unchanged") for name, counts in seeded.items()]
     if account is not None:
         rows.append(("account", f"{account.login} (every role)"))
     session.print_table(rows, styles=("dim",))
     if not session.as_json:
+        if missing_index is not None:
+            session.print_note(f"{missing_index.message}. {missing_index.hint}")
         if account is not None and email is None:
             command = complete_command(session, f"onym registry user email {account.login} ADDRESS")
             session.print_note(f"{account.login} has no address for notices; run {command}")
