@@ -116,7 +116,7 @@ def test_a_schema_of_another_program_is_not_an_internal_error(
         run(*INIT, "--db", url, stdin=PASSWORD)
         postgres.execute("UPDATE alembic_version SET version_num = '0000'", name)
         assert failure(url, "registry", "init")["code"] == "registry.wrong-schema"
-        postgres.execute("UPDATE alembic_version SET version_num = '0001'", name)
+        postgres.execute("UPDATE alembic_version SET version_num = '0002'", name)
         postgres.execute("ALTER TABLE accounts RENAME COLUMN login TO name_of_another", name)
         assert failure(url)["code"] == "registry.wrong-schema"
 

@@ -45,7 +45,7 @@ def test_the_newest_migration_is_the_one_that_the_code_works_with() -> None:
     folder = Path(schema.__file__).with_name("migrations")
     script = ScriptDirectory(str(folder))
     assert script.get_heads() == [REVISION]
-    assert [revision.revision for revision in script.walk_revisions()] == ["0001"]
+    assert [revision.revision for revision in script.walk_revisions()] == ["0002", "0001"]
 
 
 def test_the_migrations_make_the_tables_that_the_code_sees(store_url: str) -> None:

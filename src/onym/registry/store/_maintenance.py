@@ -26,7 +26,7 @@ from sqlalchemy import Table, delete, func, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from onym.accounts.store import account_roles, accounts, audit, subjects, tokens
+from onym.accounts.store import account_roles, accounts, audit, audit_digests, subjects, tokens
 from onym.common.files import replace_file
 from onym.errors import RefusalError, RegistryError, StoreError
 from onym.registry.codec import canonicalize_json, decode_time, encode_time, from_data, to_data, verify_link
@@ -310,7 +310,9 @@ _VERSION: Final = 1
 #: bytes of one line
 _MAX_LINE: Final = 32_000_000
 
-_TABLES: Final = (accounts, subjects, account_roles, tokens, audit)
+_TABLES: Final = (accounts, subjects, account_roles, tokens, audit, audit_digests)
+#: tables that backups of older releases lack
+_NEW_TABLES: Final = (audit_digests,)
 
 
 async def copy_sqlite(source: Path, target: Path) -> None:
@@ -462,7 +464,9 @@ class _PortableLoader:
                 if ended:
                     raise self._make_error("there are lines after the end")
                 if "end" in data:
-                    ended = data == {"end": self._counts}
+                    older = {table.name: 0 for table in _NEW_TABLES}
+                    given = data["end"] if isinstance(data["end"], dict) else {}
+                    ended = data.keys() == {"end"} and {**older, **given} == self._counts
                     if not ended:
                         raise self._make_error("the number of lines differs from the count at the end")
                 elif self._line == 1:

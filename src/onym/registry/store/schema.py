@@ -199,7 +199,7 @@ def open_database(url: str | Path | Secret) -> Database:
 
 
 #: the revision that this code works with
-REVISION: Final = "0001"
+REVISION: Final = "0002"
 #: the revision of a database without tables
 BASE: Final = "base"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym._lazy import require_extra
+from onym.accounts.records import AuditHead
 from onym.cli._input import pass_session
 from onym.cli._next_command import complete_command
 from onym.cli._output import Session, select_fields
@@ -20,6 +21,9 @@ from onym.cli.commands.registry._common import (
     db_option,
     find_database,
     format_minute,
+    get_account,
+    list_logins,
+    make_audit_record,
     open_store,
     pass_database,
     pass_store,
@@ -28,7 +32,7 @@ from onym.cli.commands.registry._common import (
     show_status,
     utc_now,
 )
-from onym.cli.commands.registry.user import ask_password, make_account
+from onym.cli.commands.registry.user import ask_password, describe_new_account, make_account
 from onym.errors import UsageError
 from onym.net.hosts import is_loopback
 from onym.registry.records import Actor, Role
@@ -93,7 +97,8 @@ async def init_command(
             )
         account = None if has_accounts else made or make_first()
         if account is not None:
-            await store.accounts.add(account)
+            act = make_audit_record("account.add", describe_new_account(account))
+            await store.accounts.add(account, audit=act)
         seeded = {} if empty else await _seed_registries(session, store)
         missing_index = store.missing_index
     session.print_record({"account": None if account is None else account.login, "registries": seeded})
@@ -159,8 +164,10 @@ async def verify_command(session: Session, /, rebuild: bool, head: str | None, d
         with show_status(session, "reading the log"):
             if rebuild:
                 await store.rebuild()
+                await store.audit.write(make_audit_record("registry.rebuild", "entries and requests"))
             if anchor is not None:
                 await store.check_anchor(*anchor)
+            await store.audit.verify()
             verified = await store.verify()
     _print_verified(session, verified, "rebuilt" if rebuild else "ok")
 
@@ -193,6 +200,96 @@ def _print_verified(session: Session, verified: Verified, word: str) -> None:
     session.print_table(rows, indent="  ", styles=("dim",))
 
 
+@click.group("audit", invoke_without_command=True, short_help="List or verify the audit log.")
+@click.option("--account", metavar="LOGIN", help="Only acts of this account.")
+@click.option("--action", metavar="ACTION", help="Only this action, such as account.roles.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Records to list.")
+@click.option("--after", metavar="CURSOR", help="Continue after `next` of an earlier list (--json).")
+@pass_database
+async def audit_command(
+    session: Session,
+    /,
+    account: str | None,
+    action: str | None,
+    limit: int,
+    after: str | None,
+    db: str | None,
+) -> None:
+    """List the audit log, the newest record first: sign-ins, and what was done to accounts and tokens.
+
+    An act on the command line shows the user of the operating system, as "command line, USER". The acts on
+    requests and entries are in the registry's own log too.
+
+    \b
+    Examples:
+      onym registry audit
+      onym registry audit --action account.roles --limit 10
+      onym registry audit verify
+    """
+    if session.context is not None and session.context.invoked_subcommand is not None:
+        return
+    async with open_store(session, db) as store:
+        acting = None if account is None else await find_audit_account(store, account)
+        page = await store.audit.page(account=acting, action=action, limit=limit, after=after)
+        logins = await list_logins(store)
+    session.print_record(
+        {
+            "records": [
+                {**asdict(record), "at": record.at.isoformat(), "login": logins.get(record.account or "")}
+                for record in page.items
+            ],
+            "next": page.next,
+        }
+    )
+    rows = [
+        (
+            format_minute(record.at),
+            logins.get(record.account or "", record.account or "anonymous"),
+            record.action,
+            record.subject or "",
+            record.outcome,
+            "" if record.address == record.account else record.address or "",
+        )
+        for record in page.items
+    ]
+    session.print_table(rows, styles=("dim", "name"))
+    if not rows and not session.as_json:
+        session.print_note("the audit log has no such records")
+
+
+async def find_audit_account(store: Store, login: str) -> str:
+    """Return the ID of a login. Users of the command line have none, and are found by their name."""
+    if login.startswith("command line, "):
+        return login
+    return (await get_account(store, login)).id
+
+
+@audit_command.command("verify", short_help="Verify the audit log's hash chain.")
+@click.option("--head", metavar="NUMBER:DIGEST", help="A head that you saved; the log must still contain it.")
+@pass_store
+async def audit_verify_command(session: Session, store: Store, /, head: str | None) -> None:
+    """Verify that no record of the audit log was changed or removed.
+
+    The chain does not show that records are missing at the end. Save the head that this command prints in
+    another place, and pass it with --head.
+
+    \b
+    Example:
+      onym registry audit verify --db registry.db
+    """
+    anchor = None if head is None else _parse_anchor(head)
+    if anchor is not None:
+        await store.audit.check_anchor(AuditHead(number=anchor[0], digest=anchor[1]))
+    found = await store.audit.verify()
+    session.print_record({"ok": True, **asdict(found)})
+    session.print_line(f"{session.paint('ok', 'good')}  no errors: the audit log is valid")
+    session.print_table(
+        [("records", str(found.records)), ("head", f"{found.number}:{found.digest}")],
+        indent="  ",
+        styles=("dim",),
+    )
+
+
 @click.command("backup", short_help="Copy the database to a file, while it is in use.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--portable", is_flag=True, help="Write JSON Lines, which every database can restore.")
@@ -210,6 +307,7 @@ async def backup_command(session: Session, store: Store, /, file: str, portable:
     """
     with show_status(session, f"copying into {file}"):
         await store.backup(Path(file), portable=portable)
+        await store.audit.write(make_audit_record("registry.backup", Path(file).name))
     size = Path(file).stat().st_size  # noqa: ASYNC240 - the only task
     session.print_record({"file": file, "octets": size})
     session.print_line(f"wrote {file}")
@@ -233,6 +331,8 @@ async def restore_command(session: Session, /, file: str, db: str | None) -> Non
 
     with show_status(session, f"reading {file}"):
         verified = await restore(Path(file), place)
+        async with open_store(session, place) as store:
+            await store.audit.write(make_audit_record("registry.restore", Path(file).name))
     _print_verified(session, verified, "restored")
 
 

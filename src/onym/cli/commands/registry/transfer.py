@@ -20,6 +20,7 @@ from onym.cli.commands.registry._common import (
     account_options,
     at_option,
     find_database,
+    make_audit_record,
     open_store,
     parse_time,
     pass_database,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 #: maximum number of changes in a feed
 FEED_LIMIT: Final = 200
+#: characters of the file names in the audit log
+_MAX_SUBJECT: Final = 200
 #: bytes of a key file
 _MAX_KEY: Final = 64 * 1024
 
@@ -128,6 +131,8 @@ async def import_command(
                 files_read = [
                     await _import_snapshot(session, store, snapshot, actor, when) for snapshot in snapshots
                 ]
+                subject = f"{registry}: {', '.join(Path(file).name for file in files)}"[:_MAX_SUBJECT]
+                await store.audit.write(make_audit_record("registry.import", subject, account=actor.id))
     session.print_record({"registry": registry, "dry_run": dry_run, "files": files_read})
     for record in files_read:
         _print_import(session, record, dry_run=dry_run)
