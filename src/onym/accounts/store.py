@@ -136,21 +136,6 @@ audit_digests: Final = Table(
 )
 
 
-class AccountStore:
-    """Accounts, sessions, tokens and audit log of one database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self.accounts = Accounts(database)
-        self.sessions = Sessions(database)
-        self.tokens = Tokens(database)
-        self.audit = AuditLog(database)
-
-    async def create_tables(self) -> None:
-        """Create the tables that are missing. Applications with migrations create them there instead."""
-        await self._database.run_transaction(lambda connection: connection.run_sync(METADATA.create_all))
-
-
 class _Rows:
     """Rows of one database."""
 
@@ -173,6 +158,21 @@ class _Rows:
             return result
 
         return await self._database.run_transaction(work_and_record)
+
+
+class AccountStore(_Rows):
+    """Accounts, sessions, tokens and audit log of one database."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.accounts = Accounts(database)
+        self.sessions = Sessions(database)
+        self.tokens = Tokens(database)
+        self.audit = AuditLog(database)
+
+    async def create_tables(self) -> None:
+        """Create the tables that are missing. Applications with migrations create them there instead."""
+        await self._database.run_transaction(lambda connection: connection.run_sync(METADATA.create_all))
 
 
 class Accounts(_Rows):

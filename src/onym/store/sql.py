@@ -209,6 +209,15 @@ class Database:
             hint="Read the data again, then try again.",
         )
 
+    async def forget_deleted(self) -> None:
+        """Overwrite what a SQLite file keeps of deleted rows. PostgreSQL does so by itself (autovacuum)."""
+        if self.path is None:
+            return
+        with translate_errors(self.profile, self._url):
+            async with self._turn, self._plain.connect() as connection:
+                await connection.exec_driver_sql("VACUUM")
+                await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
     async def _lock_writers(self, connection: AsyncConnection) -> None:
         if self.dialect == "postgresql":
             await connection.execute(text(f"SET LOCAL lock_timeout = '{_PATIENCE}s'"))

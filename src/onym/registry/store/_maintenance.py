@@ -33,6 +33,7 @@ from onym.registry.codec import canonicalize_json, decode_time, encode_time, fro
 from onym.registry.engine import Decide, RegistryState
 from onym.registry.records import Actor, Entry, Event, EventKind, Head, LogRecord
 from onym.registry.registries import get_registry as registry_of
+from onym.registry.store._redaction import RedactionCheck
 from onym.registry.store._writes import (
     EMPTY_HEAD,
     MOST_TEXT,
@@ -87,10 +88,12 @@ class LogFold(RegistryState):
     gone: dict[tuple[str, str], int] = field(default_factory=dict)
     #: the row of `entry_changes` for the last record
     change: dict[str, Any] | None = None
+    redactions: RedactionCheck = field(default_factory=RedactionCheck)
 
     def add_record(self, record: LogRecord) -> str | None:
         """Add a record and return the name of its subject. Raises StoreError if it does not follow."""
         verify_link(self.last, record)
+        self.redactions.add_record(record)
         event = record.event
         request, before = self.find_subjects(event)
         name = event.name
@@ -146,6 +149,7 @@ async def fold_log(connection: AsyncConnection, decide: Decide, on_change: _OnCh
             raise _make_replay_error(record, "differs from its columns", broken=True)
         if fold.change is not None:
             await on_change(fold.change)
+    fold.redactions.require_complete()
     return fold
 
 

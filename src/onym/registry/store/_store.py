@@ -16,15 +16,36 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 from sqlalchemy import Row, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from onym.accounts.records import AuditRecord
 from onym.accounts.store import AccountStore
-from onym.errors import StoreError, UnknownEntryError
+from onym.errors import RefusalError, StoreError, UnknownEntryError
 from onym.registry.codec import GENESIS
 from onym.registry.engine import Decide
 from onym.registry.engine import decide as engine_decide
 from onym.registry.engine import iter_due_events as engine_due
-from onym.registry.records import Actor, Entry, Event, Head, LogRecord, Request, RequestState, Role, Status
+from onym.registry.records import (
+    Actor,
+    Entry,
+    Event,
+    EventKind,
+    Head,
+    LogRecord,
+    Quota,
+    Request,
+    RequestState,
+    Role,
+    Status,
+)
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store import _maintenance, queries
+from onym.registry.store._redaction import (
+    Redaction,
+    find_lines,
+    list_places,
+    rebuild_search_index,
+    redact_log,
+    require_removable,
+)
 from onym.registry.store._writes import (
     Applied,
     EntryChange,
@@ -67,6 +88,8 @@ class Store(AccountStore):
         super().__init__(database)
         self._decide = decide
         self.outbox = Outbox(database)
+        #: what registrants may store; None for no limit
+        self.quota: Quota | None = None
         #: why PostgreSQL searches without an index, if `open` could not create it
         self.missing_index: Failure | None = None
 
@@ -125,12 +148,21 @@ class Store(AccountStore):
         the entry as it was before that record. `expected` is the version of the request, or of the entry if
         the event names no request (0: there is no entry). If `at` is before the last record about the
         subject, that record's time is used; with `exact`, the event is rejected. Raises RefusalError if the
-        procedure does not allow the event, StaleError with the current version if another event was first,
-        and UnknownEntryError for an unknown request.
+        procedure or the `quota` does not allow the event, StaleError with the current version if another
+        event was first, and UnknownEntryError for an unknown request.
         """
         require_storable_event(event)
+        if event.kind is EventKind.REDACT:
+            raise RefusalError(
+                "a redaction changes the log and cannot be sent as an event",
+                code="registry.not-allowed",
+                field="event",
+                hint="Run: onym registry redact",
+            )
         return await self._database.run_transaction(
-            lambda connection: apply_event(connection, self._decide, event, actor, at, expected, exact=exact)
+            lambda connection: apply_event(
+                connection, self._decide, event, actor, at, expected, exact=exact, quota=self.quota
+            )
         )
 
     async def next_request_id(self, registry: str) -> str:
@@ -168,6 +200,49 @@ class Store(AccountStore):
         return await self._database.run_transaction(
             lambda connection: _maintenance.rebuild_projections(connection, self._decide)
         )
+
+    async def redact(
+        self,
+        registry: str,
+        wanted: str,
+        actor: Actor,
+        at: datetime,
+        *,
+        reason: str,
+        audit: AuditRecord | None = None,
+    ) -> Redaction:
+        """Remove every line that contains a text from the registry's log, and all that follows from it.
+
+        Digests and chain stay valid, and a REDACT record lists the lines. Raises RefusalError
+        (registry.nothing-to-remove, registry.not-removable if the log cannot be decided again without the
+        text, registry.wrong-role); nothing is changed then. Backups keep the text.
+        """
+        wanted = require_removable(wanted)
+
+        async def work(connection: AsyncConnection) -> Redaction:
+            done = await redact_log(connection, self._decide, registry, wanted, actor, at, reason)
+            try:
+                await _maintenance.rebuild_projections(connection, self._decide)
+            except StoreError as error:
+                if error.code != "registry.replay-failed":
+                    raise
+                raise RefusalError(
+                    f"the procedure needs this text: {error.message}",
+                    code="registry.not-removable",
+                    field="text",
+                    hint="Choose a text that is no name, status or link of the procedure.",
+                ) from None
+            await rebuild_search_index(connection)
+            return done
+
+        done = await self._run_audited(work, audit)
+        await self._database.forget_deleted()
+        return done
+
+    async def find_redaction(self, registry: str, wanted: str) -> Redaction:
+        """Return what `redact` would remove."""
+        found = await self._query_snapshot(find_lines, registry, require_removable(wanted))
+        return Redaction(places=list_places(found))
 
     # ---------- reading
 

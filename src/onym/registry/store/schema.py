@@ -168,6 +168,15 @@ entry_text: Final = Table(
     Index("entry_text_by_folded", "registry", "folded"),
 )
 
+#: bytes of log records by actor and day, for quotas; counted beside the log, and not rebuilt from it
+usage: Final = Table(
+    "usage",
+    METADATA,
+    Column("actor", make_text_type(), primary_key=True),
+    Column("day", Date, primary_key=True),
+    Column("bytes", _NUMBER, nullable=False),
+)
+
 outbox: Final = Table(
     "outbox",
     METADATA,

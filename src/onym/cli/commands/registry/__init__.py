@@ -39,6 +39,7 @@ for command in (
     transfer.export_command,
     admin.verify_command,
     admin.audit_command,
+    admin.redact_command,
     admin.backup_command,
     admin.restore_command,
     admin.serve_command,

@@ -21,10 +21,12 @@ from onym.cli._output import Session, has_colour, is_terminal
 from onym.common.text import escape_unprintable
 from onym.errors import AccessError, StoreError, UnknownEntryError, UsageError
 from onym.registry.records import (
+    DEFAULT_QUOTA,
     Actor,
     Entry,
     Event,
     LogRecord,
+    Quota,
     Request,
     RequestState,
     Role,
@@ -241,8 +243,18 @@ async def open_store(session: Session, db: str | None, *, create: bool = False) 
         # the command for the code has no path
         vars(missing)["command"] = f"onym registry init --db {shlex.quote(place)}"
         raise missing from None
+    store.quota = _load_quota()
     async with store:
         yield store
+
+
+def _load_quota() -> Quota:
+    """Return the quota of registrants in the service's settings file, or the default one."""
+    if not os.environ.get(CONFIG_VARIABLE):
+        return DEFAULT_QUOTA
+    from onym.server.settings import load_settings
+
+    return load_settings().quotas
 
 
 async def get_account(store: Store, login: str) -> Account:

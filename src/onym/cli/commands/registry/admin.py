@@ -18,6 +18,7 @@ from onym.cli._next_command import complete_command
 from onym.cli._output import Session, select_fields
 from onym.cli.commands.registry._common import (
     DEFAULT_DATABASE,
+    account_options,
     db_option,
     find_database,
     format_minute,
@@ -27,7 +28,9 @@ from onym.cli.commands.registry._common import (
     open_store,
     pass_database,
     pass_store,
+    registry_option,
     require_database,
+    resolve_actor,
     show_counter,
     show_status,
     utc_now,
@@ -288,6 +291,68 @@ async def audit_verify_command(session: Session, store: Store, /, head: str | No
         indent="  ",
         styles=("dim",),
     )
+
+
+@click.command("redact", short_help="Remove personal data from the log.")
+@click.option("--text", metavar="TEXT", help="The text to remove. Default: a line of standard input.")
+@click.option("--reason", metavar="TEXT", required=True, help="Why, without the data; it stays in the log.")
+@click.option("--dry-run", is_flag=True, help="List the lines without removing them.")
+@registry_option
+@account_options
+@pass_store
+async def redact_command(
+    session: Session,
+    store: Store,
+    /,
+    text: str | None,
+    reason: str,
+    dry_run: bool,
+    registry: str,
+    account: str | None,
+    role: str | None,
+) -> None:
+    """Remove every line with a person's name or address from the log, and from all that follows from it.
+
+    The log's digests stay valid, and a record lists the removed lines, so that `verify` proves that only
+    they were removed. Backups, mail that was sent and copies of the data keep the text.
+
+    \b
+    Examples:
+      onym registry redact --dry-run --reason "asked by the person" --text ann@example.net
+      pass show gone | onym registry redact --reason "asked by the person"
+    """
+    wanted = sys.stdin.readline() if text is None else text
+    if wanted.strip() and wanted.strip().casefold() in reason.casefold():
+        raise UsageError(
+            "the reason contains the text that is removed",
+            code="usage.reason",
+            hint="give a reason without the data, such as a number of your ticket",
+        )
+    if dry_run:
+        found = await store.find_redaction(registry, wanted)
+    else:
+        actor = await resolve_actor(store, registry, account=account, role=role)
+        found = await store.redact(
+            registry,
+            wanted,
+            actor,
+            utc_now(),
+            reason=reason,
+            audit=make_audit_record("registry.redact", f"{registry}: {reason}", account=actor.id),
+        )
+    session.print_record(
+        {
+            "record": found.number,
+            "removed": {str(number): list(places) for number, places in found.places.items()},
+        }
+    )
+    lines = sum(map(len, found.places.values()))
+    verb = "would be removed from" if dry_run else "removed from"
+    session.print_line(f"{lines} lines {verb} {len(found.places)} records")
+    rows = [(str(number), place) for number, places in found.places.items() for place in places]
+    session.print_table(rows, indent="  ", styles=("dim",))
+    if not dry_run and not session.as_json:
+        session.print_note("backups and sent mail keep the text; replace old backups")
 
 
 @click.command("backup", short_help="Copy the database to a file, while it is in use.")
