@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import delete, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import RefusalError, StoreError
@@ -35,7 +35,7 @@ from onym.registry.store._writes import (
     seal_decision,
     select_head,
 )
-from onym.registry.store.schema import log, outbox
+from onym.registry.store.schema import frames, log, outbox
 
 #: characters of a text to remove; a shorter one would be a part of many words
 MIN_REMOVED: Final = 4
@@ -183,6 +183,7 @@ async def redact_log(
     record = seal_decision(await select_head(connection), decision, at=at, actor=actor, event=event)
     await connection.execute(insert(log), make_log_row(record, None))
     await _redact_notices(connection, registry, wanted)
+    await _forget_frame(connection, registry, wanted)
     return Redaction(places=list_places(found), number=record.number)
 
 
@@ -222,6 +223,14 @@ async def _replace_records(connection: AsyncConnection, rows: Iterable[dict[str,
         await connection.execute(text(guard))
     else:
         await connection.execute(text(f"ALTER TABLE log ENABLE TRIGGER {_GUARD}"))
+
+
+async def _forget_frame(connection: AsyncConnection, registry: str, wanted: str) -> None:
+    """Delete the imported file of the registry if it contains the text."""
+    own = frames.c.registry == registry
+    document = (await connection.execute(select(frames.c.document).where(own))).scalar()
+    if document is not None and wanted.casefold() in str(document).casefold():
+        await connection.execute(delete(frames).where(own))
 
 
 async def _redact_notices(connection: AsyncConnection, registry: str, wanted: str) -> None:

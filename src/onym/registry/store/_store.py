@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
-from sqlalchemy import Row, select, update
+from sqlalchemy import Row, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.accounts.records import AuditRecord
@@ -61,6 +61,7 @@ from onym.registry.store._writes import (
 )
 from onym.registry.store.schema import (
     create_search_index,
+    frames,
     migrate_schema,
     open_database,
     outbox,
@@ -244,7 +245,27 @@ class Store(AccountStore):
         found = await self._query_snapshot(find_lines, registry, require_removable(wanted))
         return Redaction(places=list_places(found))
 
+    async def save_frame(self, registry: str, frame: bytes) -> None:
+        """Keep the XML file of an import, if it is UTF-8; an export as XML is written into it."""
+        try:
+            document = frame.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            return
+
+        async def work(connection: AsyncConnection) -> None:
+            await connection.execute(delete(frames).where(frames.c.registry == registry))
+            await connection.execute(insert(frames).values(registry=registry, document=document))
+
+        await self._database.run_transaction(work)
+
     # ---------- reading
+
+    async def get_frame(self, registry: str) -> bytes | None:
+        """Return the XML file that was imported last, or None."""
+        async with self._database.open_reader() as connection:
+            statement = select(frames.c.document).where(frames.c.registry == registry)
+            document = (await connection.execute(statement)).scalar()
+        return None if document is None else str(document).encode()
 
     async def _query(
         self,

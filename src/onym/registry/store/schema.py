@@ -177,6 +177,14 @@ usage: Final = Table(
     Column("bytes", _NUMBER, nullable=False),
 )
 
+#: the XML file that was imported last: the form of an export, whose content is the entries
+frames: Final = Table(
+    "frames",
+    METADATA,
+    Column("registry", make_text_type(), primary_key=True),
+    Column("document", Text, nullable=False),
+)
+
 outbox: Final = Table(
     "outbox",
     METADATA,

@@ -311,6 +311,7 @@ async def _export_registry(
     signing_key = None if key is None else _load_signing_key(key)
     updated = when.date()
     changes: Sequence[EntryChange] = ()
+    frame: bytes | None = None
     if find_database(session, db) is None:
         snapshot = load_builtin_snapshot(registry)
         entries = snapshot.entries
@@ -320,6 +321,7 @@ async def _export_registry(
     else:
         async with open_store(session, db) as store:
             entries = await list_entries(store, registry)
+            frame = await store.get_frame(registry) if format_ == "xml" else None
             changes = await store.changes(registry, limit=FEED_LIMIT) if format_ == "atom" else ()
     if format_ == "atom":
         return render_feed(changes, registry=registry, updated=when, **feed)
@@ -328,4 +330,6 @@ async def _export_registry(
     if format_ == "tables":
         return write_table(entries, registry=registry)
     part = None if status is None else Status(status)
-    return render_entries(entries, format=format_, registry=registry, updated=updated, status=part)
+    return render_entries(
+        entries, format=format_, registry=registry, updated=updated, status=part, frame=frame
+    )

@@ -1,4 +1,4 @@
-"""The hash chain of the audit log, and the usage of registrants.
+"""The hash chain of the audit log, the usage of registrants, and the files of imports.
 
 A database of revision 0001 that this release creates has the tables already: that revision creates the tables
 of the code.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from alembic import op
 
 from onym.accounts.store import audit_digests
-from onym.registry.store.schema import usage
+from onym.registry.store.schema import frames, usage
 
 revision = "0002"
 down_revision = "0001"
@@ -22,11 +22,11 @@ depends_on = None
 
 def upgrade() -> None:
     """Create the tables unless they exist."""
-    for table in (audit_digests, usage):
+    for table in (audit_digests, usage, frames):
         table.create(op.get_bind(), checkfirst=True)
 
 
 def downgrade() -> None:
     """Drop the tables."""
-    for table in (usage, audit_digests):
+    for table in (frames, usage, audit_digests):
         table.drop(op.get_bind(), checkfirst=True)
