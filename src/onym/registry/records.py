@@ -208,6 +208,9 @@ class EventKind(StrEnum):
     IMPORT = "import"  # [entry] a row of a published registry
     OVERRIDE = "override"  # [reason, and one of: status; remove; undoes (a record's number; the store adds
     # `restore`, the entry before it); some of registrant, change_controller, iesg_approved]
+    REDACT = (
+        "redact"  # [reason, records] personal data was removed from records; only `Store.redact` sends it
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,8 +366,28 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """What one registrant may store: requests that are open, and bytes in the log in one day (UTC)."""
+
+    open_requests: int = 200
+    daily_bytes: int = 16 * 1024 * 1024
+
+
+DEFAULT_QUOTA: Final = Quota()
+#: roles of the registry's own people, who have no quota
+STAFF: Final = frozenset({Role.IANA, Role.EXPERT, Role.IESG})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogRecord:
-    """One accepted event. `digest` is SHA-256 over `previous` and the canonical JSON of the rest, in hex."""
+    """One accepted event. `digest` is SHA-256 over `previous` and the canonical JSON of the rest, in hex.
+
+    If there are salts, the digest covers commitments to the lines of the event's texts in place of the texts
+    (`onym.registry.codec`), so that it holds without a text that was removed. `salt` gives the salt of every
+    line; once a text was removed, `salts` has those of the lines that remain, and `removed` the commitments
+    to those that do not. Keys are places such as `/fields/contact#0`. A record of an older release has no
+    salt, and what was removed from it has the commitment "".
+    """
 
     number: int
     at: datetime
@@ -374,3 +397,6 @@ class LogRecord:
     clause: str
     previous: str
     digest: str
+    salt: str = ""
+    salts: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    removed: Mapping[str, str] = field(default_factory=lambda: EMPTY)

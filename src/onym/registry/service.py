@@ -492,9 +492,12 @@ async def import_snapshot(
     from onym.registry.iana import fill_missing_columns  # late: see preview_import
 
     rows = fill_missing_columns(snapshot, await list_entries(store, snapshot.registry))
-    return await store.import_entries(
+    report = await store.import_entries(
         snapshot.registry, rows, actor, at, source=snapshot.source, progress=progress
     )
+    if snapshot.frame is not None:
+        await store.save_frame(snapshot.registry, snapshot.frame)
+    return report
 
 
 # -- export ---------------------------------------------------------------------------------------------
@@ -516,13 +519,19 @@ def render_entries(
     registry: str,
     updated: date,
     status: Status | None = None,
+    frame: bytes | None = None,
 ) -> str:
-    """The entries in a format of IANA or as JSON. A csv-2015 file has one status: permanent by default."""
+    """The entries in a format of IANA or as JSON. A csv-2015 file has one status: permanent by default.
+
+    XML is written into `frame`, the XML file that was imported last, if there is one.
+    """
     from onym.registry.iana import write_entries  # late: writers of few requests
 
     if format == "csv-2015":
         status = status or DEFAULT_CSV_STATUS
-    return write_entries(entries, format=format, registry=registry, updated=updated, status=status)
+    return write_entries(
+        entries, format=format, registry=registry, updated=updated, status=status, frame=frame
+    )
 
 
 def render_feed(

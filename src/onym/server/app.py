@@ -71,6 +71,7 @@ def create_app(
             for issuer in settings.oidc
         },
     )
+    store.quota = settings.quotas
     app = Starlette(
         routes=[*list_auth_routes(), *(registry.list_routes() if routes is None else routes)],
         middleware=[
@@ -188,6 +189,9 @@ async def serve(
             ready=ready,
             stop=stop,
             protocol=BoundedProtocol,
+            connections_per_address=settings.connections_per_address,
+            # a proxy brings the connections of many clients
+            unlimited=settings.trusted_proxies,
         )
 
 

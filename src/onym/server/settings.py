@@ -14,6 +14,7 @@ from onym.accounts.records import Issuer
 from onym.common import settings as common
 from onym.errors import ConfigError
 from onym.net.hosts import is_loopback
+from onym.registry.records import DEFAULT_QUOTA, Quota
 from onym.server.settings_parser import (
     CookieName,
     Email,
@@ -37,7 +38,7 @@ from onym.uri.secret import Secret
 if TYPE_CHECKING:
     from onym.registry.registries import Registry
 
-__all__ = ["PREFIX", "Issuer", "RateLimit", "RateLimits", "Settings", "Smtp", "load_settings"]
+__all__ = ["PREFIX", "Issuer", "Quotas", "RateLimit", "RateLimits", "Settings", "Smtp", "load_settings"]
 
 #: prefix of the variables; `ONYM_REGISTRY_CONFIG` names the file
 PREFIX: Final = "ONYM_REGISTRY_"
@@ -45,6 +46,7 @@ _YEAR: Final = 366 * 24 * 3600
 _READS: Final = RateLimit(burst=600, per_minute=1200)
 _WRITES: Final = RateLimit(burst=60, per_minute=60)
 _LOGINS: Final = RateLimit(burst=10, per_minute=5)
+_UPLOADS: Final = RateLimit(burst=32 * 1024, per_minute=256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +65,23 @@ class Smtp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """The rate limits of one visitor. `logins` limits attempts by address and by login."""
+    """The rate limits of one visitor.
+
+    `logins` limits attempts by address and by login, `uploads` the KiB that one address sends in requests.
+    """
 
     reads: RateLimit = _READS
     writes: RateLimit = _WRITES
     logins: RateLimit = _LOGINS
+    uploads: RateLimit = _UPLOADS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas(Quota):
+    """What one registrant may store: requests that are open, and bytes in the log in one day (UTC)."""
+
+    open_requests: Annotated[int, Meta(ge=1, le=1_000_000)] = DEFAULT_QUOTA.open_requests
+    daily_bytes: Annotated[int, Meta(ge=1024, le=1 << 40)] = DEFAULT_QUOTA.daily_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +91,8 @@ class Settings:
     `base_url` is the public origin, without a path. `database` is a file or URL. `allowed_hosts` are the
     accepted Host values (default: the host of `base_url`). `trusted_proxies` are CIDR blocks whose
     `X-Forwarded-For` is used. `profile` is the procedure of new requests for schemes; "any" lets
-    registrants choose, for tests. Times are in seconds, sizes in bytes.
+    registrants choose, for tests. `connections_per_address` limits the connections of one client, except
+    trusted proxies. Times are in seconds, sizes in bytes.
     """
 
     base_url: OriginURL = "http://127.0.0.1:8000"
@@ -93,7 +108,9 @@ class Settings:
     body_limit: Annotated[int, Meta(ge=64 * 1024, le=256 * 1024 * 1024)] = 4 * 1024 * 1024
     local_accounts: bool = True
     profile: Literal["rfc7595", "rfc4395", "any"] = "rfc7595"
+    connections_per_address: Annotated[int, Meta(ge=1, le=100_000)] = 256
     rates: RateLimits = RateLimits()
+    quotas: Quotas = Quotas()
     smtp: Smtp | None = None
     oidc: tuple[IssuerTable, ...] = ()
 

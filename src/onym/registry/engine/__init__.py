@@ -55,7 +55,7 @@ _BY_EVENT: Final[dict[EventKind, tuple[Rule, ...]]] = {
 #: events of timers
 _TIMER_EVENTS: Final = (EventKind.REVIEW_TIMEOUT, EventKind.DRAFT_EXPIRED, EventKind.NAMESPACE_EXPIRED)
 #: events that no form offers
-_NOT_OFFERED: Final = frozenset({*_TIMER_EVENTS, EventKind.OPEN, EventKind.IMPORT})
+_NOT_OFFERED: Final = frozenset({*_TIMER_EVENTS, EventKind.OPEN, EventKind.IMPORT, EventKind.REDACT})
 _REQUEST_EVENTS: Final = frozenset(
     rule.event for rule in RULES if any(state is not None for state in rule.states)
 )

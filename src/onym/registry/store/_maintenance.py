@@ -26,13 +26,14 @@ from sqlalchemy import Table, delete, func, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from onym.accounts.store import account_roles, accounts, audit, subjects, tokens
+from onym.accounts.store import account_roles, accounts, audit, audit_digests, subjects, tokens
 from onym.common.files import replace_file
 from onym.errors import RefusalError, RegistryError, StoreError
 from onym.registry.codec import canonicalize_json, decode_time, encode_time, from_data, to_data, verify_link
 from onym.registry.engine import Decide, RegistryState
 from onym.registry.records import Actor, Entry, Event, EventKind, Head, LogRecord
 from onym.registry.registries import get_registry as registry_of
+from onym.registry.store._redaction import RedactionCheck
 from onym.registry.store._writes import (
     EMPTY_HEAD,
     MOST_TEXT,
@@ -67,7 +68,8 @@ from onym.registry.store.schema import (
     requests,
     sequences,
 )
-from onym.store.sql import Database, Time, is_storable, replace_unstorable, translate_errors
+from onym.store.sql import Database, Time, is_storable, replace_unstorable
+from onym.store.sql_errors import translate_errors
 
 _BATCH: Final = 1000
 _OnChange: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
@@ -86,10 +88,12 @@ class LogFold(RegistryState):
     gone: dict[tuple[str, str], int] = field(default_factory=dict)
     #: the row of `entry_changes` for the last record
     change: dict[str, Any] | None = None
+    redactions: RedactionCheck = field(default_factory=RedactionCheck)
 
     def add_record(self, record: LogRecord) -> str | None:
         """Add a record and return the name of its subject. Raises StoreError if it does not follow."""
         verify_link(self.last, record)
+        self.redactions.add_record(record)
         event = record.event
         request, before = self.find_subjects(event)
         name = event.name
@@ -145,6 +149,7 @@ async def fold_log(connection: AsyncConnection, decide: Decide, on_change: _OnCh
             raise _make_replay_error(record, "differs from its columns", broken=True)
         if fold.change is not None:
             await on_change(fold.change)
+    fold.redactions.require_complete()
     return fold
 
 
@@ -309,7 +314,9 @@ _VERSION: Final = 1
 #: bytes of one line
 _MAX_LINE: Final = 32_000_000
 
-_TABLES: Final = (accounts, subjects, account_roles, tokens, audit)
+_TABLES: Final = (accounts, subjects, account_roles, tokens, audit, audit_digests)
+#: tables that backups of older releases lack
+_NEW_TABLES: Final = (audit_digests,)
 
 
 async def copy_sqlite(source: Path, target: Path) -> None:
@@ -461,7 +468,9 @@ class _PortableLoader:
                 if ended:
                     raise self._make_error("there are lines after the end")
                 if "end" in data:
-                    ended = data == {"end": self._counts}
+                    older = {table.name: 0 for table in _NEW_TABLES}
+                    given = data["end"] if isinstance(data["end"], dict) else {}
+                    ended = data.keys() == {"end"} and {**older, **given} == self._counts
                     if not ended:
                         raise self._make_error("the number of lines differs from the count at the end")
                 elif self._line == 1:

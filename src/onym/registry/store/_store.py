@@ -13,18 +13,39 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
-from sqlalchemy import Row, select, update
+from sqlalchemy import Row, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from onym.accounts.records import AuditRecord
 from onym.accounts.store import AccountStore
-from onym.errors import StoreError, UnknownEntryError
+from onym.errors import RefusalError, StoreError, UnknownEntryError
 from onym.registry.codec import GENESIS
 from onym.registry.engine import Decide
 from onym.registry.engine import decide as engine_decide
 from onym.registry.engine import iter_due_events as engine_due
-from onym.registry.records import Actor, Entry, Event, Head, LogRecord, Request, RequestState, Role, Status
+from onym.registry.records import (
+    Actor,
+    Entry,
+    Event,
+    EventKind,
+    Head,
+    LogRecord,
+    Quota,
+    Request,
+    RequestState,
+    Role,
+    Status,
+)
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store import _maintenance, queries
+from onym.registry.store._redaction import (
+    Redaction,
+    find_lines,
+    list_places,
+    rebuild_search_index,
+    redact_log,
+    require_removable,
+)
 from onym.registry.store._writes import (
     Applied,
     EntryChange,
@@ -38,8 +59,16 @@ from onym.registry.store._writes import (
     select_head,
     select_request,
 )
-from onym.registry.store.schema import migrate_schema, open_database, outbox, require_schema
+from onym.registry.store.schema import (
+    create_search_index,
+    frames,
+    migrate_schema,
+    open_database,
+    outbox,
+    require_schema,
+)
 from onym.store.sql import Database, Page, replace_unstorable, require_limit
+from onym.store.sql_errors import Failure
 from onym.uri.secret import Secret
 
 _P = ParamSpec("_P")
@@ -60,6 +89,10 @@ class Store(AccountStore):
         super().__init__(database)
         self._decide = decide
         self.outbox = Outbox(database)
+        #: what registrants may store; None for no limit
+        self.quota: Quota | None = None
+        #: why PostgreSQL searches without an index, if `open` could not create it
+        self.missing_index: Failure | None = None
 
     @classmethod
     async def open(
@@ -68,22 +101,27 @@ class Store(AccountStore):
         """Open the registry in a SQLite file or at a URL `postgresql+psycopg://…`.
 
         With `create`, a missing database is created and an older schema is upgraded. Raises StoreError:
-        registry.bad-url, registry.no-database, registry.wrong-schema, registry.unreachable,
-        registry.no-full-text (a SQLite without FTS5).
+        registry.bad-url, registry.no-database, registry.wrong-schema, registry.no-full-text (a SQLite
+        without FTS5), and those of `Database.check_connection`.
         """
         database = open_database(url)
+        missing_index = None
         try:
             queries.require_search(database)
+            await database.check_connection()
             if create:
                 await asyncio.to_thread(database.create_file)
                 await migrate_schema(database)
+                missing_index = await create_search_index(database)
             else:
                 database.require_readable()
                 await require_schema(database)
         except BaseException:
             await database.close()
             raise
-        return cls(database, decide=decide)
+        store = cls(database, decide=decide)
+        store.missing_index = missing_index
+        return store
 
     async def close(self) -> None:
         """Close the connections."""
@@ -111,12 +149,21 @@ class Store(AccountStore):
         the entry as it was before that record. `expected` is the version of the request, or of the entry if
         the event names no request (0: there is no entry). If `at` is before the last record about the
         subject, that record's time is used; with `exact`, the event is rejected. Raises RefusalError if the
-        procedure does not allow the event, StaleError with the current version if another event was first,
-        and UnknownEntryError for an unknown request.
+        procedure or the `quota` does not allow the event, StaleError with the current version if another
+        event was first, and UnknownEntryError for an unknown request.
         """
         require_storable_event(event)
+        if event.kind is EventKind.REDACT:
+            raise RefusalError(
+                "a redaction changes the log and cannot be sent as an event",
+                code="registry.not-allowed",
+                field="event",
+                hint="Run: onym registry redact",
+            )
         return await self._database.run_transaction(
-            lambda connection: apply_event(connection, self._decide, event, actor, at, expected, exact=exact)
+            lambda connection: apply_event(
+                connection, self._decide, event, actor, at, expected, exact=exact, quota=self.quota
+            )
         )
 
     async def next_request_id(self, registry: str) -> str:
@@ -155,7 +202,70 @@ class Store(AccountStore):
             lambda connection: _maintenance.rebuild_projections(connection, self._decide)
         )
 
+    async def redact(
+        self,
+        registry: str,
+        wanted: str,
+        actor: Actor,
+        at: datetime,
+        *,
+        reason: str,
+        audit: AuditRecord | None = None,
+    ) -> Redaction:
+        """Remove every line that contains a text from the registry's log, and all that follows from it.
+
+        Digests and chain stay valid, and a REDACT record lists the lines. Raises RefusalError
+        (registry.nothing-to-remove, registry.not-removable if the log cannot be decided again without the
+        text, registry.wrong-role); nothing is changed then. Backups keep the text.
+        """
+        wanted = require_removable(wanted)
+
+        async def work(connection: AsyncConnection) -> Redaction:
+            done = await redact_log(connection, self._decide, registry, wanted, actor, at, reason)
+            try:
+                await _maintenance.rebuild_projections(connection, self._decide)
+            except StoreError as error:
+                if error.code != "registry.replay-failed":
+                    raise
+                raise RefusalError(
+                    f"the procedure needs this text: {error.message}",
+                    code="registry.not-removable",
+                    field="text",
+                    hint="Choose a text that is no name, status or link of the procedure.",
+                ) from None
+            await rebuild_search_index(connection)
+            return done
+
+        done = await self._run_audited(work, audit)
+        await self._database.forget_deleted()
+        return done
+
+    async def find_redaction(self, registry: str, wanted: str) -> Redaction:
+        """Return what `redact` would remove."""
+        found = await self._query_snapshot(find_lines, registry, require_removable(wanted))
+        return Redaction(places=list_places(found))
+
+    async def save_frame(self, registry: str, frame: bytes) -> None:
+        """Keep the XML file of an import, if it is UTF-8; an export as XML is written into it."""
+        try:
+            document = frame.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            return
+
+        async def work(connection: AsyncConnection) -> None:
+            await connection.execute(delete(frames).where(frames.c.registry == registry))
+            await connection.execute(insert(frames).values(registry=registry, document=document))
+
+        await self._database.run_transaction(work)
+
     # ---------- reading
+
+    async def get_frame(self, registry: str) -> bytes | None:
+        """Return the XML file that was imported last, or None."""
+        async with self._database.open_reader() as connection:
+            statement = select(frames.c.document).where(frames.c.registry == registry)
+            document = (await connection.execute(statement)).scalar()
+        return None if document is None else str(document).encode()
 
     async def _query(
         self,

@@ -124,6 +124,7 @@ EVENT_LABELS: Final[Mapping[EventKind, str]] = {
     EventKind.RENEW: "Renewed",
     EventKind.IMPORT: "Imported",
     EventKind.OVERRIDE: "Recorded override",
+    EventKind.REDACT: "Removed personal data",
 }
 
 #: value of `done` in the URL -> message after a form

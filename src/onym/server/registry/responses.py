@@ -339,10 +339,13 @@ def make_file_response(
     form: str,
     name: str,
     status: Status | None = None,
+    *,
+    frame: bytes | None = None,
 ) -> Response:
     """Return these entries as a download; a csv-2015 file contains the entries of one `status`.
 
-    Raises UnknownEntryError for an unknown format.
+    XML is written into `frame`, the imported file, if there is one. Raises UnknownEntryError for an unknown
+    format.
     """
     if form not in MEDIA_TYPES or (form in _SCHEMES and registry != "uri-schemes"):
         raise UnknownEntryError(
@@ -353,9 +356,9 @@ def make_file_response(
         )
     rows = tuple(entries)
     updated = max((entry.updated for entry in rows if entry.updated is not None), default=_NEVER)
-    body = render_entries(rows, format=form, registry=registry, updated=updated, status=status).encode(
-        "utf-8"
-    )
+    body = render_entries(
+        rows, format=form, registry=registry, updated=updated, status=status, frame=frame
+    ).encode("utf-8")
     media, extension = MEDIA_TYPES[form]
     kept = "".join(
         character if character.isascii() and (character.isalnum() or character in "+.-_") else "_"

@@ -38,6 +38,8 @@ for command in (
     transfer.import_command,
     transfer.export_command,
     admin.verify_command,
+    admin.audit_command,
+    admin.redact_command,
     admin.backup_command,
     admin.restore_command,
     admin.serve_command,

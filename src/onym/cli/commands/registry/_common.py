@@ -21,10 +21,12 @@ from onym.cli._output import Session, has_colour, is_terminal
 from onym.common.text import escape_unprintable
 from onym.errors import AccessError, StoreError, UnknownEntryError, UsageError
 from onym.registry.records import (
+    DEFAULT_QUOTA,
     Actor,
     Entry,
     Event,
     LogRecord,
+    Quota,
     Request,
     RequestState,
     Role,
@@ -34,7 +36,7 @@ from onym.registry.records import (
 from onym.registry.registries import PROFILES, REGISTRIES, get_registry
 
 if TYPE_CHECKING:
-    from onym.accounts.records import Account
+    from onym.accounts.records import Account, AuditRecord
     from onym.registry.checks import Report
     from onym.registry.store import Store
 
@@ -48,6 +50,8 @@ DEFAULT_DATABASE: Final = "onym-registry.sqlite"
 CONFIG_VARIABLE: Final = "ONYM_REGISTRY_CONFIG"
 #: entries or records in one query
 PAGE_SIZE: Final = 500
+#: characters of an operating system's user in the audit log
+_MAX_OPERATOR: Final = 200
 _ACCOUNT_VARIABLE: Final = "ONYM_REGISTRY_ACCOUNT"
 _REQUEST: Final = re.compile(rf"(?:{'|'.join(map(re.escape, REGISTRIES))})-[1-9][0-9]{{0,17}}")
 
@@ -133,6 +137,36 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def get_operator() -> str:
+    """Return "command line, USER", as the audit log names the operating system's user."""
+    try:
+        import pwd  # late: Unix only
+
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError):
+        from getpass import getuser
+
+        user = getuser()
+    if user == "root" and os.environ.get("SUDO_USER"):
+        user = f"root for {os.environ['SUDO_USER']}"
+    return escape_unprintable(f"command line, {user}"[:_MAX_OPERATOR])
+
+
+def make_audit_record(action: str, subject: str, *, account: str | None = None) -> AuditRecord:
+    """Build the audit record of an act on the command line; `account` is the ID of the account that acts."""
+    from onym.accounts.records import AuditRecord
+
+    operator = get_operator()
+    return AuditRecord(
+        at=utc_now(),
+        account=account or operator,
+        action=action,
+        subject=subject,
+        outcome="ok",
+        address=operator,
+    )
+
+
 def parse_time(text: str | None) -> datetime:
     """Return the time of `--at`, or the present time. Raises UsageError."""
     if text is None:
@@ -209,8 +243,18 @@ async def open_store(session: Session, db: str | None, *, create: bool = False) 
         # the command for the code has no path
         vars(missing)["command"] = f"onym registry init --db {shlex.quote(place)}"
         raise missing from None
+    store.quota = _load_quota()
     async with store:
         yield store
+
+
+def _load_quota() -> Quota:
+    """Return the quota of registrants in the service's settings file, or the default one."""
+    if not os.environ.get(CONFIG_VARIABLE):
+        return DEFAULT_QUOTA
+    from onym.server.settings import load_settings
+
+    return load_settings().quotas
 
 
 async def get_account(store: Store, login: str) -> Account:

@@ -23,6 +23,7 @@ from onym.cli.commands.registry._common import (
     get_request,
     is_request_id,
     list_logins,
+    make_audit_record,
     open_store,
     parse_time,
     pass_database,
@@ -231,6 +232,7 @@ async def submit_command(
             actor = await resolve_actor(store, request.registry, account=account, role=role)
             _require_submittable(request, actor, chosen)
             request = await _submit_request(store, actor, request, chosen)
+            await store.audit.write(make_audit_record("registry.submit", request.id, account=actor.id))
         _print_submission(session, request, chosen.at)
         return
 
@@ -251,6 +253,7 @@ async def submit_command(
         change = _open_request if chosen.revises is None else _correct_request
         request = await change(store, actor, submission, chosen)
         request = await _submit_request(store, actor, request, chosen)
+        await store.audit.write(make_audit_record("registry.submit", request.id, account=actor.id))
     _print_submission(session, request, chosen.at, report=report_record)
 
 
@@ -486,6 +489,9 @@ async def decide_command(
                 option = "--reason TEXT" if error.field == "reason" else f"--set {error.field}=TEXT"
                 error.hint = f"add {option}"
             raise
+        await store.audit.write(
+            make_audit_record(f"registry.{kind}", identifier or name or "", account=actor.id)
+        )
         logins = await list_logins(store)
     _print_applied(session, applied, logins, when)
 

@@ -20,6 +20,7 @@ from onym.cli.commands.registry._common import (
     account_options,
     at_option,
     find_database,
+    make_audit_record,
     open_store,
     parse_time,
     pass_database,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 #: maximum number of changes in a feed
 FEED_LIMIT: Final = 200
+#: characters of the file names in the audit log
+_MAX_SUBJECT: Final = 200
 #: bytes of a key file
 _MAX_KEY: Final = 64 * 1024
 
@@ -128,6 +131,8 @@ async def import_command(
                 files_read = [
                     await _import_snapshot(session, store, snapshot, actor, when) for snapshot in snapshots
                 ]
+                subject = f"{registry}: {', '.join(Path(file).name for file in files)}"[:_MAX_SUBJECT]
+                await store.audit.write(make_audit_record("registry.import", subject, account=actor.id))
     session.print_record({"registry": registry, "dry_run": dry_run, "files": files_read})
     for record in files_read:
         _print_import(session, record, dry_run=dry_run)
@@ -306,6 +311,7 @@ async def _export_registry(
     signing_key = None if key is None else _load_signing_key(key)
     updated = when.date()
     changes: Sequence[EntryChange] = ()
+    frame: bytes | None = None
     if find_database(session, db) is None:
         snapshot = load_builtin_snapshot(registry)
         entries = snapshot.entries
@@ -315,6 +321,7 @@ async def _export_registry(
     else:
         async with open_store(session, db) as store:
             entries = await list_entries(store, registry)
+            frame = await store.get_frame(registry) if format_ == "xml" else None
             changes = await store.changes(registry, limit=FEED_LIMIT) if format_ == "atom" else ()
     if format_ == "atom":
         return render_feed(changes, registry=registry, updated=when, **feed)
@@ -323,4 +330,6 @@ async def _export_registry(
     if format_ == "tables":
         return write_table(entries, registry=registry)
     part = None if status is None else Status(status)
-    return render_entries(entries, format=format_, registry=registry, updated=updated, status=part)
+    return render_entries(
+        entries, format=format_, registry=registry, updated=updated, status=part, frame=frame
+    )

@@ -331,7 +331,8 @@ async def export_registry(request: HTTPRequest) -> Response:
         async for entry in iter_entries(get_store(request), row.id)
         if status is None or entry.status is status
     ]
-    return make_file_response(request, rows, row.id, form, row.id, status)
+    frame = await get_store(request).get_frame(row.id) if form == "xml" else None
+    return make_file_response(request, rows, row.id, form, row.id, status, frame=frame)
 
 
 async def search_entries(request: HTTPRequest) -> Response:
