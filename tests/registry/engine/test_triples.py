@@ -13,7 +13,6 @@ from support import as_subtests
 
 from .table import ACTORS, AT, DATA, REQUEST_EVENTS, SCENES, STEPS, cases, expected
 
-
 REFUSALS = {"registry.not-allowed", "registry.wrong-role", "registry.incomplete"}
 
 
