@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeAlias
 
 from onym.errors import RefusalError
 from onym.registry.engine import _appeals, _entry_rules, _experts, _review, _submission
+from onym.registry.engine._appeals import find_appeal_deadline
 from onym.registry.engine._experts import find_reminder_time
 from onym.registry.engine._rules import UNREVIEWED, EventContext, Rule, is_recused, reject
 from onym.registry.records import (
@@ -36,6 +37,7 @@ __all__ = [
     "Rule",
     "decide",
     "decide_as_logged",
+    "find_appeal_deadline",
     "iter_due_events",
     "list_allowed_events",
     "publication_refusal",
