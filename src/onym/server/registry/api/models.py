@@ -165,6 +165,29 @@ class VersionList(_Data):
     versions: tuple[VersionData, ...]
 
 
+class MessageData(_Data):
+    """A message about the request in the archive of the mailing list."""
+
+    url: str
+    subject: str
+    at: datetime
+
+
+class AppealData(_Data):
+    """An appeal against the decision about the request; `level` is iesg or iab."""
+
+    by: str
+    grounds: str
+    level: str
+    against: str
+    filed: datetime
+    due: datetime
+    for_registrant: bool
+    state: str
+    decided: datetime | None
+    reason: str | None
+
+
 class RequestData(_Data):
     """One registration request. `If-Match` refers to its `version`."""
 
@@ -186,6 +209,12 @@ class RequestData(_Data):
     announced: datetime | None
     archive: str | None
     timed_out: bool
+    third_party: bool
+    expert: str | None
+    temporary_experts: tuple[str, ...]
+    recused: tuple[str, ...]
+    messages: tuple[MessageData, ...]
+    appeals: tuple[AppealData, ...]
     draft: DraftData | None
     outcome: str | None
     reason: str | None
@@ -352,7 +381,16 @@ def to_entry_data(entry: Entry) -> EntryData:
 
 def to_request_data(about: Request) -> RequestData:
     """Return a request as API data."""
-    return _copy_fields(RequestData, about, fields=dict(about.fields), page=urls.request_url(about.id))
+    return _copy_fields(
+        RequestData,
+        about,
+        fields=dict(about.fields),
+        temporary_experts=tuple(sorted(about.temporary_experts)),
+        recused=tuple(sorted(about.recused)),
+        messages=tuple(_copy_fields(MessageData, message) for message in about.messages),
+        appeals=tuple(_copy_fields(AppealData, appeal) for appeal in about.appeals),
+        page=urls.request_url(about.id),
+    )
 
 
 def to_history_record(record: LogRecord) -> HistoryRecord:
