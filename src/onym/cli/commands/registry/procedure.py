@@ -401,15 +401,17 @@ def _print_submission(
         session.print_note(f"submitted; {status} shows who has the next step")
 
 
-#: events that `decide_command` does not offer: others open requests and import rows, and `tick_command` does
-#: the rest
+#: events that `decide_command` does not offer: others open requests, import rows and link messages, and
+#: `tick_command` does the rest
 _NOT_HERE: Final = frozenset(
     {
         EventKind.OPEN,
         EventKind.IMPORT,
         EventKind.REVIEW_TIMEOUT,
+        EventKind.REMIND,
         EventKind.DRAFT_EXPIRED,
         EventKind.NAMESPACE_EXPIRED,
+        EventKind.LINK_MESSAGES,
     }
 )
 _DECISIONS: Final = tuple(str(kind) for kind in EventKind if kind not in _NOT_HERE)
@@ -454,9 +456,11 @@ async def decide_command(
 
     \b
       registrant  revise announce submit resubmit withdraw designate retire
-      IANA        check-complete reject-incomplete draft-published override
+      IANA        check-complete reject-incomplete assign-expert draft-published override
       expert      ask-more-review resume-review approve approve-as-provisional ask-ietf-review reject
-      IESG        iesg-approve iesg-decline ask-upgrade reassign demand-changes
+                  assign-expert recuse
+      IESG        iesg-approve iesg-decline ask-upgrade reassign demand-changes appoint-expert
+      appeals     appeal appeal-to-iab withdraw-appeal uphold-appeal dismiss-appeal
       namespaces  enter-safe-mode suspend reinstate revoke renew
       every role with an update: attach-security-note
 
@@ -464,6 +468,8 @@ async def decide_command(
     Examples:
       onym registry decide uri-schemes-17 check-complete --as iana
       onym registry decide uri-schemes-17 reject --as expert --reason "in use under another name"
+      onym registry decide uri-schemes-17 assign-expert --as iana --set expert=eve
+      onym registry decide uri-schemes-17 appeal --reason "another draft was read"
       onym registry decide conti override --set remove=yes --reason "never used, asked for by its author"
       onym registry decide conti override --set undoes=423 --reason "it is used after all"
       onym registry decide agents renew -r ai-namespaces --set expires=2028-01-31
@@ -482,6 +488,9 @@ async def decide_command(
         try:
             applied = await apply_step(store, event, actor, when, expected=expect, exact=at is not None)
         except RefusalError as error:
+            if error.code == "registry.incomplete" and identifier is not None:
+                again = complete_command(session, f"onym registry decide {identifier} reject-incomplete")
+                error.hint = f"return it to its registrant: {again} --as iana"
             if error.code == "registry.missing-data" and error.field is not None:
                 option = "--reason TEXT" if error.field == "reason" else f"--set {error.field}=TEXT"
                 error.hint = f"add {option}"
@@ -527,7 +536,7 @@ def _print_applied(session: Session, applied: Applied, names: dict[str, str], at
     done = session.paint("done", "good")
     session.print_line(f"{done}: {applied.record.event.kind}, row {decision.rule} [{decision.clause}]")
     if decision.request is not None:
-        print_request(session, decision.request, at)
+        print_request(session, decision.request, at, names)
     if decision.removed:
         session.print_line(f"{applied.record.event.name or ''} was removed from the registry")
     elif decision.entry is not None:
@@ -543,7 +552,7 @@ def _print_applied(session: Session, applied: Applied, names: dict[str, str], at
 async def tick_command(
     session: Session, /, at: str | None, dry_run: bool, send: bool, config: str | None, db: str | None
 ) -> None:
-    """Process due events: review timeouts, expired drafts and expired namespaces.
+    """Process due events: review timeouts, reminders, expired drafts and expired namespaces.
 
     Run it from cron or a systemd timer, once a day or more often. It is safe to run it more than once.
     Notices wait in the database until `serve` or --send sends them.
