@@ -25,6 +25,7 @@ from onym.registry.records import (
     EventKind,
     Request,
     RequestKind,
+    RequestState,
     Role,
     Status,
 )
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from onym.registry.checks import ReferenceData, Report
     from onym.registry.checks.reference_data import NameIndex
     from onym.registry.iana import Snapshot
+    from onym.registry.list_archive import ArchiveContent, RequestLinks
     from onym.registry.store import Applied, EntryChange, ImportReport, Store
     from onym.sign.keys import SigningKey
 
@@ -435,6 +437,41 @@ def get_applied_request(applied: Applied) -> Request:
     request = applied.decision.request
     assert request is not None  # noqa: S101 - an event about a request has one
     return request
+
+
+async def plan_archive_links(
+    store: Store, registry: str, data: bytes, *, link: str | None = None
+) -> tuple[ArchiveContent, tuple[RequestLinks, ...]]:
+    """Read a mailing list's archive, and find the open requests of a registry that its messages are about.
+
+    Raises RegistryError (registry.bad-archive, registry.archive-too-large) and UsageError.
+    """
+    from onym.registry.list_archive import parse_archive, plan_links  # late: mail and XML for one command
+
+    content = await asyncio.to_thread(parse_archive, data, link=link)
+    requests: list[Request] = []
+    for state in _LISTED_STATES:
+        after: str | None = None
+        while len(requests) < _MAX_LISTED:
+            page = await store.requests(registry=registry, state=state, after=after, limit=_REQUESTS_PAGE)
+            requests += page.items
+            after = page.next
+            if after is None:
+                break
+    return content, await asyncio.to_thread(plan_links, content.messages, requests)
+
+
+#: states of requests that the messages of a list can be about; their number
+_LISTED_STATES: Final = (
+    RequestState.DRAFT,
+    RequestState.LIST_REVIEW,
+    RequestState.SUBMITTED,
+    RequestState.EXPERT_REVIEW,
+    RequestState.MORE_REVIEW,
+    RequestState.IETF_REVIEW,
+)
+_MAX_LISTED: Final = 10_000
+_REQUESTS_PAGE: Final = 200
 
 
 async def iter_entries(store: Store, registry: str) -> AsyncIterator[Entry]:

@@ -34,6 +34,8 @@ Fields = Annotated[
     dict[Annotated[str, Meta(min_length=1, max_length=64, pattern="^[a-z_]+$")], Field], Meta(max_length=64)
 ]
 Template = Annotated[str, Meta(max_length=1_000_000, pattern=_CLEAN)]
+#: characters of an archive; a longer one is linked on the command line
+MAX_ARCHIVE = 3_000_000
 Short = Annotated[str, Meta(max_length=300, pattern=_CLEAN)]
 
 
@@ -343,6 +345,33 @@ class EventBody(_Body):
 
     event: EventKind
     data: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class ArchiveBody(_Body):
+    """A mailing list's archive: the text of an mbox file or an Atom feed.
+
+    `link` makes the address of messages without Archived-At: an https URL with `{id}`.
+    """
+
+    archive: Annotated[str, Meta(min_length=1, max_length=MAX_ARCHIVE)]
+    link: Short | None = None
+
+
+class LinkedMessages(_Data):
+    """The messages that were linked to one request, and its version after that."""
+
+    request: str
+    state: str
+    version: int
+    messages: tuple[MessageData, ...]
+
+
+class ArchiveReport(_Data):
+    """The messages of an archive: how many were read and how many have no ID, date or address."""
+
+    messages: int
+    skipped: int
+    requests: tuple[LinkedMessages, ...]
 
 
 class TokenBody(_Body):
