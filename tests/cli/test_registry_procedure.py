@@ -95,8 +95,6 @@ def test_anyone_asks_for_an_upgrade(own, submit, tmp_path):
     for event, role in (("check-complete", "iana"), ("approve", "expert")):
         own("decide", "uri-schemes-2", event, "--as", role, "--at", "2026-11-12")
     assert own("show", "zed", "--json").json["entry"]["status"] == "permanent"
-    stolen = TEMPLATE.format(name="zed", status="Permanent").replace("board@example.net", "bo@example.org")
-    path.write_text(stolen, encoding="utf-8")
 
 
 def test_an_upgrade_by_another_does_not_take_the_entry_over(own, submit, tmp_path):

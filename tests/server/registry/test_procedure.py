@@ -175,13 +175,21 @@ def test_experts_are_assigned_recused_and_appointed_on_the_page(fresh: Site) -> 
     assert post("recuse", reason="I wrote it").status_code == 303
     assert "approve" not in labels(fresh, path)
     assert step(fresh, "eve", identifier, "approve").json()["code"] == "registry.recused"
+    # the other expert of this registry
+    version = fresh.world.do(fresh.world.store.request, identifier).version
+    alice = fresh.world.token("read", "review", account="user-alice")
+    gone = fresh.world.client.post(
+        f"/api/v1/requests/{identifier}/events",
+        json={"event": "recuse", "data": {"reason": "I did too", "experts_left": 9}},
+        headers={**alice, "if-match": f'"{version}-json"'},
+    )
+    assert gone.status_code == 200, gone.text
     notices = fresh.world.do(fresh.world.store.outbox.claim, fresh.world.clock.now(), 200)
-    # eve was the only expert
     assert [notice.to for notice in notices if "appoint a temporary one" in notice.subject] == ["iesg"]
     sign_in(fresh, "ingo")
     assert post("appoint-expert", expert="rita", reason="nobody else is left").status_code == 303
     data = read(fresh, identifier)
-    assert (data["expert"], data["recused"]) == ("user-rita", ["user-eve"])
+    assert (data["expert"], data["recused"]) == ("user-rita", ["user-alice", "user-eve"])
     sign_in(fresh, "rita")
     assert "approve" in labels(fresh, f"{path}/review")
     assert post("approve", reason="clear").status_code == 303
@@ -212,9 +220,7 @@ def test_an_appeal_goes_through_pages_and_api(fresh: Site) -> None:
     sign_in(fresh, "ingo")
     assert identifier in fresh.get("/queue/iesg").text
     offered = {action.kind: action for action in list_actions(fresh.get(path).text)}
-    assert offered["uphold-appeal"].fields == ["kind", "reason"] or offered["uphold-appeal"].fields == [
-        "reason"
-    ]
+    assert offered["uphold-appeal"].fields == ["reason"]
     assert step(fresh, "eve", identifier, "uphold-appeal", reason="x").status_code == 409
     assert step(fresh, "ingo", identifier, "uphold-appeal", reason="it has lapsed").status_code == 200
     assert read(fresh, identifier)["state"] == "submitted"
