@@ -108,6 +108,7 @@ def parse_archive(data: bytes, *, link: str | None = None) -> ArchiveContent:
         raise _make_limit_error(f"the archive has more than {MAX_BYTES:,} bytes")
     _require_link(link)
     start = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n")
+    drafts: Iterable[ArchiveMessage | None]
     if start.startswith(b"<"):
         drafts = _parse_atom(data)
     elif start.startswith(b"From "):

@@ -518,7 +518,9 @@ def _reject_missing_fields(case: EventContext, rule: Rule) -> Decision:
 
 
 def _reject_incomplete(case: EventContext, rule: Rule) -> Decision:
-    named = case.event.data.get("missing") or list_missing_fields(case)
+    named, reason = case.event.data.get("missing", ()), (get_text(case, "reason") or "").strip()
+    if not named and not reason:
+        named = list_missing_fields(case)
     good = isinstance(named, (list, tuple)) and len(named) <= _MISSING_LIMIT
     if not good or not all(isinstance(name, str) for name in named):
         raise reject("missing", "`missing` must be a list of field IDs")
@@ -526,7 +528,7 @@ def _reject_incomplete(case: EventContext, rule: Rule) -> Decision:
         part
         for part in (
             f"missing: {', '.join(named)}" if named else "",
-            (get_text(case, "reason") or "").strip(),
+            reason,
         )
         if part
     )
