@@ -162,12 +162,15 @@ def _iter_request_timers(request: Request) -> Iterator[_Timer]:
     waiting = request.state in (RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW)
     number = request.id.rpartition("-")[2]
     order = (0, int(number) if number.isdecimal() else 0, request.id)
-    about = {"registry": request.registry, "request": request.id, "name": request.name}
     if wait is not None and waiting and not request.timed_out and request.expert_asked is not None:
-        yield request.expert_asked + wait, order, Event(kind=EventKind.REVIEW_TIMEOUT, **about)
+        yield request.expert_asked + wait, order, _make_timer_event(EventKind.REVIEW_TIMEOUT, request)
     moment = find_reminder_time(request)
     if moment is not None:
-        yield moment, (2, *order[1:]), Event(kind=EventKind.REMIND, **about)
+        yield moment, (2, *order[1:]), _make_timer_event(EventKind.REMIND, request)
+
+
+def _make_timer_event(kind: EventKind, request: Request) -> Event:
+    return Event(kind=kind, registry=request.registry, request=request.id, name=request.name)
 
 
 def _iter_entry_timers(entry: Entry) -> Iterator[_Timer]:

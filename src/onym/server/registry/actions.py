@@ -9,7 +9,6 @@ from typing import Any, Final
 from onym.errors import UsageError
 from onym.registry.engine import RULES
 from onym.registry.records import (
-    EMPTY,
     Appeal,
     AppealLevel,
     Decision,
@@ -320,13 +319,13 @@ def build_actions(
     about: Request | Entry,
     fields: Iterable[tuple[str, str]] = (),
     missing: Iterable[str] = (),
-    outcomes: Mapping[EventKind, Decision] = EMPTY,
+    outcomes: Mapping[EventKind, Decision] | None = None,
 ) -> tuple[ActionView, ...]:
     """Return the actions of these events. `fields` are (id, label) of fields that may be missing.
 
     Those in `missing` are ticked. `outcomes` are the known decisions of events with several outcomes.
     """
-    absent = frozenset(missing)
+    absent, known = frozenset(missing), outcomes or {}
     options = {
         "status": (
             *(
@@ -344,7 +343,7 @@ def build_actions(
     for kind in kinds:
         if kind not in ACTIONS:
             continue
-        action = describe_outcome(kind, outcomes[kind]) if kind in outcomes else ACTIONS[kind]
+        action = describe_outcome(kind, known[kind]) if kind in known else ACTIONS[kind]
         if kind in (EventKind.UPHOLD_APPEAL, EventKind.DISMISS_APPEAL):
             action = replace(action, asks=tuple(ask for ask in action.asks if ask.id not in left_out))
         found.append(_build_action_view(str(kind), action, href, version, options))

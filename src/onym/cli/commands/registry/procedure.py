@@ -493,7 +493,7 @@ async def decide_command(
         except RefusalError as error:
             if error.code == "registry.incomplete" and identifier is not None:
                 again = complete_command(session, f"onym registry decide {identifier} reject-incomplete")
-                error.hint = f"return it to its registrant: {again} --as iana"
+                error.hint = f"return it to its registrant: {again}"
             if error.code == "registry.missing-data" and error.field is not None:
                 option = "--reason TEXT" if error.field == "reason" else f"--set {error.field}=TEXT"
                 error.hint = f"add {option}"
