@@ -606,12 +606,10 @@ async def link_messages_command(
     )  # fmt: skip
     if session.as_json:
         return
-    for record in records:
-        session.print_line(f"{session.paint(record['request'], 'name')}  {record['state']}")
-        session.print_table(
-            [(shorten_text(message["subject"]), message["url"]) for message in record["messages"]],
-            indent="  ",
-        )
+    for request, links in zip(linked, plans, strict=True):
+        session.print_line(f"{session.paint(request.id, 'name')}  {request.state}")
+        rows = [(shorten_text(message.subject), message.url) for message in links.messages]
+        session.print_table(rows, indent="  ")
     done = "would be linked" if dry_run else "linked"
     total = sum(len(links.messages) for links in plans)
     session.print_note(f"{len(content.messages)} messages read, {total} {done}")
