@@ -32,7 +32,18 @@ from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_ty
 
 from onym.common.text import format_timestamp, parse_timestamp
 from onym.errors import StoreError
-from onym.registry.records import Actor, DraftReference, Entry, Event, Head, LogRecord, Note, Request
+from onym.registry.records import (
+    Actor,
+    Appeal,
+    DraftReference,
+    Entry,
+    Event,
+    Head,
+    ListMessage,
+    LogRecord,
+    Note,
+    Request,
+)
 
 #: version of the form
 VERSION: Final = 1
@@ -42,7 +53,7 @@ MAX_DEPTH: Final = 32
 _MAX_INTEGER: Final = 1 << 63
 
 #: a value that has a JSON form
-Codable = Entry | Request | Event | Actor | Note | DraftReference | LogRecord
+Codable = Entry | Request | Event | Actor | Note | DraftReference | ListMessage | Appeal | LogRecord
 _Value = TypeVar("_Value", bound=Codable)
 
 _VERSIONED: Final = (Entry, Request, LogRecord)

@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Final, TypeAlias
 
 from onym.errors import UnknownEntryError
-from onym.registry.records import Status
+from onym.registry.records import RequestState, Role, Status
 
 #: an Internet-Draft expires this long after its date
 DRAFT_LIFETIME: Final = timedelta(days=185)
@@ -64,6 +64,63 @@ class Policy:
     clause: str
     #: IANA registers it at once, first come first served
     at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReminderPlan:
+    """When the holder of an overdue request is reminded, and whom reminders go to from number `escalate`.
+
+    The first reminder is after `wait` in the state (or at the due date if `by_due`), the others `every` so
+    long, `most` in all.
+    """
+
+    wait: timedelta
+    every: timedelta
+    most: int
+    by_due: bool = False
+    escalate: int
+    escalate_to: tuple[Role, ...]
+    clause: str
+
+
+_PLAN: Final = "docs/decisions/0054"
+#: the reminders of each state (docs/decisions/0054)
+REMINDER_PLANS: Final[Mapping[RequestState, ReminderPlan]] = {
+    RequestState.DRAFT: ReminderPlan(
+        wait=timedelta(days=30), every=timedelta(days=30), most=3, escalate=3, escalate_to=(), clause=_PLAN
+    ),
+    RequestState.LIST_REVIEW: ReminderPlan(
+        wait=timedelta(days=28), every=timedelta(days=14), most=3, by_due=True,
+        escalate=3, escalate_to=(Role.IANA,), clause=_PLAN,
+    ),
+    RequestState.SUBMITTED: ReminderPlan(
+        wait=timedelta(days=7), every=timedelta(days=7), most=4,
+        escalate=3, escalate_to=(Role.IESG,), clause=_PLAN,
+    ),
+    RequestState.EXPERT_REVIEW: ReminderPlan(
+        wait=timedelta(days=21), every=timedelta(days=7), most=6, by_due=True,
+        escalate=2, escalate_to=(Role.IANA, Role.IESG), clause="RFC 8126 5.3",
+    ),
+    RequestState.MORE_REVIEW: ReminderPlan(
+        wait=timedelta(days=28), every=timedelta(days=14), most=3,
+        escalate=3, escalate_to=(Role.EXPERT, Role.IANA), clause=_PLAN,
+    ),
+    RequestState.IETF_REVIEW: ReminderPlan(
+        wait=timedelta(days=60), every=timedelta(days=30), most=4,
+        escalate=2, escalate_to=(Role.IANA,), clause=_PLAN,
+    ),
+    RequestState.APPEAL: ReminderPlan(
+        wait=timedelta(days=60), every=timedelta(days=14), most=6, by_due=True,
+        escalate=2, escalate_to=(Role.IANA,), clause="RFC 8126 10",
+    ),
+}  # fmt: skip
+
+#: two months, never shorter than two calendar months: the time to appeal (RFC 2026 6.5.4)
+APPEAL_WINDOW: Final = timedelta(days=62)
+#: after another person's appeal was answered
+APPEAL_WINDOW_OF_OTHERS: Final = timedelta(days=30)
+#: the time in which the answer to an appeal is expected (docs/decisions/0054)
+APPEAL_TIME: Final = timedelta(days=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from onym.accounts.store import account_roles, accounts, audit, audit_digests, s
 from onym.common.files import replace_file
 from onym.errors import RefusalError, RegistryError, StoreError
 from onym.registry.codec import canonicalize_json, decode_time, encode_time, from_data, to_data, verify_link
-from onym.registry.engine import Decide, RegistryState
+from onym.registry.engine import Decide, RegistryState, decide_as_logged
 from onym.registry.records import Actor, Entry, Event, EventKind, Head, LogRecord
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store._redaction import RedactionCheck
@@ -104,7 +104,12 @@ class LogFold(RegistryState):
         try:
             decision = self.decide(event, record.actor, record.at, request=request, entry=before)
         except RegistryError as error:
-            raise _make_replay_error(record, f"is rejected now: {error.code}") from None
+            older = decide_as_logged(
+                event, record.actor, record.at, request=request, entry=before, rule=record.rule
+            )
+            if older is None:
+                raise _make_replay_error(record, f"is rejected now: {error.code}") from None
+            decision = older
         if (decision.rule, decision.clause) != (record.rule, record.clause):
             raise _make_replay_error(record, "was decided by another rule")
         decision = continue_version(decision, before, self.gone.get((event.registry, name or ""), 0))

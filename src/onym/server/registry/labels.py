@@ -6,7 +6,15 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from typing import Any, Final
 
-from onym.registry.records import EventKind, RequestKind, RequestState, Role, Status
+from onym.registry.records import (
+    AppealLevel,
+    AppealState,
+    EventKind,
+    RequestKind,
+    RequestState,
+    Role,
+    Status,
+)
 
 STATUS_LABELS: Final[Mapping[Status, str]] = {
     Status.PERMANENT: "Permanent",
@@ -57,6 +65,7 @@ STATE_LABELS: Final[Mapping[RequestState, str]] = {
     RequestState.REJECTED: "Rejected",
     RequestState.WITHDRAWN: "Withdrawn",
     RequestState.TIMED_OUT: "Registered provisionally after the review timeout",
+    RequestState.APPEAL: "Under appeal",
 }
 
 NEXT_STEPS: Final[Mapping[RequestState, str]] = {
@@ -70,6 +79,18 @@ NEXT_STEPS: Final[Mapping[RequestState, str]] = {
     RequestState.REJECTED: "It was rejected. An incomplete request can be corrected and submitted again.",
     RequestState.WITHDRAWN: "The registrant withdrew it.",
     RequestState.TIMED_OUT: "It was not rejected in time, so the name is registered as provisional.",
+    RequestState.APPEAL: "The appeal is upheld or dismissed. The decision applies until then.",
+}
+
+APPEAL_LEVEL_LABELS: Final[Mapping[AppealLevel, str]] = {
+    AppealLevel.IESG: "Appeal to the IESG",
+    AppealLevel.IAB: "Appeal to the IAB",
+}
+APPEAL_STATE_LABELS: Final[Mapping[AppealState, str]] = {
+    AppealState.PENDING: "Not decided yet",
+    AppealState.UPHELD: "Upheld",
+    AppealState.DISMISSED: "Dismissed",
+    AppealState.WITHDRAWN: "Withdrawn",
 }
 
 ROLE_LABELS: Final[Mapping[Role, str]] = {
@@ -106,6 +127,16 @@ EVENT_LABELS: Final[Mapping[EventKind, str]] = {
     EventKind.ASK_IETF_REVIEW: "IETF review requested",
     EventKind.REJECT: "Rejected",
     EventKind.ASK_UPGRADE: "Made permanent",
+    EventKind.ASSIGN_EXPERT: "Expert assigned",
+    EventKind.RECUSE: "Expert recused",
+    EventKind.APPOINT_EXPERT: "Temporary expert appointed",
+    EventKind.LINK_MESSAGES: "Messages of the list linked",
+    EventKind.APPEAL: "Appealed to the IESG",
+    EventKind.APPEAL_TO_IAB: "Appealed to the IAB",
+    EventKind.WITHDRAW_APPEAL: "Appeal withdrawn",
+    EventKind.UPHOLD_APPEAL: "Appeal upheld",
+    EventKind.DISMISS_APPEAL: "Appeal dismissed",
+    EventKind.REMIND: "Reminder sent",
     EventKind.IESG_APPROVE: "Approved by the IESG",
     EventKind.IESG_DECLINE: "Declined by the IESG",
     EventKind.REASSIGN: "Reassigned",
@@ -148,11 +179,15 @@ _LABELS: Final[Mapping[type, Mapping[Any, str]]] = {
     RequestState: STATE_LABELS,
     Role: ROLE_LABELS,
     EventKind: EVENT_LABELS,
+    AppealLevel: APPEAL_LEVEL_LABELS,
+    AppealState: APPEAL_STATE_LABELS,
 }
 
 
-def get_label(value: Status | RequestKind | RequestState | Role | EventKind) -> str:
-    """Return the label of a status, kind of request, state, role or event."""
+def get_label(
+    value: Status | RequestKind | RequestState | Role | EventKind | AppealLevel | AppealState,
+) -> str:
+    """Return the label of a status, kind of request, state, role, event or appeal."""
     return _LABELS[type(value)][value]
 
 

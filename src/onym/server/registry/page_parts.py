@@ -206,7 +206,7 @@ def describe_missing_registrant(entry: Entry) -> str:
     if entry.registry == "ai-namespaces":
         return "none; IANA can record one"
     if entry.status is Status.PROVISIONAL:
-        return "none; the IESG can reassign the entry"
+        return "none; the IESG can reassign the entry, and anyone can ask to make it permanent"
     return "none. The IESG decides who controls the entry; changes of an RFC's definition need its approval."
 
 
@@ -243,6 +243,7 @@ _STEP_OF_STATE: Final[Mapping[RequestState, str]] = {
     RequestState.IETF_REVIEW: "iesg",
     RequestState.APPROVED: "end",
     RequestState.TIMED_OUT: "end",
+    RequestState.APPEAL: "appeal",
 }
 #: event -> the step that it leaves behind
 _STEP_OF_EVENT: Final[Mapping[EventKind, str]] = {
@@ -260,6 +261,8 @@ _STEP_OF_EVENT: Final[Mapping[EventKind, str]] = {
     EventKind.REVIEW_TIMEOUT: "expert",
     EventKind.IESG_APPROVE: "iesg",
     EventKind.IESG_DECLINE: "iesg",
+    EventKind.APPEAL: "appeal",
+    EventKind.APPEAL_TO_IAB: "appeal",
 }
 _STEP_LABELS: Final[Mapping[str, str]] = {
     "draft": "Draft",
@@ -268,6 +271,7 @@ _STEP_LABELS: Final[Mapping[str, str]] = {
     "expert": "Expert Review",
     "iesg": "IESG",
     "end": "Registered",
+    "appeal": "Appeal",
 }
 _ENDED: Final = (RequestState.REJECTED, RequestState.WITHDRAWN)
 

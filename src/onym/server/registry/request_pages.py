@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from onym.errors import RegistryError, UnknownEntryError, UsageError
 from onym.registry.checks.context import Level
+from onym.registry.engine import find_appeal_deadline
 from onym.registry.records import EMPTY, Entry, EventKind, Request, RequestKind, RequestState, Role, Status
 from onym.registry.registries import PROFILES, REGISTRIES, Profile
 from onym.registry.registries import get_registry as registry_of
@@ -22,7 +23,7 @@ from onym.registry.service import (
     list_missing_fields,
 )
 from onym.server.registry import urls
-from onym.server.registry.actions import build_actions, parse_event_data
+from onym.server.registry.actions import DECISIONS, build_actions, parse_event_data
 from onym.server.registry.checking import (
     build_excerpt,
     check_for_page,
@@ -40,6 +41,7 @@ from onym.server.registry.dependencies import (
     load_account_names,
     load_actor_names,
     load_request_history,
+    preview_decisions,
 )
 from onym.server.registry.labels import NEXT_STEPS, STATE_LABELS, STATUS_LABELS
 from onym.server.registry.page_parts import (
@@ -348,13 +350,15 @@ def _require_known_value(said: str, known: Iterable[str], field: str) -> str:
 async def _list_request_actions(
     request: HTTPRequest, about: Request, entry: Entry | None
 ) -> tuple[ActionView, ...]:
-    kinds = (kind for kind in list_visitor_events(request, about, entry) if kind not in _BY_FORM)
+    kinds = tuple(kind for kind in list_visitor_events(request, about, entry) if kind not in _BY_FORM)
     return build_actions(
         kinds,
         href=urls.request_events_url(about.id),
         version=about.version,
         about=about,
-        missing=((field.id, field.label) for field in PROFILES[about.profile].fields),
+        fields=((field.id, field.label) for field in PROFILES[about.profile].fields),
+        missing=(field for field, _ in list_missing_fields(about, entry)),
+        outcomes=preview_decisions(request, about, entry, (kind for kind in kinds if kind in DECISIONS)),
     )
 
 
@@ -380,9 +384,9 @@ async def request_page(request: HTTPRequest) -> Response:
     entry = await get_store(request).entry(about.registry, about.name)
     records = await load_request_history(request, about.id)
     part, earlier = paginate_records(records, parse_number(request.query_params.get("before"), "before"))
-    names = await load_actor_names(request, part) | await load_account_names(request, (about.registrant,))
+    names = await load_actor_names(request, part) | await load_account_names(request, _list_people(about))
     final = about.state.is_final
-    may_review = not final and not get_visitor(request).list_roles(about.registry).isdisjoint(_REVIEWERS)
+    may_review = not final and _may_review(request, about)
     return make_page_response(
         request,
         "request.html",
@@ -392,6 +396,9 @@ async def request_page(request: HTTPRequest) -> Response:
         about=about,
         has_entry=entry is not None,
         final=final,
+        missing=_list_missing_labels(about, entry) if about.state is RequestState.SUBMITTED else (),
+        appeals=tuple(reversed(about.appeals)),
+        appeal_end=find_appeal_deadline(about),
         now=get_current_time(request),
         next=_describe_next_step(about),
         names=names,
@@ -403,6 +410,25 @@ async def request_page(request: HTTPRequest) -> Response:
         may_edit=bool(_find_revision_step(request, about, entry)),
         may_review=may_review,
     )
+
+
+def _list_people(about: Request) -> tuple[str, ...]:
+    """Return the accounts that the page of a request names."""
+    experts = (*filter(None, (about.expert,)), *sorted(about.temporary_experts), *sorted(about.recused))
+    return (about.registrant, *experts, *(appeal.by for appeal in about.appeals))
+
+
+def _may_review(request: HTTPRequest, about: Request) -> bool:
+    """Report whether the visitor has a reviewer's role, or is a temporary expert for this request."""
+    visitor = get_visitor(request)
+    if visitor.account is not None and visitor.account.id in about.temporary_experts:
+        return True
+    return not visitor.list_roles(about.registry).isdisjoint(_REVIEWERS)
+
+
+def _list_missing_labels(about: Request, entry: Entry | None) -> tuple[str, ...]:
+    clause = PROFILES[about.profile].template_clause
+    return tuple(f"{label} ({clause})" for _, label in list_missing_fields(about, entry))
 
 
 async def post_request_event(request: HTTPRequest) -> Response:
@@ -434,7 +460,8 @@ def parse_event_kind(said: str) -> EventKind:
 async def review_page(request: HTTPRequest) -> Response:
     """GET: template and report side by side, for reviewers."""
     about = await find_request(request)
-    require_access(get_visitor(request), registry=about.registry, roles=_REVIEWERS)
+    if not _may_review(request, about):
+        require_access(get_visitor(request), registry=about.registry, roles=_REVIEWERS)
     entry = await get_store(request).entry(about.registry, about.name)
     report, fault = await check_for_page(request, fill_from_entry(make_input_from_request(about), entry))
     findings = () if report is None else report.findings
@@ -458,10 +485,7 @@ async def review_page(request: HTTPRequest) -> Response:
         lines=lines,
         faults={finding.line for finding in findings if finding.line and finding.level is not Level.HINT},
         fields=build_field_cells(about.registry, about.fields),
-        missing=tuple(
-            f"{label} ({PROFILES[about.profile].template_clause})"
-            for _, label in list_missing_fields(about, entry)
-        ),
+        missing=_list_missing_labels(about, entry),
         report=report,
         fault=fault,
         existing=other,
@@ -473,7 +497,10 @@ def _find_queue_link(request: HTTPRequest, about: Request) -> tuple[str, str]:
     """Return the queue of the visitor's role in this registry."""
     held = get_visitor(request).list_roles(about.registry)
     role = about.holder if about.holder in held and about.holder in _QUEUES else None
-    role = role or next(role for role in _REVIEWERS if role in held)
+    role = role or next((role for role in _REVIEWERS if role in held), None)
+    if role is None:
+        # a temporary expert has no queue
+        return urls.requests_url(), "Requests"
     return urls.queue_url(str(role)), _QUEUES[role][0]
 
 

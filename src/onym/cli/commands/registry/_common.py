@@ -467,8 +467,25 @@ def format_holder(request: Request, at: datetime) -> str:
     return f"{holder}, until {request.due.date().isoformat()} ({left})"
 
 
-def print_request(session: Session, request: Request, at: datetime) -> None:
-    """Print the status of one request: kind, state, holder and due date."""
+def _list_request_people(request: Request, names: Mapping[str, str]) -> list[tuple[str, str]]:
+    expert = "" if request.expert is None else names.get(request.expert, request.expert)
+    if request.expert in request.temporary_experts:
+        expert += " (temporary)"
+    recused = ", ".join(sorted(names.get(person, person) for person in request.recused))
+    rows = [("expert", expert), ("recused", recused)]
+    for appeal in request.appeals:
+        until = f", answer due {appeal.due.date().isoformat()}" if appeal.decided is None else ""
+        by = names.get(appeal.by, appeal.by)
+        said = f"{appeal.level}, {appeal.state}: by {by}, against {appeal.against}{until}"
+        rows += [("appeal", said), ("grounds", _join_lines(appeal.grounds))]
+        rows.append(("answer", _join_lines(appeal.reason or "")))
+    return rows
+
+
+def print_request(
+    session: Session, request: Request, at: datetime, names: Mapping[str, str] | None = None
+) -> None:
+    """Print the status of one request: kind, state, holder and due date. `names` are logins by ID."""
     state = session.paint(str(request.state), _ENDED.get(request.state, "warning"))
     session.print_line(f"{session.paint(request.id, 'name')}  {state}")
     rows = [
@@ -479,6 +496,8 @@ def print_request(session: Session, request: Request, at: datetime) -> None:
         ("on behalf of", request.on_behalf_of or ""),
         ("list review", "" if request.announced is None else f"since {format_minute(request.announced)}"),
         ("archive", request.archive or ""),
+        ("messages", f"{len(request.messages)} in the list's archive" if request.messages else ""),
+        *_list_request_people(request, names or {}),
         ("outcome", request.outcome or ""),
         ("reason", _join_lines(request.reason or "")),
     ]

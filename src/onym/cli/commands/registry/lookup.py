@@ -280,7 +280,7 @@ async def status_command(session: Session, /, request: str, at: str | None, db: 
         return
     for number, item in enumerate(requests):
         session.print_line() if number else None
-        print_request(session, item, when)
+        print_request(session, item, when, logins)
         print_history(session, histories[item.id], logins)
 
 

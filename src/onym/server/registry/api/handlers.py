@@ -20,16 +20,21 @@ from onym.registry.service import (
     build_opening_data,
     get_applied_request,
     iter_entries,
+    plan_archive_links,
 )
 from onym.server.registry import urls
 from onym.server.registry.api.models import (
     MAX_NAME,
     ActionList,
+    ArchiveBody,
+    ArchiveReport,
     CheckBody,
     EntryList,
     EventBody,
     Health,
     History,
+    LinkedMessages,
+    MessageData,
     OpenBody,
     RegistryList,
     RequestList,
@@ -495,6 +500,36 @@ async def open_request(request: HTTPRequest) -> Response:
     headers = {"location": urls.api_url("requests", opened.id)}
     tag = make_version_tag(opened.version, "json")
     return make_api_response(request, to_request_data(opened), status=201, tag=tag, headers=headers)
+
+
+async def link_messages(request: HTTPRequest) -> Response:
+    """POST: link the messages of a mailing list's archive to the open requests that they are about."""
+    row = find_registry(request)
+    require_access(get_visitor(request), registry=row.id, roles=(Role.IANA, Role.EXPERT))
+    body = await decode_body(request, ArchiveBody)
+    data = body.archive.encode("utf-8")
+    content, plans = await plan_archive_links(get_store(request), row.id, data, link=body.link)
+    linked = []
+    for links in plans:
+        about = links.request
+        applied = await apply_event(
+            request,
+            EventKind.LINK_MESSAGES,
+            row.id,
+            about=about.id,
+            name=about.name,
+            data=links.event_data,
+            expected=about.version,
+        )
+        after = get_applied_request(applied)
+        messages = tuple(
+            MessageData(url=message.url, subject=message.subject, at=message.at) for message in links.messages
+        )
+        linked.append(
+            LinkedMessages(request=after.id, state=str(after.state), version=after.version, messages=messages)
+        )
+    report = ArchiveReport(messages=len(content.messages), skipped=content.skipped, requests=tuple(linked))
+    return make_api_response(request, report, headers={"cache-control": "no-store"})
 
 
 async def check_template(request: HTTPRequest) -> Response:

@@ -200,6 +200,16 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         scope=" or ".join(sorted(_EVENTS)),
     ),
     Operation(
+        id="linkMessages", method="POST", path="/registries/{registry}/messages",
+        handler=handlers.link_messages,
+        summary="Link the messages of a mailing list's archive (mbox or Atom) to the open requests that they "
+        "are about. A second call links only new messages.",
+        parameters=("registry",), body=m.ArchiveBody,
+        example={"archive": "From ann@example.net Tue Dec  1 09:00:00 2026\nSubject: kite\n\n"},
+        answers={200: m.ArchiveReport}, faults=(400, 404, 409, 412, 413, 415, 422), public=False,
+        scope="iana or review", etag=False,
+    ),
+    Operation(
         id="check", method="POST", path="/check", handler=handlers.check_template,
         summary="Check a template, an Internet-Draft or an RFC's text. Nothing is saved.", body=m.CheckBody,
         example={"template": "Scheme name: kite\n\nStatus: provisional\n", "fields": _FIELDS},
