@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from onym.registry.engine import Decide
 from onym.registry.records import Head
+from onym.registry.store._statistics import MonthCounts, RegistryStatistics, StageTime, Statistics
 from onym.registry.store._store import LEASE, Store, restore
 from onym.registry.store._writes import (
     MAX_EVENT,
@@ -32,8 +33,12 @@ __all__ = [
     "Head",
     "ImportReport",
     "Irregularity",
+    "MonthCounts",
     "OutboxNotice",
     "Page",
+    "RegistryStatistics",
+    "StageTime",
+    "Statistics",
     "Store",
     "Verified",
     "restore",

@@ -25,6 +25,7 @@ from onym.registry.engine import iter_due_events as engine_due
 from onym.registry.records import Actor, Entry, Event, Head, LogRecord, Request, RequestState, Role, Status
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store import _maintenance, queries
+from onym.registry.store._statistics import Statistics, compute_statistics
 from onym.registry.store._writes import (
     Applied,
     EntryChange,
@@ -223,6 +224,10 @@ class Store(AccountStore):
         """Return the number of entries by status, without the statuses that no entry has."""
         return await self._query(queries.count_by_status, registry)
 
+    async def compute_statistics(self) -> Statistics:
+        """Return the statistics of all registries. The time that this takes grows with the requests."""
+        return await self._query_snapshot(compute_statistics)
+
     async def names(self, registry: str) -> tuple[str, ...]:
         """Return every name of a registry, in order."""
         return await self._query(queries.select_names, registry)
@@ -273,8 +278,10 @@ class Store(AccountStore):
         key = registry_of(registry).normalize_name(name)
         return await self._query_snapshot(queries.select_records, after, limit, registry=registry, name=key)
 
-    async def changes(self, registry: str, *, limit: int = 50) -> tuple[EntryChange, ...]:
+    async def changes(self, registry: str | None, *, limit: int = 50) -> tuple[EntryChange, ...]:
         """Return the last changes that a public column of the registry shows, newest first.
+
+        Without a registry, the changes of all registries.
 
         Long changes make shorter pages than `limit`, with at least one change.
         """

@@ -302,10 +302,12 @@ def _make_page(cls: Any, rows: list[tuple[Any, str]], more: bool, filters: tuple
 
 
 async def select_shown_changes(
-    connection: AsyncConnection, registry: str, limit: int
+    connection: AsyncConnection, registry: str | None, limit: int
 ) -> tuple[EntryChange, ...]:
-    """Return the last changes that the public columns of a registry show, newest first."""
-    conditions = (entry_changes.c.registry == registry_of(registry).id, entry_changes.c.shown)
+    """Return the last changes that the public columns of a registry (None: of any) show, newest first."""
+    conditions: list[ColumnElement[bool]] = [entry_changes.c.shown]
+    if registry is not None:
+        conditions.append(entry_changes.c.registry == registry_of(registry).id)
     return await _fetch_changes(connection, _build_statement(conditions, limit))
 
 

@@ -37,6 +37,8 @@ for command in (
     admin.init_command,
     transfer.import_command,
     transfer.export_command,
+    transfer.mirror_command,
+    lookup.statistics_command,
     admin.verify_command,
     admin.backup_command,
     admin.restore_command,

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from onym._version import __version__
 from onym.registry.records import RequestState, Role, Scope, Status
 from onym.registry.registries import REGISTRIES
+from onym.registry.store import Statistics
 from onym.server.registry.api import handlers
 from onym.server.registry.api import models as m
 from onym.server.registry.api.models import Problem
@@ -229,6 +230,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Revoke an API token permanently.", parameters=("token",), answers={204: None},
         faults=(403, 404), public=False, etag=False,
     ),
+    _make_read("getStatistics", "/statistics", handlers.get_statistics, Statistics,
+         "Entries by status, requests by state, the median time of each stage, and the last 120 months."),
     _make_read("getHealth", "/health", handlers.get_health, m.Health,
          "The state of the service and its store."),
 )  # fmt: skip
