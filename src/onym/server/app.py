@@ -56,6 +56,7 @@ def create_app(
     `routes` default to the registry's. `clock` returns the time in UTC, `monotonic` seconds.
     """
     from onym.server import registry  # late: the pages need templates and the checker
+    from onym.server.registry.api.policies import APIPolicyMiddleware
     from onym.server.registry.responses import render_service_page
 
     parts = Services(
@@ -74,6 +75,7 @@ def create_app(
     app = Starlette(
         routes=[*list_auth_routes(), *(registry.list_routes() if routes is None else routes)],
         middleware=[
+            Middleware(APIPolicyMiddleware, settings),
             Middleware(HeadersMiddleware, settings),
             Middleware(AuditMiddleware, parts),
             Middleware(problems.ErrorMiddleware),
