@@ -84,8 +84,8 @@ def http_page() -> str:
                     [code("Sunset"), "When the operation may stop working (RFC 8594), once that is decided."],
                     [
                         code("Link"),
-                        "`rel=deprecation` and `rel=sunset` lead to the service's page about its API, "
-                        "`rel=successor-version` to what takes its place.",
+                        "`rel=deprecation` and `rel=sunset` lead to the service's help, and "
+                        + "`rel=successor-version` leads to what takes its place.",
                     ],
                 ],
             ),
