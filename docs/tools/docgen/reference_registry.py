@@ -84,8 +84,7 @@ def http_page() -> str:
                     [code("Sunset"), "When the operation may stop working (RFC 8594), once that is decided."],
                     [
                         code("Link"),
-                        "`rel=deprecation` and `rel=sunset` lead to the service's help, and "
-                        + "`rel=successor-version` leads to what takes its place.",
+                        "The service's help (`deprecation`, `sunset`), and the `successor-version`.",
                     ],
                 ],
             ),

@@ -167,6 +167,7 @@ def _strip_brackets(host: str) -> str:
 Line: TypeAlias = Annotated[str, Parser(parse_line)]
 SecretLine: TypeAlias = Annotated[Secret, Parser(parse_secret)]
 OriginURL: TypeAlias = Annotated[str, Parser(parse_origin)]
+WebURL: TypeAlias = Annotated[str, Parser(parse_web_url)]
 IssuerURL: TypeAlias = Annotated[str, Parser(_parse_issuer)]
 HostField: TypeAlias = Annotated[str, Parser(_parse_host_field)]
 HostName: TypeAlias = Annotated[str, Parser(_parse_host_name)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from onym.cli._input import OrderedGroup
-from onym.cli.commands.registry import admin, lookup, procedure, transfer, user
+from onym.cli.commands.registry import admin, lookup, procedure, transfer, user, webhook
 
 
 @click.group("registry", cls=OrderedGroup)
@@ -44,5 +44,6 @@ for command in (
     admin.restore_command,
     admin.serve_command,
     user.user_command,
+    webhook.webhook_command,
 ):
     registry_command.add_command(command)
