@@ -437,12 +437,18 @@ class Outbox:
         async def work(connection: AsyncConnection) -> int:
             mine = outbox.c.recipient == to
             last = (await connection.execute(select(func.max(outbox.c.number)).where(mine))).scalar()
-            row = {"recipient": to, "is_role": False, "subject": "", "request": None, "attempts": 0}
+            row: dict[str, object] = {
+                "recipient": to,
+                "is_role": False,
+                "subject": "",
+                "request": None,
+                "attempts": 0,
+            }
             if last is None and start is None:
                 head = await select_head(connection)
                 if head.number:  # a row that was sent marks where the webhook begins
-                    first = {"number": head.number, "registry": "", "text": "", "ready": None, "sent": at}
-                    await connection.execute(insert(outbox), [row | first])
+                    row |= {"number": head.number, "registry": "", "text": "", "ready": None, "sent": at}
+                    await connection.execute(insert(outbox), [row])
                 return 0
             begin = last if last is not None else start or 0
             found = await queries.select_changes_after(connection, registries, begin, limit)
