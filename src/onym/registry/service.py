@@ -580,7 +580,7 @@ class FeedAddresses:
     """Where a feed's links lead: the registry's page, the feed itself, and the page of an entry."""
 
     home: str
-    entry: Callable[[str], str]
+    entry: Callable[[Entry], str]
     feed: str | None = None
 
 
@@ -609,17 +609,22 @@ def render_entries(
 def render_feed(
     changes: Iterable[EntryChange],
     *,
-    registry: str,
+    registry: str | None,
     updated: datetime,
     authority: str = DEFAULT_FEED_AUTHORITY,
     addresses: FeedAddresses | None = None,
 ) -> str:
-    """The changes as an Atom feed (RFC 4287). `authority` is a domain and a year, for the IDs (RFC 4151)."""
+    """The changes as an Atom feed (RFC 4287). `authority` is a domain and a year, for the IDs (RFC 4151).
+
+    Without a `registry`, it is the feed of all registries.
+    """
     from onym.registry.iana import compare_logged_entries, format_atom_feed  # late: see render_entries
 
     if addresses is None:
-        home = f"tag:{authority}:{registry}"
-        addresses = FeedAddresses(home=home, entry=lambda name: f"{home}:{name}")
+        addresses = FeedAddresses(
+            home=f"tag:{authority}:{registry or 'all'}",
+            entry=lambda entry: f"tag:{authority}:{entry.registry}:{entry.name}",
+        )
     compared = (compare_logged_entries(change.before, change.after, at=change.at) for change in changes)
     return format_atom_feed(
         filter(None, compared),

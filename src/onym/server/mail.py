@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import logging
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -44,7 +44,14 @@ if TYPE_CHECKING:
 
     from onym.registry.store import OutboxNotice, Store
 
-__all__ = ["MAX_ATTEMPTS", "MailSender", "NoticeContext", "build_message", "compute_retry_time"]
+__all__ = [
+    "MAX_ATTEMPTS",
+    "MailSender",
+    "NoticeContext",
+    "build_message",
+    "compute_retry_time",
+    "poll_outbox",
+]
 
 #: notices claimed at once, and tries before a notice is given up (about three days)
 BATCH: Final = 20
@@ -81,18 +88,7 @@ class MailSender:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Send until `stop` is set; a notice that is being sent is finished first."""
-        while not stop.is_set():
-            try:
-                done = await self.send_due()
-            except OnymError as error:
-                _LOG.error("the outbox cannot be read: %s", error.code)
-                done = 0
-            except Exception as error:  # noqa: BLE001 - later mail must still be sent
-                _LOG.error("mail cannot be sent: %s", type(error).__name__)
-                done = 0
-            if not done:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), POLL)
+        await poll_outbox(self.send_due, stop, "mail")
 
     async def send_due(self) -> int:
         """Send the notices that are due now, at most a batch. Return how many were claimed."""
@@ -181,6 +177,22 @@ class MailSender:
             found = [] if account is None else [account]
         good = [_get_valid_address(account) for account in found if not account.disabled]
         return sorted({address for address in good if address is not None})[:_MOST_RECIPIENTS]
+
+
+async def poll_outbox(send_due: Callable[[], Awaitable[int]], stop: asyncio.Event, what: str) -> None:
+    """Call `send_due` until `stop` is set, with a pause when nothing is due. `what` is for the log."""
+    while not stop.is_set():
+        try:
+            done = await send_due()
+        except OnymError as error:
+            _LOG.error("the outbox cannot be read: %s", error.code)
+            done = 0
+        except Exception as error:  # noqa: BLE001 - later notices must still be sent
+            _LOG.error("%s cannot be sent: %s", what, type(error).__name__)
+            done = 0
+        if not done:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), POLL)
 
 
 def build_message(

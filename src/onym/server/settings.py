@@ -29,6 +29,8 @@ from onym.server.settings_parser import (
     Port,
     RateLimit,
     SecretLine,
+    Slug,
+    WebURL,
     add_client_secrets,
     get_host_and_port,
     require_consistent_issuers,
@@ -38,10 +40,21 @@ from onym.uri.secret import Secret
 if TYPE_CHECKING:
     from onym.registry.registries import Registry
 
-__all__ = ["PREFIX", "Issuer", "Quotas", "RateLimit", "RateLimits", "Settings", "Smtp", "load_settings"]
+__all__ = [
+    "PREFIX",
+    "Issuer",
+    "Quotas",
+    "RateLimit",
+    "RateLimits",
+    "Settings",
+    "Smtp",
+    "Webhook",
+    "load_settings",
+]
 
 #: prefix of the variables; `ONYM_REGISTRY_CONFIG` names the file
 PREFIX: Final = "ONYM_REGISTRY_"
+_MOST_WEBHOOKS: Final = 16
 _YEAR: Final = 366 * 24 * 3600
 _READS: Final = RateLimit(burst=600, per_minute=1200)
 _WRITES: Final = RateLimit(burst=60, per_minute=60)
@@ -61,6 +74,24 @@ class Smtp:
     password: SecretLine | None = None
     ca_file: Line | None = None
     list_id: ListID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """A receiver of changes: an HTTPS URL, and the file of the secret that signs the deliveries.
+
+    `registries` limits it to some registries. Only public addresses are reached: `allow_networks` adds CIDR
+    blocks, and `network` "local" this computer, by plain HTTP too. `ca_file` is trusted beside the system's
+    authorities. The URL is not in the repr, because its path may be a secret.
+    """
+
+    name: Slug
+    url: WebURL = field(repr=False)
+    secret_file: Line
+    registries: tuple[Line, ...] = ()
+    network: Literal["trusted", "local"] = "trusted"
+    allow_networks: tuple[NetworkBlock, ...] = ()
+    ca_file: Line | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +144,7 @@ class Settings:
     quotas: Quotas = Quotas()
     smtp: Smtp | None = None
     oidc: tuple[IssuerTable, ...] = ()
+    webhooks: tuple[Webhook, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.allowed_hosts:
@@ -173,6 +205,7 @@ def _require_consistent(settings: Settings) -> None:
             hint="Add an OpenID provider, or set local_accounts = true.",
         )
     require_consistent_issuers(settings.oidc, "oidc")
+    _require_consistent_webhooks(settings.webhooks)
     unsafe = smtp is not None and smtp.security == "none" and smtp.password is not None
     if smtp is not None and unsafe and not is_loopback(smtp.host):
         raise ConfigError(
@@ -180,3 +213,26 @@ def _require_consistent(settings: Settings) -> None:
             code="config.bad-setting",
             hint='Set smtp.security to "starttls" or "tls".',
         )
+
+
+def _require_consistent_webhooks(webhooks: tuple[Webhook, ...]) -> None:
+    from onym.registry.registries import REGISTRIES  # late: other services have settings without registries
+
+    if len(webhooks) > _MOST_WEBHOOKS:
+        raise ConfigError(f"[[webhooks]] must be at most {_MOST_WEBHOOKS} tables", code="config.bad-setting")
+    if len({webhook.name for webhook in webhooks}) < len(webhooks):
+        raise ConfigError("two [[webhooks]] tables have the same name", code="config.bad-setting")
+    for index, webhook in enumerate(webhooks):
+        unknown = [name for name in webhook.registries if name not in REGISTRIES]
+        if unknown:
+            raise ConfigError(
+                f"webhooks[{index}].registries: there is no registry {unknown[0][:64]!r}",
+                code="config.bad-setting",
+                hint=f"Use {', '.join(REGISTRIES)}.",
+            )
+        if webhook.url.startswith("http:") and webhook.network != "local":
+            raise ConfigError(
+                f"webhooks[{index}].url must be an https:// URL",
+                code="config.bad-setting",
+                hint='For tests, network = "local" allows http:// to loopback.',
+            )

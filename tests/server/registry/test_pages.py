@@ -29,7 +29,7 @@ PLAIN = (
     "/r/uri-schemes?q=hostile", "/r/uri-schemes?status=permanent", "/r/llm-parameters", "/r/ai-namespaces",
     "/r/uri-schemes/hostile%2Bx", "/r/uri-schemes/hostile%2Bx/change", "/r/uri-schemes/proviso",
     "/r/uri-schemes/proviso/compare", "/r/uri-schemes/proviso/change", "/r/ai-namespaces/robots",
-    "/r/ai-namespaces/robots/change", "/login",
+    "/r/ai-namespaces/robots/change", "/login", "/statistics",
 )  # fmt: skip
 
 

@@ -7,13 +7,14 @@ is therefore sent at least once, and by one sender at a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Row, and_, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.accounts.records import AuditRecord
@@ -46,6 +47,7 @@ from onym.registry.store._redaction import (
     redact_log,
     require_removable,
 )
+from onym.registry.store._statistics import Statistics, compute_statistics
 from onym.registry.store._writes import (
     Applied,
     EntryChange,
@@ -333,6 +335,10 @@ class Store(AccountStore):
         """Return the number of entries by status, without the statuses that no entry has."""
         return await self._query(queries.count_by_status, registry)
 
+    async def compute_statistics(self) -> Statistics:
+        """Return the statistics of all registries. The time that this takes grows with the requests."""
+        return await self._query_snapshot(compute_statistics)
+
     async def names(self, registry: str) -> tuple[str, ...]:
         """Return every name of a registry, in order."""
         return await self._query(queries.select_names, registry)
@@ -383,8 +389,10 @@ class Store(AccountStore):
         key = registry_of(registry).normalize_name(name)
         return await self._query_snapshot(queries.select_records, after, limit, registry=registry, name=key)
 
-    async def changes(self, registry: str, *, limit: int = 50) -> tuple[EntryChange, ...]:
+    async def changes(self, registry: str | None, *, limit: int = 50) -> tuple[EntryChange, ...]:
         """Return the last changes that a public column of the registry shows, newest first.
+
+        Without a registry, the changes of all registries.
 
         Long changes make shorter pages than `limit`, with at least one change.
         """
@@ -468,6 +476,25 @@ async def _restore_file(source: Path, url: str | Path | Secret, decide: Decide) 
             return await _maintenance.load_portable(store._database, Path(folder) / "lines", decide)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deliveries:
+    """The deliveries to one webhook. `reason` is why the last one failed that was not sent since."""
+
+    waiting: int
+    sent: int
+    given_up: int
+    last_sent: datetime | None
+    reason: str | None
+
+
+#: begins the recipient of a delivery to a webhook; IDs of accounts and roles have no colon
+_WEBHOOK: Final = "webhook:"
+
+
+def _build_recipient(webhook: str | None) -> str | None:
+    return None if webhook is None else _WEBHOOK + webhook
+
+
 #: time for which a claimed notice belongs to one sender
 LEASE: Final = timedelta(minutes=5)
 #: characters of a stored reason
@@ -481,19 +508,95 @@ class Outbox:
         self._database = database
 
     async def claim(
-        self, at: datetime, limit: int = 50, *, lease: timedelta = LEASE
+        self, at: datetime, limit: int = 50, *, lease: timedelta = LEASE, webhook: str | None = None
     ) -> tuple[OutboxNotice, ...]:
-        """Claim notices that are ready at `at`, the oldest first, for one sender until `at + lease`."""
+        """Claim notices that are ready at `at`, the oldest first, for one sender until `at + lease`.
+
+        They are the notices for people, or those for a webhook.
+        """
         require_limit(limit)
+        to = _build_recipient(webhook)
 
         async def work(connection: AsyncConnection) -> tuple[OutboxNotice, ...]:
-            ready = select(outbox).where(outbox.c.ready <= at).order_by(outbox.c.id).limit(limit)
+            mine = outbox.c.recipient.not_like(f"{_WEBHOOK}%") if to is None else outbox.c.recipient == to
+            ready = select(outbox).where(outbox.c.ready <= at, mine).order_by(outbox.c.id).limit(limit)
             rows = (await connection.execute(ready)).all()
             claimed = update(outbox).where(outbox.c.id.in_([row.id for row in rows]))
             await connection.execute(claimed.values(ready=at + lease, attempts=outbox.c.attempts + 1))
             return tuple(_decode_notice(row) for row in rows)
 
         return await self._database.run_transaction(work)
+
+    async def add_changes(
+        self,
+        webhook: str,
+        registries: Sequence[str],
+        at: datetime,
+        *,
+        render: Callable[[EntryChange], str],
+        limit: int,
+        start: int | None = None,
+    ) -> int:
+        """Add a notice for each change since the last one of this webhook; return how many were added.
+
+        Changes are those that a public column of one of the `registries` (none: of any) shows. A new webhook
+        begins at the end of the log, or after record `start`. `render` returns the text of a notice.
+        """
+        to = _build_recipient(webhook)
+
+        async def work(connection: AsyncConnection) -> int:
+            mine = outbox.c.recipient == to
+            last = (await connection.execute(select(func.max(outbox.c.number)).where(mine))).scalar()
+            row: dict[str, object] = {
+                "recipient": to,
+                "is_role": False,
+                "subject": "",
+                "request": None,
+                "attempts": 0,
+            }
+            if last is None and start is None:
+                head = await select_head(connection)
+                if head.number:  # a row that was sent marks where the webhook begins
+                    row |= {"number": head.number, "registry": "", "text": "", "ready": None, "sent": at}
+                    await connection.execute(insert(outbox), [row])
+                return 0
+            begin = last if last is not None else start or 0
+            found = await queries.select_changes_after(connection, registries, begin, limit)
+            rows = [
+                row
+                | {
+                    "number": change.number,
+                    "registry": _get_registry(change),
+                    "text": render(change),
+                    "ready": at,
+                    "sent": None,
+                }
+                for change in found
+            ]
+            if rows:
+                await connection.execute(insert(outbox), rows)
+            return len(rows)
+
+        return await self._database.run_transaction(work)
+
+    async def count_deliveries(self, webhook: str) -> Deliveries:
+        """Return how many deliveries to a webhook wait, were sent and were given up, and the last failure."""
+        mine = outbox.c.recipient == _build_recipient(webhook)
+        # the row that marks where the webhook begins has no text
+        tried = and_(mine, outbox.c.text != "")
+        counted = select(
+            func.count().filter(outbox.c.ready.is_not(None)).label("waiting"),
+            func.count().filter(outbox.c.sent.is_not(None)).label("sent"),
+            func.count().filter(outbox.c.sent.is_(None), outbox.c.ready.is_(None)).label("given_up"),
+            func.max(outbox.c.sent).label("last_sent"),
+        ).where(tried)
+        failed = select(outbox.c.reason).where(tried, outbox.c.reason.is_not(None), outbox.c.sent.is_(None))
+        async with self._database.open_reader(snapshot=True) as connection:
+            row = (await connection.execute(counted)).one()
+            reason = (await connection.execute(failed.order_by(outbox.c.id.desc()).limit(1))).scalar()
+        return Deliveries(
+            waiting=row.waiting, sent=row.sent, given_up=row.given_up, last_sent=row.last_sent, reason=reason
+        )
 
     async def mark_sent(self, id: int, at: datetime) -> None:  # noqa: A002 - what the caller has
         """Record that the notice was sent. Raises UnknownEntryError."""
@@ -517,6 +620,12 @@ class Outbox:
                 )
 
         await self._database.run_transaction(work)
+
+
+def _get_registry(change: EntryChange) -> str:
+    about = change.after or change.before
+    assert about is not None  # noqa: S101 - a change has one
+    return about.registry
 
 
 def _decode_notice(row: Row[Any]) -> OutboxNotice:

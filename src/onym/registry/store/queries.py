@@ -9,6 +9,7 @@ which pg_trgm serves if it is installed.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from functools import cache
 from itertools import accumulate
@@ -302,11 +303,26 @@ def _make_page(cls: Any, rows: list[tuple[Any, str]], more: bool, filters: tuple
 
 
 async def select_shown_changes(
-    connection: AsyncConnection, registry: str, limit: int
+    connection: AsyncConnection, registry: str | None, limit: int
 ) -> tuple[EntryChange, ...]:
-    """Return the last changes that the public columns of a registry show, newest first."""
-    conditions = (entry_changes.c.registry == registry_of(registry).id, entry_changes.c.shown)
+    """Return the last changes that the public columns of a registry (None: of any) show, newest first."""
+    conditions: list[ColumnElement[bool]] = [entry_changes.c.shown]
+    if registry is not None:
+        conditions.append(entry_changes.c.registry == registry_of(registry).id)
     return await _fetch_changes(connection, _build_statement(conditions, limit))
+
+
+async def select_changes_after(
+    connection: AsyncConnection, registries: Sequence[str], after: int, limit: int
+) -> tuple[EntryChange, ...]:
+    """Return the first changes after record `after` that public columns show, oldest first.
+
+    Without `registries`, the changes of all of them. Long changes make fewer, with at least one change.
+    """
+    conditions: list[ColumnElement[bool]] = [entry_changes.c.shown, entry_changes.c.number > after]
+    if registries:
+        conditions.append(entry_changes.c.registry.in_(registries))
+    return await _fetch_changes(connection, _build_statement(conditions, limit, oldest_first=True))
 
 
 async def select_changes_of_name(
@@ -327,7 +343,7 @@ def match_entry(columns: Any) -> ColumnElement[bool]:
     return and_(entries.c.registry == columns.registry, entries.c.name == columns.name)
 
 
-def _build_statement(conditions: Any, limit: int) -> Select[Any]:
+def _build_statement(conditions: Any, limit: int, *, oldest_first: bool = False) -> Select[Any]:
     later = entry_changes.alias()
     following = (
         select(func.min(later.c.number))
@@ -341,7 +357,7 @@ def _build_statement(conditions: Any, limit: int) -> Select[Any]:
     some = (
         select(entry_changes, following.label("following"))
         .where(*conditions)
-        .order_by(entry_changes.c.number.desc())
+        .order_by(entry_changes.c.number if oldest_first else entry_changes.c.number.desc())
         .limit(require_limit(limit))
         .subquery()
     )
@@ -360,7 +376,7 @@ def _build_statement(conditions: Any, limit: int) -> Select[Any]:
             after.label("after"),
         )
         .select_from(joined)
-        .order_by(some.c.number.desc())
+        .order_by(some.c.number if oldest_first else some.c.number.desc())
     )
 
 

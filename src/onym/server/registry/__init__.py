@@ -19,7 +19,7 @@ def list_routes() -> list[BaseRoute]:
     # late: importing this package must not load the templates and the checker
     from starlette.routing import Mount
 
-    from onym.server.registry import audit_page, entry_pages, help_page, request_pages
+    from onym.server.registry import audit_page, entry_pages, help_page, request_pages, statistics_page
     from onym.server.registry.api.openapi import list_api_routes
     from onym.server.registry.responses import StaticAssets
     from onym.server.services import STATIC_FOLDER
@@ -29,6 +29,7 @@ def list_routes() -> list[BaseRoute]:
         *help_page.ROUTES,
         *request_pages.ROUTES,
         *audit_page.ROUTES,
+        *statistics_page.ROUTES,
         *entry_pages.ROUTES,
         Mount("/static", StaticAssets(directory=STATIC_FOLDER), name="static"),
     ]

@@ -413,6 +413,7 @@ def _build_change_data(entry: Entry, form: PageForm) -> dict[str, Any]:
 ROUTES: Final = (
     make_route(urls.HOME_URL, {"GET": home_page}),
     make_route("/search", {"GET": search_page}),
+    make_route(urls.feed_url(None), {"GET": get_changes_feed}),
     make_route("/r/{registry}", {"GET": list_page}),
     make_route("/r/{registry}/changes.atom", {"GET": get_changes_feed}),
     make_route("/r/{registry}/-/entry/{name}", {"GET": entry_page}),

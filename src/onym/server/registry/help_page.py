@@ -26,6 +26,7 @@ from onym.registry.records import (
 )
 from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
 from onym.server.registry import urls
+from onym.server.registry.api.openapi import DEPRECATIONS, MIN_NOTICE
 from onym.server.registry.labels import EVENT_LABELS, ROLE_LABELS, STATE_LABELS, STATUS_HELP
 from onym.server.registry.responses import build_page_frame, make_page_response
 from onym.server.registry.urls import make_route
@@ -42,6 +43,8 @@ async def help_page(request: HTTPRequest) -> Response:
         ],
         describe_review=_describe_review,
         statuses=STATUS_HELP,
+        deprecations=DEPRECATIONS,
+        notice_days=MIN_NOTICE.days,
     )
 
 

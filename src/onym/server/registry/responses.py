@@ -342,7 +342,26 @@ def make_file_response(
     *,
     frame: bytes | None = None,
 ) -> Response:
-    """Return these entries as a download; a csv-2015 file contains the entries of one `status`.
+    """Return these entries as a download; see `encode_file`. Raises UnknownEntryError."""
+    body = encode_file(entries, registry, form, status, frame=frame)
+    media, extension = MEDIA_TYPES[form]
+    kept = "".join(
+        character if character.isascii() and (character.isalnum() or character in "+.-_") else "_"
+        for character in name
+    )
+    headers = {"content-disposition": f'attachment; filename="{kept}.{extension}"'}
+    return make_cached_response(request, body, media, headers=headers)
+
+
+def encode_file(
+    entries: Iterable[Entry],
+    registry: str,
+    form: str,
+    status: Status | None = None,
+    *,
+    frame: bytes | None = None,
+) -> bytes:
+    """Return the content of a file of these entries; a csv-2015 file contains the entries of one `status`.
 
     XML is written into `frame`, the imported file, if there is one. Raises UnknownEntryError for an unknown
     format.
@@ -356,16 +375,8 @@ def make_file_response(
         )
     rows = tuple(entries)
     updated = max((entry.updated for entry in rows if entry.updated is not None), default=_NEVER)
-    body = render_entries(
-        rows, format=form, registry=registry, updated=updated, status=status, frame=frame
-    ).encode("utf-8")
-    media, extension = MEDIA_TYPES[form]
-    kept = "".join(
-        character if character.isascii() and (character.isalnum() or character in "+.-_") else "_"
-        for character in name
-    )
-    headers = {"content-disposition": f'attachment; filename="{kept}.{extension}"'}
-    return make_cached_response(request, body, media, headers=headers)
+    text = render_entries(rows, format=form, registry=registry, updated=updated, status=status, frame=frame)
+    return text.encode("utf-8")
 
 
 #: changes in one feed
@@ -374,16 +385,17 @@ _ATOM_MEDIA_TYPE: Final = "application/atom+xml"
 
 
 async def get_changes_feed(request: Request) -> Response:
-    """GET: the last changes of a registry's columns."""
-    row = find_registry(request)
+    """GET: the last changes of a registry's columns, or of all registries."""
+    registry = find_registry(request).id if "registry" in request.path_params else None
     negotiate_media_type(request, (_ATOM_MEDIA_TYPE, "application/xml", "text/xml", "text/html"))
-    last = await get_store(request).changes(row.id, limit=_MAX_FEED_CHANGES)
+    store = get_store(request)
+    last = await store.changes(registry, limit=_MAX_FEED_CHANGES)
     origin = get_services(request).settings.base_url
     body = render_feed(
         last,
-        registry=row.id,
-        updated=last[0].at if last else (await get_store(request).head()).at or get_current_time(request),
+        registry=registry,
+        updated=last[0].at if last else (await store.head()).at or get_current_time(request),
         authority=f"{urlsplit(origin).hostname or 'localhost'},2026",
-        addresses=urls.make_feed_addresses(origin, row.id),
+        addresses=urls.make_feed_addresses(origin, registry),
     ).encode("utf-8")
     return make_cached_response(request, body, _ATOM_MEDIA_TYPE)

@@ -216,9 +216,9 @@ def _hide_password(session: Session, url: str) -> None:
         session.secrets.append(Secret(password))
 
 
-def require_database(session: Session, db: str | None) -> str:
+def require_database(session: Session, db: str | None, config: str | None = None) -> str:
     """Return the path or URL of the database. Raises UsageError if it is not set."""
-    place = find_database(session, db)
+    place = find_database(session, db, config)
     if place is None:
         raise UsageError(
             "this command needs your own registry, but no database is set",

@@ -639,7 +639,7 @@ async def _link_messages(
 @click.command("tick", short_help="Process due timeouts and expiries.")
 @at_option
 @click.option("--dry-run", is_flag=True, help="List due events without processing them.")
-@click.option("--send", is_flag=True, help="Send waiting mail afterwards, as `serve` does while it runs.")
+@click.option("--send", is_flag=True, help="Send waiting mail and webhooks afterwards, as `serve` does.")
 @click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG.")
 @pass_database
 async def tick_command(
@@ -660,7 +660,7 @@ async def tick_command(
     if send and dry_run:
         raise UsageError("--send cannot be combined with --dry-run", code="usage.command-line")
     db = find_database(session, db, config)
-    settings = _load_mail_settings(config) if send else None
+    settings = _load_sending_settings(config) if send else None
     events: list[dict[str, Any]]
     async with open_store(session, db) as store:
         if dry_run:
@@ -668,7 +668,7 @@ async def tick_command(
             events = [{"event": build_record(event), "said": "due"} for event in due]
         else:
             events = await _run_due_timers(store, when)
-    sent = None if settings is None else await _send_mail(session, db, settings)
+    sent = None if settings is None else await _send_notices(session, db, settings)
     session.print_record({"at": when.isoformat(), "dry_run": dry_run, "events": events, "sent": sent})
     rows = [
         (row["event"]["kind"], row["event"].get("request") or row["event"]["name"], row["said"])
@@ -683,29 +683,29 @@ async def tick_command(
         session.print_line(f"{sent} notices were processed; failed ones are retried")
 
 
-def _load_mail_settings(config: str | None) -> Settings:
-    """Return the service's settings. Raises ConfigError if they have no mail server."""
+def _load_sending_settings(config: str | None) -> Settings:
+    """Return the service's settings. Raises ConfigError if they have no mail server and no webhook."""
     from onym.server.settings import load_settings  # late: few commands need the web server's settings
 
     settings = load_settings(config)
-    if settings.smtp is None:
+    if settings.smtp is None and not settings.webhooks:
         raise ConfigError(
-            "no mail server is set",
+            "no mail server and no webhook is set",
             code="config.missing-setting",
-            hint="add [smtp] with host and sender to the settings file",
+            hint="add [smtp] with host and sender, or [[webhooks]], to the settings file",
         )
     return settings
 
 
-async def _send_mail(session: Session, db: str | None, settings: Settings) -> int:
-    """Send the waiting notices; return how many were processed."""
-    from onym.server.mail import MailSender
+async def _send_notices(session: Session, db: str | None, settings: Settings) -> int:
+    """Send waiting mail and webhooks; return how many notices were processed."""
+    from onym.server.app import list_senders
 
     done = 0
     async with open_store(session, db) as store:
-        sender = MailSender(settings, store, utc_now)
-        while claimed := await sender.send_due():
-            done += claimed
+        for sender in list_senders(settings, store, utc_now):
+            while claimed := await sender.send_due():
+                done += claimed
     return done
 
 

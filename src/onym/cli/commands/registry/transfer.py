@@ -1,32 +1,37 @@
-"""`onym registry import` and `export`: read a registry from files, and write it in every format."""
+"""`onym registry import`, `export` and `mirror`: read a registry from files, and write it to files."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from onym._lazy import require_extra
 from onym.cli import exit_codes
-from onym.cli._input import exit_with, read_start, translate_key_errors
+from onym.cli._input import exit_with, pass_session, read_start, translate_key_errors
 from onym.cli._output import Session, escape_controls, is_terminal, replace_text_file, select_fields
 from onym.cli.commands.registry._common import (
     STATUS_CHOICE,
     account_options,
     at_option,
+    db_option,
     find_database,
     make_audit_record,
     open_store,
     parse_time,
     pass_database,
     registry_option,
+    require_database,
     resolve_actor,
     show_counter,
+    show_status,
 )
 from onym.errors import SignatureError, UsageError
 from onym.registry.records import Actor, Entry, Status
@@ -43,6 +48,8 @@ from onym.uri.secret import Secret
 if TYPE_CHECKING:
     from onym.registry.iana import Snapshot
     from onym.registry.store import EntryChange, Store
+    from onym.server.registry.mirror import Mirror
+    from onym.server.settings import Settings
     from onym.sign.keys import SigningKey
 
 #: maximum number of changes in a feed
@@ -270,6 +277,81 @@ async def export_command(
         {"file": output, "format": format_, "registry": options["registry"], "characters": len(text)}
     )
     session.print_line(f"wrote {output}")
+
+
+@click.command("mirror", short_help="Write all public pages and files to a folder.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--base-url", metavar="URL",
+              help="The URL at which the mirror will be published. Default: links are relative.")  # fmt: skip
+@click.option("--live", metavar="ORIGIN",
+              help="The service for search and forms. Default: base_url of the settings.")  # fmt: skip
+@click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG.")
+@db_option
+@pass_session
+def mirror_command(
+    session: Session,
+    /,
+    folder: Path,
+    base_url: str | None,
+    live: str | None,
+    config: str | None,
+    db: str | None,
+) -> None:
+    """Write all public pages, files and feeds to FOLDER, for a web server or a CDN.
+
+    The folder is replaced in one step when the mirror is complete. The same registry gives the same files,
+    and unchanged files keep their time. Links to what only a service can do (search, forms, sign-in) lead to
+    --live. Without a service, forms are left out and such links become plain text.
+
+    \b
+    Examples:
+      onym registry mirror public --config registry.toml
+      onym registry mirror public --base-url https://cdn.example/registry
+    """
+    require_extra("starlette", "registry")
+    from onym.server.registry.mirror import write_mirror  # late: only this command needs the pages
+
+    settings, service, base = _resolve_addresses(session, base_url, live, config, db)
+
+    async def work() -> Mirror:
+        async with open_store(session, settings.database.reveal()) as store:
+            return await write_mirror(store, settings, folder, live=service, base=base)
+
+    import asyncio  # late: asyncio is not needed to print help
+
+    with show_status(session, f"writing {folder}"):
+        mirror = asyncio.run(work())
+    head = select_fields(mirror.head, "number", "digest")
+    counts = select_fields(mirror, "pages", "files", "size", "changed")
+    session.print_record({"folder": str(folder), "live": service, "base_url": base, **counts, "head": head})
+    session.print_line(f"wrote {folder}: {mirror.pages} pages, {mirror.files} files")
+    if mirror.changed:
+        session.print_note("the registry changed meanwhile; run the command again for one state of all pages")
+    if service is None and not session.as_json:
+        session.print_note("search and forms are left out, because no service is known; use --live ORIGIN")
+
+
+def _resolve_addresses(
+    session: Session, base_url: str | None, live: str | None, config: str | None, db: str | None
+) -> tuple[Settings, str | None, str | None]:
+    """Return the settings, the origin of the service and the URL of the mirror. Raises UsageError."""
+    from onym.server.settings import Settings, load_settings
+    from onym.server.settings_parser import parse_origin, parse_web_url
+
+    settings = load_settings(config, database=require_database(session, db, config))
+    service = None if settings.base_url == Settings().base_url else settings.base_url
+    service = service if live is None else _parse_option("--live", live, parse_origin)
+    base = None if base_url is None else _parse_option("--base-url", base_url, parse_web_url).rstrip("/")
+    # the IDs of feeds belong to the host of the service, or to that of a mirror without a service
+    origin = service or ("/".join(base.split("/")[:3]) if base else settings.base_url)
+    return replace(settings, base_url=origin, allowed_hosts=()), service, base
+
+
+def _parse_option(option: str, value: str, parse: Callable[[object], str]) -> str:
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise UsageError(f"{option} {error}", code="usage.base-url") from None
 
 
 def _build_feed_options(

@@ -74,6 +74,7 @@ from onym.server.registry.responses import (
     negotiate_media_type,
     parse_number,
 )
+from onym.server.registry.statistics_page import load_statistics
 from onym.server.security.conditional_requests import (
     make_cached_response,
     make_entity_tag,
@@ -421,6 +422,11 @@ async def get_log(request: HTTPRequest) -> Response:
     after, size = _parse_page(request)
     records = await get_store(request).log(after=after, limit=size)
     return await _make_records_response(request, records, size, "log")
+
+
+async def get_statistics(request: HTTPRequest) -> Response:
+    """GET: entries by status, requests by state, the time of each stage, and months."""
+    return make_api_response(request, await load_statistics(request))
 
 
 async def get_health(request: HTTPRequest) -> Response:
