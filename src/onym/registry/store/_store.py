@@ -230,7 +230,8 @@ class Store(AccountStore):
     async def search(self, registry: str | None, text: str, limit: int = 20) -> tuple[Entry, ...]:
         """Return entries that contain `text`: first the exact name, then its beginning, a part, other fields.
 
-        `registry` None searches all registries. One or two letters are searched for in names only.
+        If no name contains it, names that are one letter away come before the other fields. `registry` None
+        searches all registries. One or two letters are searched for in names only.
         """
         if registry is not None:
             registry_of(registry)
@@ -279,6 +280,13 @@ class Store(AccountStore):
         Long changes make shorter pages than `limit`, with at least one change.
         """
         return await self._query_snapshot(queries.select_shown_changes, registry, limit)
+
+    async def list_outcomes(self, limit: int = 50) -> tuple[tuple[LogRecord, EntryChange | None], ...]:
+        """Return the last records that changed an entry or ended a request, newest first, without imports.
+
+        Long records make shorter pages than `limit`, with at least one record.
+        """
+        return await self._query_snapshot(queries.select_outcomes, limit)
 
     async def list_changes_of_name(
         self, registry: str, name: str, *, below: int | None = None, limit: int = 1000

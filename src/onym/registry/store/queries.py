@@ -1,14 +1,17 @@
 """Queries: pages of entries and requests, the log, changes of entries, and full-text search.
 
 Search order: exact name, beginning of the name, part of the name, then part of description,
-applications, references or notes; shorter names first within each. Search ignores case. One or two
-letters are searched for in names only. SQLite uses an index of trigrams (FTS5); PostgreSQL uses LIKE,
-which pg_trgm serves if it is installed.
+applications, references or notes; shorter names first within each. If no name contains the text, names
+that are one letter away from it come before the other fields. Search ignores case. One or two letters
+are searched for in names only. SQLite uses an index of trigrams (FTS5); PostgreSQL uses LIKE, which
+pg_trgm serves if it is installed.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
+import string
 from contextlib import closing
 from functools import cache
 from itertools import accumulate
@@ -19,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import StoreError
 from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestState, Status
+from onym.registry.registries import REGISTRIES
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store._writes import MOST_TEXT, EntryChange, decode_record, fold_text
 from onym.registry.store.schema import entries, entry_changes, entry_text, log, requests
@@ -31,6 +35,12 @@ CANDIDATES: Final = 1000
 _MANY: Final = 2 * CANDIDATES
 #: letters that a trigram index needs
 _TRIGRAM: Final = 3
+
+#: ranks that search in names only
+_NAME_RANKS: Final = 3
+#: letters of names, and the queries that may be a misspelt name
+_NAME_LETTERS: Final = string.ascii_lowercase + string.digits + "+-._"
+_NEAR_QUERY: Final = re.compile(r"[a-z0-9+._-]{3,24}")
 
 #: succeeds if SQLite is 3.34 or newer and built with FTS5
 PROBE: Final = "CREATE VIRTUAL TABLE probe USING fts5(x, tokenize='trigram')"
@@ -71,7 +81,10 @@ async def search_entries(
     if not wanted or not is_storable(query):
         return ()
     found: list[int] = []
-    for rank in _build_ranks(connection.dialect.name, registry, wanted):
+    for number, rank in enumerate(_build_ranks(connection.dialect.name, registry, wanted)):
+        if number == _NAME_RANKS and not found and _NEAR_QUERY.fullmatch(wanted):
+            near = _select_candidates(_is_near(registry, wanted), limit)
+            found = list((await connection.execute(near)).scalars())
         # earlier ranks may have found the first ones already
         statement = _select_candidates(rank, limit + len(found))
         rows: list[int] = list((await connection.execute(statement)).scalars())
@@ -79,6 +92,25 @@ async def search_entries(
         if len(found) >= limit:
             break
     return await _fetch_entries(connection, found[:limit])
+
+
+def list_near_spellings(name: str) -> frozenset[str]:
+    """Return every spelling that is one letter added, removed, changed or swapped with the next from `name`.
+
+    Their number grows with the length of the name: about 80 for each letter.
+    """
+    halves = [(name[:at], name[at:]) for at in range(len(name) + 1)]
+    found = {head + tail[1:] for head, tail in halves if tail}
+    found |= {head + tail[1] + tail[0] + tail[2:] for head, tail in halves if len(tail) > 1}
+    found |= {head + letter + tail[1:] for head, tail in halves if tail for letter in _NAME_LETTERS}
+    found |= {head + letter + tail for head, tail in halves for letter in _NAME_LETTERS}
+    return frozenset(found - {name, ""})
+
+
+def _is_near(registry: str | None, wanted: str) -> ColumnElement[bool]:
+    # each spelling is looked up in the index on registry and folded name
+    somewhere = REGISTRIES if registry is None else (registry,)
+    return and_(entry_text.c.registry.in_(somewhere), _FOLDED.in_(sorted(list_near_spellings(wanted))))
 
 
 async def search_names(
@@ -307,6 +339,33 @@ async def select_shown_changes(
     """Return the last changes that the public columns of a registry show, newest first."""
     conditions = (entry_changes.c.registry == registry_of(registry).id, entry_changes.c.shown)
     return await _fetch_changes(connection, _build_statement(conditions, limit))
+
+
+#: endings of requests that change no entry
+_ENDINGS: Final = (
+    EventKind.REJECT,
+    EventKind.REJECT_INCOMPLETE,
+    EventKind.IESG_DECLINE,
+    EventKind.WITHDRAW,
+)
+
+
+async def select_outcomes(
+    connection: AsyncConnection, limit: int
+) -> tuple[tuple[LogRecord, EntryChange | None], ...]:
+    """Return the last records that changed an entry or ended a request, newest first, without imports."""
+    known = select(entry_changes.c.number).where(entry_changes.c.number == log.c.number).exists()
+    statement = (
+        select(log.c.number, log.c.record)
+        .where(log.c.kind != str(EventKind.IMPORT), or_(log.c.kind.in_(map(str, _ENDINGS)), known))
+        .order_by(log.c.number.desc())
+    )
+    rows, _ = await _fetch_rows(connection, statement, limit)
+    numbers = [number for number, _ in rows]
+    conditions = (entry_changes.c.number.in_(numbers),)
+    changes = await _fetch_changes(connection, _build_statement(conditions, limit)) if numbers else ()
+    by_number = {change.number: change for change in changes}
+    return tuple((decode_record(LogRecord, record), by_number.get(number)) for number, record in rows)
 
 
 async def select_changes_of_name(
