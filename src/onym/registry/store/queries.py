@@ -9,9 +9,8 @@ pg_trgm serves if it is installed.
 
 from __future__ import annotations
 
-import re
 import sqlite3
-import string
+from collections.abc import Collection
 from contextlib import closing
 from functools import cache
 from itertools import accumulate
@@ -22,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import StoreError
 from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestState, Status
-from onym.registry.registries import REGISTRIES
+from onym.registry.registries import REGISTRIES, list_near_spellings
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store._writes import MOST_TEXT, EntryChange, decode_record, fold_text
 from onym.registry.store.schema import entries, entry_changes, entry_text, log, requests
@@ -38,9 +37,6 @@ _TRIGRAM: Final = 3
 
 #: ranks that search in names only
 _NAME_RANKS: Final = 3
-#: letters of names, and the queries that may be a misspelt name
-_NAME_LETTERS: Final = string.ascii_lowercase + string.digits + "+-._"
-_NEAR_QUERY: Final = re.compile(r"[a-z0-9+._-]{3,24}")
 
 #: succeeds if SQLite is 3.34 or newer and built with FTS5
 PROBE: Final = "CREATE VIRTUAL TABLE probe USING fts5(x, tokenize='trigram')"
@@ -82,9 +78,9 @@ async def search_entries(
         return ()
     found: list[int] = []
     for number, rank in enumerate(_build_ranks(connection.dialect.name, registry, wanted)):
-        if number == _NAME_RANKS and not found and _NEAR_QUERY.fullmatch(wanted):
-            near = _select_candidates(_is_near(registry, wanted), limit)
-            found = list((await connection.execute(near)).scalars())
+        if number == _NAME_RANKS and not found and (near := list_near_spellings(wanted)):
+            statement = _select_candidates(_is_one_of(registry, near), limit)
+            found = list((await connection.execute(statement)).scalars())
         # earlier ranks may have found the first ones already
         statement = _select_candidates(rank, limit + len(found))
         rows: list[int] = list((await connection.execute(statement)).scalars())
@@ -94,23 +90,10 @@ async def search_entries(
     return await _fetch_entries(connection, found[:limit])
 
 
-def list_near_spellings(name: str) -> frozenset[str]:
-    """Return every spelling that is one letter added, removed, changed or swapped with the next from `name`.
-
-    Their number grows with the length of the name: about 80 for each letter.
-    """
-    halves = [(name[:at], name[at:]) for at in range(len(name) + 1)]
-    found = {head + tail[1:] for head, tail in halves if tail}
-    found |= {head + tail[1] + tail[0] + tail[2:] for head, tail in halves if len(tail) > 1}
-    found |= {head + letter + tail[1:] for head, tail in halves if tail for letter in _NAME_LETTERS}
-    found |= {head + letter + tail for head, tail in halves for letter in _NAME_LETTERS}
-    return frozenset(found - {name, ""})
-
-
-def _is_near(registry: str | None, wanted: str) -> ColumnElement[bool]:
-    # each spelling is looked up in the index on registry and folded name
+def _is_one_of(registry: str | None, names: Collection[str]) -> ColumnElement[bool]:
+    # each name is looked up in the index on registry and folded name
     somewhere = REGISTRIES if registry is None else (registry,)
-    return and_(entry_text.c.registry.in_(somewhere), _FOLDED.in_(sorted(list_near_spellings(wanted))))
+    return and_(entry_text.c.registry.in_(somewhere), _FOLDED.in_(sorted(names)))
 
 
 async def search_names(

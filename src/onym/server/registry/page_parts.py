@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestKind, RequestState, Status
 from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
+from onym.server.registry import urls
 from onym.server.registry.labels import (
     ENDING_TONES,
     EVENT_LABELS,
@@ -159,7 +160,8 @@ _LINK: Final = re.compile(
 )
 #: a clause as errors and rules name it: a document and a section
 _CLAUSE: Final = re.compile(
-    r"\b(?:RFC (?P<rfc>[1-9][0-9]{0,4})|(?P<draft>draft-[a-z0-9]{1,40}(?:-[a-z0-9]{1,40}){1,12}))"
+    r"\b(?:(?P<own>docs/decisions/0027)|RFC (?P<rfc>[1-9][0-9]{0,4})"
+    r"|(?P<draft>draft-[a-z0-9]{1,40}(?:-[a-z0-9]{1,40}){1,12}))"
     r"(?: (?P<section>[0-9]{1,3}(?:\.[0-9]{1,3})*)\b)?"
 )
 _RFC_URL: Final = "https://www.rfc-editor.org/rfc/rfc"
@@ -192,10 +194,13 @@ def _split_at(pattern: re.Pattern[str], text: str) -> tuple[Link, ...]:
 
 
 def _find_target(match: re.Match[str]) -> str:
-    section = f"#section-{match['section']}" if match["section"] else ""
-    if match["rfc"]:
-        return f"{_RFC_URL}{match['rfc']}{section}"
-    return f"{_DRAFT_URL}{match['draft']}{section}" if match["draft"] else match[0]
+    groups = match.groupdict()
+    section = f"#section-{groups['section']}" if groups["section"] else ""
+    if groups.get("own"):
+        return urls.help_url("expert-review")  # the decision about namespaces, as a procedure
+    if groups["rfc"]:
+        return f"{_RFC_URL}{groups['rfc']}{section}"
+    return f"{_DRAFT_URL}{groups['draft']}{section}" if groups["draft"] else match[0]
 
 
 def get_column_value(entry: Entry, column: str) -> str:
@@ -306,6 +311,8 @@ def build_entry_cells(entry: Entry) -> tuple[Cell, ...]:
         cell
         for cell in build_field_cells(entry.registry, entry.fields)
         if cell.id not in ("name", "status", "expires")
+        # a registered template's references are also the column
+        and not (cell.id == "references" and cell.value == entry.fields.get("reference"))
     )
 
 

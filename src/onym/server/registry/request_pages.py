@@ -349,7 +349,7 @@ async def requests_page(request: HTTPRequest) -> Response:
             [("", "Every registry"), *((row.id, row.title) for row in REGISTRIES.values())], registry
         ),
         states=build_choices(
-            [("", "Anywhere"), *((str(known), text) for known, text in STATE_LABELS.items())], state
+            [("", "Any state"), *((str(known), text) for known, text in STATE_LABELS.items())], state
         ),
         mine="" if visitor.account is None or mine else urls.requests_url(mine=1),
         action=urls.requests_url(),

@@ -6,7 +6,7 @@ Without a database, `show` and `search` read the registry data that Onym ships.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -34,7 +34,7 @@ from onym.cli.commands.registry._common import (
 )
 from onym.errors import UnknownEntryError, UsageError
 from onym.registry.records import Entry, Request, RequestState, Role, Status
-from onym.registry.registries import REGISTRIES
+from onym.registry.registries import REGISTRIES, list_near_spellings
 from onym.registry.registries import get_registry as registry_row
 
 if TYPE_CHECKING:
@@ -202,17 +202,24 @@ async def search_command(
 
 
 def rank_entries(entries: Iterable[Entry], text: str, status: Status | None) -> list[Entry]:
-    """Return matching entries: equal names, names with the prefix, names with the text, other fields."""
+    """Return matching entries: equal names, names with the prefix, names with the text, other fields.
+
+    If no name has the text, names that are one letter away come before the other fields.
+    """
     wanted = text.strip().casefold()
+    offered = [entry for entry in entries if status in (None, entry.status)]
+    near: Collection[str] = ()
+    if not any(wanted in entry.name.casefold() for entry in offered):
+        near = list_near_spellings(wanted)
     ranked = []
-    for entry in entries:
-        rank = _rank_entry(entry, wanted) if status in (None, entry.status) else None
+    for entry in offered:
+        rank = _rank_entry(entry, wanted, near)
         if rank is not None:
             ranked.append((rank, entry.name, entry))
     return [entry for _, _, entry in sorted(ranked, key=lambda match: match[:2])]
 
 
-def _rank_entry(entry: Entry, wanted: str) -> int | None:
+def _rank_entry(entry: Entry, wanted: str, near: Collection[str]) -> int | None:
     name = entry.name.casefold()
     if name == wanted:
         return 0
@@ -220,7 +227,9 @@ def _rank_entry(entry: Entry, wanted: str) -> int | None:
         return 1
     if wanted in name:
         return 2
-    return 3 if any(wanted in value.casefold() for value in entry.fields.values()) else None
+    if name in near:
+        return 3
+    return 4 if any(wanted in value.casefold() for value in entry.fields.values()) else None
 
 
 def _print_matches(

@@ -1,0 +1,176 @@
+"""The registry's pages in a real browser: axe-core, two widths, light and dark; and what only a browser shows.
+
+With ONYM_SCREENSHOTS=1 the pictures of docs/assets/registry/pages are drawn anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from browser_support import accessibility_findings
+from e2e.walk import Person, draft, seed
+from onym.registry.records import Actor, Event, EventKind, Role
+from registry_support import Service, browser, registry_service
+from support import ROOT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+__all__ = ["browser"]
+
+pytestmark = pytest.mark.xdist_group("registry-pages-browser")
+
+_DRAW = os.environ.get("ONYM_SCREENSHOTS")
+_ASSETS = ROOT / "docs" / "assets" / "registry" / "pages"
+BEGIN = datetime(2026, 3, 2, 9, tzinfo=UTC)
+WIDE, NARROW = 1280, 390
+LOOKS = {
+    "wide": (WIDE, False),
+    "wide-dark": (WIDE, True),
+    "narrow": (NARROW, False),
+    "narrow-dark": (NARROW, True),
+}
+#: login -> pages; {label} is the id of that request
+PAGES = {
+    None: {
+        "home": "/",
+        "search": "/search?q=htpp",
+        "search-nothing": "/search?q=xxxxxxxx",
+        "list": "/r/uri-schemes",
+        "list-status": "/r/uri-schemes?status=historical&sort=changed",
+        "parameters": "/r/llm-parameters",
+        "namespaces": "/r/ai-namespaces",
+        "entry": "/r/uri-schemes/llm",
+        "entry-imported": "/r/uri-schemes/http",
+        "compare": "/r/uri-schemes/conti/compare",
+        "requests": "/requests",
+        "request": "/requests/{rejected}",
+        "request-approved": "/requests/{approved}",
+        "submit": "/submit",
+        "submit-namespace": "/submit?registry=ai-namespaces",
+        "help": "/help",
+        "login": "/login",
+        "error": "/r/uri-schemes/nothing-here",
+    },
+    "ann": {"account": "/account", "edit": "/requests/{draft}/edit", "change": "/r/uri-schemes/llm/change"},
+    "expert": {"queue": "/queue/expert", "review": "/requests/{review}/review"},
+    "iana": {"override": "/r/uri-schemes/http/change", "audit": "/audit"},
+}
+#: the pictures that the documentation shows: page -> looks
+PICTURES = {
+    "home": "wide",
+    "search": "wide",
+    "list": "wide",
+    "list-narrow": "narrow",
+    "entry": "wide",
+    "compare": "wide",
+    "request": "wide",
+    "submit": "wide",
+    "review": "wide-dark",
+    "help": "wide",
+}
+FIELDS = {
+    "contact": "Ann Example <ann@example.net>",
+    "change_controller": "Example Foundation <board@example.net>",
+    "applications": "Tracking apps of carriers",
+    "references": "[RFC3986], https://example.net/spec",
+}
+
+
+async def _fill(store: Any) -> dict[str, str]:
+    """Shipped facts, people, and requests: approved, rejected, a draft, one under review with a long text."""
+    await seed(store)
+    roles = {"iana": Role.IANA, "expert": Role.EXPERT}
+    at = datetime(2026, 1, 6, 9, tzinfo=UTC)
+    ids: dict[str, str] = {}
+
+    async def act(
+        login: str, kind: EventKind, label: str = "", *, name: str | None = None, **data: Any
+    ) -> Any:
+        nonlocal at
+        at += timedelta(minutes=1)
+        actor = Actor(
+            id=f"user-{login}", roles=frozenset({Role.REGISTRANT} | {roles.get(login, Role.REGISTRANT)})
+        )
+        event = Event(kind=kind, registry="uri-schemes", request=ids.get(label), name=name, data=data)
+        applied = await store.apply(event, actor, at)
+        if kind is EventKind.OPEN:
+            ids[label] = applied.decision.request.id
+        return applied
+
+    async def submit(label: str, name: str, template: str = "") -> None:
+        nonlocal at
+        await act(
+            "ann", EventKind.OPEN, label, name=name, status="permanent", fields=FIELDS, template=template
+        )
+        await act(
+            "ann",
+            EventKind.ANNOUNCE,
+            label,
+            archive="https://mailarchive.ietf.org/arch/msg/uri-review/example",
+        )
+        at += timedelta(days=28)
+        await act("ann", EventKind.SUBMIT, label)
+        await act("iana", EventKind.CHECK_COMPLETE, label)
+
+    await submit("approved", "llm", draft("llm"))
+    await act("expert", EventKind.APPROVE, "approved", reason="The name is free and the text is clear.")
+    await submit("rejected", "parcel")
+    await act("expert", EventKind.REJECT, "rejected", reason="The name is too general. Choose a longer one.")
+    await act("ann", EventKind.OPEN, "draft", name="parcels", status="provisional", fields=FIELDS)
+    await submit("review", "ai", draft("ai") + "\n" + "A long line of a long specification.\n" * 900)
+    why = {"reason": "The description was incomplete."}
+    await act("iana", EventKind.OVERRIDE, name="conti", status="historical", **why)
+    return ids
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, dict[str, str]]]:
+    ids: dict[str, str] = {}
+
+    async def fill(store: Any) -> None:
+        ids.update(await _fill(store))
+
+    database = tmp_path_factory.mktemp("pages") / "registry.db"
+    with registry_service(str(database), seed=fill) as running:
+        running.now = BEGIN + timedelta(days=60)
+        yield running, ids
+
+
+def _open(browser: Browser, service: Service, folder: Path, login: str | None, look: str) -> Person:
+    width, dark = LOOKS[look]
+    return Person.at(browser, service, folder, login=login, dark=dark, width=width)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_axe_finds_nothing_on_any_page(
+    browser: Browser, site: tuple[Service, dict[str, str]], tmp_path: Path, look: str
+) -> None:
+    service, ids = site
+    found: dict[str, object] = {}
+    for login, pages in PAGES.items():
+        person = _open(browser, service, tmp_path, login, look)
+        for name, path in pages.items():
+            person.page.goto(service.url + path.format(**ids))
+            findings = accessibility_findings(person.page)
+            width = person.page.evaluate("document.documentElement.scrollWidth")
+            if findings or width > LOOKS[look][0]:
+                found[name] = (findings, width)
+            _take_picture(person, name, look, tmp_path)
+        person.page.context.close()
+    assert found == {}
+
+
+def _take_picture(person: Person, name: str, look: str, folder: Path) -> None:
+    narrow = f"{name}-narrow"
+    shown = narrow if PICTURES.get(narrow) == look else name if PICTURES.get(name) == look else ""
+    folders = [_ASSETS] if _DRAW and shown else []
+    for place, title in [(folder, f"{name}-{look}"), *((place, shown) for place in folders)]:
+        place.mkdir(parents=True, exist_ok=True)
+        person.page.screenshot(path=place / f"{title}.png", animations="disabled")
