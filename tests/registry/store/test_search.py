@@ -75,7 +75,7 @@ def test_a_name_that_is_one_letter_away_is_found_before_texts(store_url: str, ty
 def test_similar_names_are_shown_only_if_no_name_has_the_text(store_url: str) -> None:
     async def work(store: Store) -> None:
         await filled(store)
-        assert await found(store, "tel") == ["tel", "telnet", "hotel", "mid"]
+        assert await found(store, "tel") == ["tel", "telnet", "hotel", "cid", "mid"]
         # two letters and sentences are not misspelt names
         assert await found(store, "mi") == ["mid"]
         assert await found(store, "hotle now") == []

@@ -1,4 +1,4 @@
-"""The registry's pages in a real browser: axe-core, two widths, light and dark; and what only a browser shows.
+"""The registry's pages in a real browser: axe-core at two widths, in light and dark; focus and scrolling.
 
 With ONYM_SCREENSHOTS=1 the pictures of docs/assets/registry/pages are drawn anew.
 """
@@ -29,6 +29,7 @@ pytestmark = pytest.mark.xdist_group("registry-pages-browser")
 _DRAW = os.environ.get("ONYM_SCREENSHOTS")
 _ASSETS = ROOT / "docs" / "assets" / "registry" / "pages"
 BEGIN = datetime(2026, 3, 2, 9, tzinfo=UTC)
+MAIL = "https://mailarchive.ietf.org/arch/msg/uri-review/example"
 WIDE, NARROW = 1280, 390
 LOOKS = {
     "wide": (WIDE, False),
@@ -92,39 +93,32 @@ async def _fill(store: Any) -> dict[str, str]:
 
     async def act(
         login: str, kind: EventKind, label: str = "", *, name: str | None = None, **data: Any
-    ) -> Any:
+    ) -> None:
         nonlocal at
         at += timedelta(minutes=1)
-        actor = Actor(
-            id=f"user-{login}", roles=frozenset({Role.REGISTRANT} | {roles.get(login, Role.REGISTRANT)})
-        )
+        held = frozenset({Role.REGISTRANT, roles.get(login, Role.REGISTRANT)})
         event = Event(kind=kind, registry="uri-schemes", request=ids.get(label), name=name, data=data)
-        applied = await store.apply(event, actor, at)
+        applied = await store.apply(event, Actor(id=f"user-{login}", roles=held), at)
         if kind is EventKind.OPEN:
             ids[label] = applied.decision.request.id
-        return applied
 
-    async def submit(label: str, name: str, template: str = "") -> None:
+    async def submit(label: str, name: str, template: str = "", **fields: str) -> None:
         nonlocal at
-        await act(
-            "ann", EventKind.OPEN, label, name=name, status="permanent", fields=FIELDS, template=template
-        )
-        await act(
-            "ann",
-            EventKind.ANNOUNCE,
-            label,
-            archive="https://mailarchive.ietf.org/arch/msg/uri-review/example",
-        )
+        said = {"status": "permanent", "fields": {**FIELDS, **fields}, "template": template}
+        await act("ann", EventKind.OPEN, label, name=name, **said)
+        await act("ann", EventKind.ANNOUNCE, label, archive=MAIL)
         at += timedelta(days=28)
         await act("ann", EventKind.SUBMIT, label)
         await act("iana", EventKind.CHECK_COMPLETE, label)
 
-    await submit("approved", "llm", draft("llm"))
+    use = "Programs that send requests to language models"
+    await submit("approved", "llm", draft("llm"), applications=use, references="draft-levy-llm-uri-scheme-00")
     await act("expert", EventKind.APPROVE, "approved", reason="The name is free and the text is clear.")
     await submit("rejected", "parcel")
     await act("expert", EventKind.REJECT, "rejected", reason="The name is too general. Choose a longer one.")
     await act("ann", EventKind.OPEN, "draft", name="parcels", status="provisional", fields=FIELDS)
-    await submit("review", "ai", draft("ai") + "\n" + "A long line of a long specification.\n" * 900)
+    long = draft("ai") + "\n" + "A long line of a long specification.\n" * 900
+    await submit("review", "ai", long, applications="Agents and tools")
     why = {"reason": "The description was incomplete."}
     await act("iana", EventKind.OVERRIDE, name="conti", status="historical", **why)
     return ids
@@ -174,3 +168,71 @@ def _take_picture(person: Person, name: str, look: str, folder: Path) -> None:
     for place, title in [(folder, f"{name}-{look}"), *((place, shown) for place in folders)]:
         place.mkdir(parents=True, exist_ok=True)
         person.page.screenshot(path=place / f"{title}.png", animations="disabled")
+
+
+def test_the_review_page_ends_where_its_content_ends(
+    browser: Browser, site: tuple[Service, dict[str, str]], tmp_path: Path
+) -> None:
+    service, ids = site
+    expert = _open(browser, service, tmp_path, "expert", "wide")
+    expert.go(f"/requests/{ids['review']}/review")
+    assert expert.page.locator(".source li").count() > 900
+    page = expert.page.evaluate("document.documentElement.scrollHeight")
+    foot = expert.page.locator(".foot").bounding_box()
+    assert foot is not None
+    assert page <= foot["y"] + foot["height"] + 1
+    expert.page.context.close()
+
+
+def test_an_error_of_saving_has_the_focus_in_its_field(
+    browser: Browser, site: tuple[Service, dict[str, str]], tmp_path: Path
+) -> None:
+    service, _ = site
+    ann = _open(browser, service, tmp_path, "ann", "wide")
+    ann.go("/submit?registry=ai-namespaces")
+    given = {**FIELDS, "name": "robots", "description": "Robots", "anchor": "http://robots.example"}
+    for name in ("name", "anchor", "description", "contact", "change_controller"):
+        ann.page.locator(f"[name='field.{name}']").fill(given[name])
+    ann.page.get_by_role("button", name="Save as a draft request").click()
+    field = ann.page.locator("#f-anchor")
+    ann.page.locator("#save-error").wait_for()
+    assert field.evaluate("element => element === document.activeElement")
+    assert field.get_attribute("aria-invalid") == "true"
+    described = str(field.get_attribute("aria-describedby")).split()
+    assert "origin" in ann.page.locator(f"#{described[0]}").inner_text()
+    assert accessibility_findings(ann.page) == []
+    ann.page.context.close()
+
+
+def test_a_hundred_schemes_fit_into_nine_thousand_pixels_of_a_telephone(
+    browser: Browser, site: tuple[Service, dict[str, str]], tmp_path: Path
+) -> None:
+    service, _ = site
+    reader = _open(browser, service, tmp_path, None, "narrow")
+    reader.go("/r/uri-schemes")
+    rows = reader.page.locator("table.entries tbody tr")
+    shown = rows.count()
+    assert shown > 400
+    height = reader.page.evaluate("document.documentElement.scrollHeight")
+    assert height / shown * 100 < 9_000
+    name = rows.first.locator(".c-name").bounding_box()
+    status = rows.first.locator(".c-status").bounding_box()
+    assert name is not None
+    assert status is not None
+    # name and status share the first line of a card
+    assert abs(name["y"] - status["y"]) < 12
+    reader.page.context.close()
+
+
+def test_letters_lead_to_their_first_name_and_typing_filters(
+    browser: Browser, site: tuple[Service, dict[str, str]], tmp_path: Path
+) -> None:
+    service, _ = site
+    reader = _open(browser, service, tmp_path, None, "wide")
+    reader.go("/r/uri-schemes")
+    reader.page.locator(".letters a[href='#letter-t']").click()
+    assert reader.page.locator("#letter-t").evaluate("row => row.getBoundingClientRect().top") < 100
+    reader.page.locator("#q").fill("mailt")
+    reader.page.locator("#shown").filter(has_text="“mailt”").wait_for()
+    assert reader.page.locator("table.entries tbody tr").count() == 1
+    reader.page.context.close()
