@@ -149,7 +149,7 @@ def test_an_error_without_a_field_has_the_focus_itself(fresh: Site) -> None:
     said = {"registry": "uri-schemes", "request": about, "step": "revise", "version": "0"}
     fields = {"field__name": "drafty", "field__contact": "Rita <rita@example.org>"}
     answer = send(fresh, "/submit", f"/requests/{about}/edit", **said, **fields)
-    assert answer.status_code == 409
+    assert answer.status_code == 412
     assert 'tabindex="-1" autofocus' in _attributes(answer.text, "save-error")
     assert answer.text.count("autofocus") == 1
     assert 'aria-invalid="true"' not in answer.text

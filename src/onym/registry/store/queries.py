@@ -1,10 +1,10 @@
 """Queries: pages of entries and requests, the log, changes of entries, and full-text search.
 
 Search order: exact name, beginning of the name, part of the name, then part of description,
-applications, references or notes; shorter names first within each. If no name contains the text, names
-that are one letter away from it come before the other fields. Search ignores case. One or two letters
-are searched for in names only. SQLite uses an index of trigrams (FTS5); PostgreSQL uses LIKE, which
-pg_trgm serves if it is installed.
+applications, references or notes; shorter names first within each. If nothing contains the text, the
+result is the names that are one letter away from it. Search ignores case. One or two letters are searched
+for in names only. SQLite uses an index of trigrams (FTS5); PostgreSQL uses LIKE, which pg_trgm serves if
+it is installed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ _MANY: Final = 2 * CANDIDATES
 #: letters that a trigram index needs
 _TRIGRAM: Final = 3
 
-#: ranks that search in names only
-_NAME_RANKS: Final = 3
 
 #: succeeds if SQLite is 3.34 or newer and built with FTS5
 PROBE: Final = "CREATE VIRTUAL TABLE probe USING fts5(x, tokenize='trigram')"
@@ -70,23 +68,26 @@ def has_trigrams() -> bool:
 
 
 async def search_entries(
-    connection: AsyncConnection, registry: str | None, query: str, limit: int
+    connection: AsyncConnection, registry: str | None, query: str, limit: int, *, near: bool
 ) -> tuple[Entry, ...]:
-    """Return entries that contain `query`, best first. `registry` None searches all registries."""
+    """Return entries that contain `query`, best first; with `near`, else those of similar names.
+
+    `registry` None searches all registries.
+    """
     wanted = fold_text(query[:MAX_QUERY]).strip()
     if not wanted or not is_storable(query):
         return ()
     found: list[int] = []
-    for number, rank in enumerate(_build_ranks(connection.dialect.name, registry, wanted)):
-        if number == _NAME_RANKS and not found and (near := list_near_spellings(wanted)):
-            statement = _select_candidates(_is_one_of(registry, near), limit)
-            found = list((await connection.execute(statement)).scalars())
+    for rank in _build_ranks(connection.dialect.name, registry, wanted):
         # earlier ranks may have found the first ones already
         statement = _select_candidates(rank, limit + len(found))
         rows: list[int] = list((await connection.execute(statement)).scalars())
         found += [row for row in rows if row not in found]
         if len(found) >= limit:
             break
+    if near and not found and (spellings := list_near_spellings(wanted)):
+        statement = _select_candidates(_is_one_of(registry, spellings), limit)
+        found = list((await connection.execute(statement)).scalars())
     return await _fetch_entries(connection, found[:limit])
 
 

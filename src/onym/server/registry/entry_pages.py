@@ -58,7 +58,6 @@ from onym.server.registry.page_parts import (
     describe_outcome,
     get_column_value,
     index_versions,
-    is_near_hit,
     paginate_records,
     select_news,
     split_links,
@@ -89,7 +88,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
 
     from onym.registry.store import EntryChange
-    from onym.server.registry.page_parts import ActionView
+    from onym.server.registry.page_parts import ActionView, Cell
 
 _MAX_NEWS: Final = 8
 _MAX_HITS: Final = 10
@@ -219,11 +218,12 @@ def _list_procedures(request: HTTPRequest, row: Registry) -> tuple[tuple[Status,
 
 async def search_page(request: HTTPRequest) -> Response:
     """Search across the registries."""
-    query, groups = _parse_query(request), []
-    for row in REGISTRIES.values() if query else ():
-        found = await get_store(request).search(row.id, query, _MAX_HITS)
-        if found:
-            groups.append((row, [(*build_entry_row(entry), is_near_hit(entry, query)) for entry in found]))
+    query = _parse_query(request)
+    groups = await _search_registries(request, query, near=False) if query else []
+    # similar names only if no registry has the text
+    is_near = bool(query) and not groups
+    if is_near:
+        groups = await _search_registries(request, query, near=True)
     return make_page_response(
         request,
         "search.html",
@@ -231,7 +231,19 @@ async def search_page(request: HTTPRequest) -> Response:
         query=query,
         hits=groups,
         total=sum(len(rows) for _, rows in groups),
+        is_near=is_near,
     )
+
+
+async def _search_registries(
+    request: HTTPRequest, query: str, *, near: bool
+) -> list[tuple[Registry, list[tuple[Entry, tuple[Cell, ...]]]]]:
+    groups = []
+    for row in REGISTRIES.values():
+        found = await get_store(request).search(row.id, query, _MAX_HITS, near=near)
+        if found:
+            groups.append((row, [build_entry_row(entry) for entry in found]))
+    return groups
 
 
 def build_crumbs(row: Registry, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:

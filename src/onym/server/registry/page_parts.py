@@ -291,13 +291,6 @@ def build_listing(
     )
 
 
-def is_near_hit(entry: Entry, query: str) -> bool:
-    """Report whether a search found the entry by a similar name: no text of it contains the query."""
-    wanted = query.lower()
-    texts = (entry.name, entry.spelling or "", *entry.fields.values(), *(note.text for note in entry.notes))
-    return not any(wanted in text.lower() for text in texts)
-
-
 def build_field_cells(registry: str, values: Mapping[str, str]) -> tuple[Cell, ...]:
     """Return the fields that have a value, in the registry's order, unknown fields last."""
     labels = REGISTRIES[registry].map_headings()

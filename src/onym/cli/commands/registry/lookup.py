@@ -6,7 +6,7 @@ Without a database, `show` and `search` read the registry data that Onym ships.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -204,22 +204,22 @@ async def search_command(
 def rank_entries(entries: Iterable[Entry], text: str, status: Status | None) -> list[Entry]:
     """Return matching entries: equal names, names with the prefix, names with the text, other fields.
 
-    If no name has the text, names that are one letter away come before the other fields.
+    If there are none, the result is the entries whose name is one letter away.
     """
     wanted = text.strip().casefold()
     offered = [entry for entry in entries if status in (None, entry.status)]
-    near: Collection[str] = ()
-    if not any(wanted in entry.name.casefold() for entry in offered):
-        near = list_near_spellings(wanted)
     ranked = []
     for entry in offered:
-        rank = _rank_entry(entry, wanted, near)
+        rank = _rank_entry(entry, wanted)
         if rank is not None:
             ranked.append((rank, entry.name, entry))
+    if not ranked:
+        near = list_near_spellings(wanted)
+        return [entry for entry in offered if entry.name.casefold() in near]
     return [entry for _, _, entry in sorted(ranked, key=lambda match: match[:2])]
 
 
-def _rank_entry(entry: Entry, wanted: str, near: Collection[str]) -> int | None:
+def _rank_entry(entry: Entry, wanted: str) -> int | None:
     name = entry.name.casefold()
     if name == wanted:
         return 0
@@ -227,9 +227,7 @@ def _rank_entry(entry: Entry, wanted: str, near: Collection[str]) -> int | None:
         return 1
     if wanted in name:
         return 2
-    if name in near:
-        return 3
-    return 4 if any(wanted in value.casefold() for value in entry.fields.values()) else None
+    return 3 if any(wanted in value.casefold() for value in entry.fields.values()) else None
 
 
 def _print_matches(
