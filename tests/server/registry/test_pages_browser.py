@@ -1,6 +1,6 @@
 """The registry's pages in a real browser: axe-core at two widths, in light and dark; focus and scrolling.
 
-With ONYM_SCREENSHOTS=1 the pictures of docs/assets/registry/pages are drawn anew.
+With ONYM_SCREENSHOTS=1 the pictures of docs/assets/registry-pages are drawn anew.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["browser"]
 pytestmark = pytest.mark.xdist_group("registry-pages-browser")
 
 _DRAW = os.environ.get("ONYM_SCREENSHOTS")
-_ASSETS = ROOT / "docs" / "assets" / "registry" / "pages"
+_ASSETS = ROOT / "docs" / "assets" / "registry-pages"
 BEGIN = datetime(2026, 3, 2, 9, tzinfo=UTC)
 MAIL = "https://mailarchive.ietf.org/arch/msg/uri-review/example"
 WIDE, NARROW = 1280, 390
@@ -63,7 +63,7 @@ PAGES = {
     "expert": {"queue": "/queue/expert", "review": "/requests/{review}/review"},
     "iana": {"override": "/r/uri-schemes/http/change", "audit": "/audit"},
 }
-#: the pictures that the documentation shows: page -> looks
+#: the pictures that the documentation shows, and the looks of their pages
 PICTURES = {
     "home": "wide",
     "search": "wide",
@@ -76,6 +76,8 @@ PICTURES = {
     "review": "wide-dark",
     "help": "wide",
 }
+#: what a picture of a page is about
+_ABOUT = {"entry": "#syntax", "list-narrow": "#results"}
 FIELDS = {
     "contact": "Ann Example <ann@example.net>",
     "change_controller": "Example Foundation <board@example.net>",
@@ -139,7 +141,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, di
 
 def _open(browser: Browser, service: Service, folder: Path, login: str | None, look: str) -> Person:
     width, dark = LOOKS[look]
-    return Person.at(browser, service, folder, login=login, dark=dark, width=width)
+    person = Person.at(browser, service, folder, login=login, dark=dark, width=width)
+    person.page.set_viewport_size({"width": width, "height": 900})
+    return person
 
 
 @pytest.mark.parametrize("look", LOOKS)
@@ -162,12 +166,13 @@ def test_axe_finds_nothing_on_any_page(
 
 
 def _take_picture(person: Person, name: str, look: str, folder: Path) -> None:
-    narrow = f"{name}-narrow"
-    shown = narrow if PICTURES.get(narrow) == look else name if PICTURES.get(name) == look else ""
-    folders = [_ASSETS] if _DRAW and shown else []
-    for place, title in [(folder, f"{name}-{look}"), *((place, shown) for place in folders)]:
-        place.mkdir(parents=True, exist_ok=True)
-        person.page.screenshot(path=place / f"{title}.png", animations="disabled")
+    person.page.screenshot(path=folder / f"{name}-{look}.png", animations="disabled")
+    shown = next((title for title in (name, f"{name}-narrow") if PICTURES.get(title) == look), "")
+    if _DRAW and shown:
+        if shown in _ABOUT:
+            person.page.locator(_ABOUT[shown]).evaluate("element => element.scrollIntoView()")
+        _ASSETS.mkdir(parents=True, exist_ok=True)
+        person.page.screenshot(path=_ASSETS / f"{shown}.png", animations="disabled")
 
 
 def test_the_review_page_ends_where_its_content_ends(

@@ -393,7 +393,7 @@ def _check_namespace_values(ctx: CheckContext, template: Template) -> Findings:
         try:
             check_namespace_fields({identifier: template.text(identifier)})
         except SnapshotError as error:
-            yield ctx.report("namespace-value", error.message, at=identifier, fix=_format_fix(error.hint))
+            yield ctx.report("namespace-value", error.message, at=identifier, fix=error.hint)
     expires = template.text("expires").strip()
     if expires:
         try:
@@ -404,10 +404,6 @@ def _check_namespace_values(ctx: CheckContext, template: Template) -> Findings:
         else:
             if ctx.today is not None and last < ctx.today:
                 yield ctx.report("namespace-value", f"the expiry day {last} is past", at="expires")
-
-
-def _format_fix(hint: str | None) -> str | None:
-    return None if hint is None else f"write, for example, {hint}"
 
 
 def _check_label(ctx: CheckContext, value: TemplateValue) -> Findings:

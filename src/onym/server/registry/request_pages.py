@@ -297,8 +297,7 @@ def _build_form_fields(
 
 def _describe_error(error: RegistryError) -> str:
     """Return an error and its hint as sentences."""
-    said = str(error)
-    said = said[:1].upper() + said[1:] + "."
+    said = f"{error.message[:1].upper()}{error.message[1:]}."
     return f"{said} {error.hint.rstrip('.')}." if error.hint else said
 
 
