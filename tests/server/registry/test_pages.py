@@ -235,7 +235,9 @@ def test_the_list_is_whole_with_count_letters_and_sorting(fresh: Site) -> None:
     known = [str(status) for status in REGISTRIES["uri-schemes"].statuses]
     assert order == sorted(order, key=known.index)
     assert "letter-" not in by_status
-    assert fresh.get("/r/uri-schemes?sort=luck").status_code == 404
+    unsorted = fresh.get("/r/uri-schemes?sort=luck")
+    assert unsorted.status_code == 404
+    assert "registry.bad-sort" in unsorted.text
     # the list is kept, and read again after a write
     fresh.act("ian", EventKind.OVERRIDE, name="zz", remove=True, reason="unused")
     world.clock.seconds += 1

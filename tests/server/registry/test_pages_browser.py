@@ -77,7 +77,9 @@ PICTURES = {
     "help": "wide",
 }
 #: what a picture of a page is about
-_ABOUT = {"entry": "#syntax", "list-narrow": "#results"}
+_ABOUT = {"list-narrow": "#results"}
+#: pictures that are higher than the window
+_HEIGHTS = {"entry": 1400}
 FIELDS = {
     "contact": "Ann Example <ann@example.net>",
     "change_controller": "Example Foundation <board@example.net>",
@@ -171,8 +173,11 @@ def _take_picture(person: Person, name: str, look: str, folder: Path) -> None:
     if _DRAW and shown:
         if shown in _ABOUT:
             person.page.locator(_ABOUT[shown]).evaluate("element => element.scrollIntoView()")
+        if shown in _HEIGHTS:
+            person.page.set_viewport_size({"width": LOOKS[look][0], "height": _HEIGHTS[shown]})
         _ASSETS.mkdir(parents=True, exist_ok=True)
         person.page.screenshot(path=_ASSETS / f"{shown}.png", animations="disabled")
+        person.page.set_viewport_size({"width": LOOKS[look][0], "height": 900})
 
 
 def test_the_review_page_ends_where_its_content_ends(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -135,30 +134,37 @@ def _parse_query(request: HTTPRequest) -> str:
     return clean_query(request.query_params.get("q", ""), "q")
 
 
-def _parse_choice(request: HTTPRequest, name: str, known: Iterable[str], default: str, of: str) -> str:
-    """Return the value of a choice in the query. Raises UnknownEntryError for an unknown value."""
-    said = request.query_params.get(name, "") or default
-    if said not in known and said != default:
-        raise UnknownEntryError(
-            f"{said!r} is not a {name} of {of}",
-            code=f"registry.bad-{name}",
-            field=name,
-            hint=f"Use one of {', '.join(known)}.",
-        )
-    return said
-
-
 def parse_status_filter(request: HTTPRequest, row: Registry) -> Status | None:
     """Return the status filter. Raises UnknownEntryError for a status of another registry."""
-    said = _parse_choice(request, "status", [str(status) for status in row.statuses], "", row.id)
-    return Status(said) if said else None
+    said = request.query_params.get("status", "")
+    found = next((status for status in row.statuses if status == said), None)
+    if said and found is None:
+        raise UnknownEntryError(
+            f"{said!r} is not a status of {row.id}",
+            code="registry.bad-status",
+            field="status",
+            hint=f"one of {', '.join(row.statuses)}",
+        )
+    return found
+
+
+def _parse_sorting(request: HTTPRequest) -> str:
+    said = request.query_params.get("sort") or "name"
+    if said not in SORTINGS:
+        raise UnknownEntryError(
+            f"a list cannot be sorted by {said!r}",
+            code="registry.bad-sort",
+            field="sort",
+            hint=f"one of {', '.join(SORTINGS)}",
+        )
+    return said
 
 
 async def list_page(request: HTTPRequest) -> Response:
     """One registry, filtered and sorted."""
     row, query = find_registry(request), _parse_query(request)
     status = parse_status_filter(request, row)
-    sort = _parse_choice(request, "sort", SORTINGS, "name", "a list")
+    sort = _parse_sorting(request)
     chosen = "" if status is None else str(status)
     counts = await get_entry_counts(request, row.id)
     return make_page_response(
