@@ -273,7 +273,7 @@ def _build_status_choices(profile: Profile, given: SubmissionInput, about: Reque
 def _build_form_fields(
     profile: Profile, given: SubmissionInput, report: Report | None, error: RegistryError | None
 ) -> Iterator[FormField]:
-    examples = FIELD_EXAMPLES[given.registry.id]
+    examples = FIELD_EXAMPLES.get(given.registry.id, {})
     for field in profile.all_fields:
         if field.id in _ASIDE:
             continue
