@@ -11,6 +11,7 @@ in the engine's rules.
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -539,6 +540,26 @@ REGISTRIES: Final[Mapping[str, Registry]] = {
         ),
     )
 }
+
+
+_NAME_LETTERS: Final = string.ascii_lowercase + string.digits + "+-._"
+#: a text that may be a misspelt name; its near spellings are about 80 for each letter
+_NEAR_TEXT: Final = re.compile(r"[a-z0-9+._-]{3,24}")
+
+
+def list_near_spellings(text: str) -> frozenset[str]:
+    """Return every spelling that has one letter more, less or other than `text`, or two letters swapped.
+
+    Empty unless `text`, in lower case, is 3 to 24 letters of a name.
+    """
+    if not _NEAR_TEXT.fullmatch(text):
+        return frozenset()
+    halves = [(text[:at], text[at:]) for at in range(len(text) + 1)]
+    found = {head + tail[1:] for head, tail in halves if tail}
+    found |= {head + tail[1] + tail[0] + tail[2:] for head, tail in halves if len(tail) > 1}
+    found |= {head + letter + tail[1:] for head, tail in halves if tail for letter in _NAME_LETTERS}
+    found |= {head + letter + tail for head, tail in halves for letter in _NAME_LETTERS}
+    return frozenset(found - {text})
 
 
 def get_registry(identifier: str) -> Registry:

@@ -159,6 +159,51 @@ def test_a_form_without_its_token_changes_nothing(fresh: Site) -> None:
     assert answer.status_code == 403
 
 
+def _attributes(text: str, identifier: str) -> str:
+    found = re.search(rf'<(?:input|textarea|select|div)[^>]* id="{identifier}"[^>]*>', text)
+    assert found is not None, text
+    return found[0]
+
+
+def test_an_error_of_saving_is_tied_to_its_field_which_has_the_focus(fresh: Site) -> None:
+    sign_in(fresh, "rita")
+    fields = {"field__name": "9lives", "field__contact": "Rita <rita@example.org>"}
+    answer = send(fresh, "/submit", "/submit", registry="uri-schemes", status="provisional", **fields)
+    assert answer.status_code == 409
+    assert 'aria-invalid="true" autofocus' in _attributes(answer.text, "f-name")
+    assert 'aria-describedby="f-name-problem-1 f-name-help"' in _attributes(answer.text, "f-name")
+    assert re.findall(r'id="f-name-problem-1">.*?</p>', answer.text)
+    assert 'value="9lives"' in _attributes(answer.text, "f-name")
+    assert answer.text.count("autofocus") == 1
+    assert 'href="#f-name"' in answer.text
+    assert "Rita &lt;rita@example.org&gt;" in answer.text
+
+
+def test_an_error_without_a_field_has_the_focus_itself(fresh: Site) -> None:
+    sign_in(fresh, "rita")
+    about = fresh.ids["draft"]
+    said = {"registry": "uri-schemes", "request": about, "step": "revise", "version": "0"}
+    fields = {"field__name": "drafty", "field__contact": "Rita <rita@example.org>"}
+    answer = send(fresh, "/submit", f"/requests/{about}/edit", **said, **fields)
+    assert answer.status_code == 412
+    assert 'tabindex="-1" autofocus' in _attributes(answer.text, "save-error")
+    assert answer.text.count("autofocus") == 1
+    assert 'aria-invalid="true"' not in answer.text
+
+
+def test_every_field_shows_an_example_and_links_its_clause(shared: Site) -> None:
+    for registry, clause in (
+        ("uri-schemes", "https://www.rfc-editor.org/rfc/rfc7595#section-3.8"),
+        ("llm-parameters", "https://datatracker.ietf.org/doc/html/draft-levy-llm-uri-scheme-00#section-6"),
+        ("ai-namespaces", "/help#expert-review"),
+    ):
+        text = shared.get(f"/submit?registry={registry}").text
+        helps = re.findall(r'<p class="help" id="f-[a-z_]+-help">.*?</p>', text, re.DOTALL)
+        assert len(helps) >= 6
+        assert all("Example: <span" in said and "<a href=" in said for said in helps), helps
+        assert f'<a href="{clause}"' in helps[0]
+
+
 def test_saving_needs_an_account(fresh: Site) -> None:
     answer = send(
         fresh, "/submit", "/submit", registry="uri-schemes", template="Scheme name: abc\n\nStatus: x\n"

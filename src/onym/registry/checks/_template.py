@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from datetime import date
 from typing import Final
 
+from onym.errors import SnapshotError
 from onym.registry.checks.context import (
     CheckContext,
     Finding,
@@ -18,7 +20,7 @@ from onym.registry.checks.context import (
     to_printable,
 )
 from onym.registry.checks.reference_data import compute_skeleton, is_one_edit_apart, load_word_list
-from onym.registry.documents.types import TemplateValue
+from onym.registry.documents.types import Template, TemplateValue
 from onym.registry.records import Status
 from onym.registry.registries import REGISTRIES
 
@@ -403,6 +405,29 @@ def check_fields(ctx: CheckContext) -> Findings:
             )
         yield from _check_label(ctx, value)
         yield from _check_value(ctx, value)
+    if ctx.profile.id in REGISTRIES["ai-namespaces"].profiles:
+        yield from _check_namespace_values(ctx, ctx.template)
+
+
+def _check_namespace_values(ctx: CheckContext, template: Template) -> Findings:
+    """Report the values of a namespace that a submission refuses, one finding for each field."""
+    from onym.registry.iana import check_namespace_fields  # late: it reads every format of the registries
+
+    for identifier in ("anchor", "keys"):
+        try:
+            check_namespace_fields({identifier: template.text(identifier)})
+        except SnapshotError as error:
+            yield ctx.report("namespace-value", error.message, at=identifier, fix=error.hint)
+    expires = template.text("expires").strip()
+    if expires:
+        try:
+            last = date.fromisoformat(expires)
+        except ValueError:
+            message = f'"{to_printable(expires)}" is not a date'
+            yield ctx.report("namespace-value", message, at="expires", fix="write it as `2027-01-31`")
+        else:
+            if ctx.today is not None and last < ctx.today:
+                yield ctx.report("namespace-value", f"the expiry day {last} is past", at="expires")
 
 
 def _check_label(ctx: CheckContext, value: TemplateValue) -> Findings:

@@ -343,14 +343,19 @@ class Store(AccountStore):
         """Return every name of a registry, in order."""
         return await self._query(queries.select_names, registry)
 
-    async def search(self, registry: str | None, text: str, limit: int = 20) -> tuple[Entry, ...]:
+    async def search(
+        self, registry: str | None, text: str, limit: int = 20, *, near: bool = True
+    ) -> tuple[Entry, ...]:
         """Return entries that contain `text`: first the exact name, then its beginning, a part, other fields.
 
+        If there are none, the result is the entries whose name is one letter away, unless `near` is false.
         `registry` None searches all registries. One or two letters are searched for in names only.
         """
         if registry is not None:
             registry_of(registry)
-        return await self._query_snapshot(queries.search_entries, registry, text, require_limit(limit))
+        return await self._query_snapshot(
+            queries.search_entries, registry, text, require_limit(limit), near=near
+        )
 
     async def request(self, id: str) -> Request | None:  # noqa: A002 - what the caller has
         """Return the request with this ID, or None."""
@@ -397,6 +402,13 @@ class Store(AccountStore):
         Long changes make shorter pages than `limit`, with at least one change.
         """
         return await self._query_snapshot(queries.select_shown_changes, registry, limit)
+
+    async def list_outcomes(self, limit: int = 50) -> tuple[tuple[LogRecord, EntryChange | None], ...]:
+        """Return the last records that changed an entry or ended a request, newest first, without imports.
+
+        Long records make shorter pages than `limit`, with at least one record.
+        """
+        return await self._query_snapshot(queries.select_outcomes, limit)
 
     async def list_changes_of_name(
         self, registry: str, name: str, *, below: int | None = None, limit: int = 1000

@@ -1,15 +1,16 @@
 """Queries: pages of entries and requests, the log, changes of entries, and full-text search.
 
 Search order: exact name, beginning of the name, part of the name, then part of description,
-applications, references or notes; shorter names first within each. Search ignores case. One or two
-letters are searched for in names only. SQLite uses an index of trigrams (FTS5); PostgreSQL uses LIKE,
-which pg_trgm serves if it is installed.
+applications, references or notes; shorter names first within each. If nothing contains the text, the
+result is the names that are one letter away from it. Search ignores case. One or two letters are searched
+for in names only. SQLite uses an index of trigrams (FTS5); PostgreSQL uses LIKE, which pg_trgm serves if
+it is installed.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from functools import cache
 from itertools import accumulate
@@ -20,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import StoreError
 from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestState, Status
+from onym.registry.registries import REGISTRIES, list_near_spellings
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store._writes import MOST_TEXT, EntryChange, decode_record, fold_text
 from onym.registry.store.schema import entries, entry_changes, entry_text, log, requests
@@ -32,6 +34,7 @@ CANDIDATES: Final = 1000
 _MANY: Final = 2 * CANDIDATES
 #: letters that a trigram index needs
 _TRIGRAM: Final = 3
+
 
 #: succeeds if SQLite is 3.34 or newer and built with FTS5
 PROBE: Final = "CREATE VIRTUAL TABLE probe USING fts5(x, tokenize='trigram')"
@@ -65,9 +68,12 @@ def has_trigrams() -> bool:
 
 
 async def search_entries(
-    connection: AsyncConnection, registry: str | None, query: str, limit: int
+    connection: AsyncConnection, registry: str | None, query: str, limit: int, *, near: bool
 ) -> tuple[Entry, ...]:
-    """Return entries that contain `query`, best first. `registry` None searches all registries."""
+    """Return entries that contain `query`, best first; with `near`, else those of similar names.
+
+    `registry` None searches all registries.
+    """
     wanted = fold_text(query[:MAX_QUERY]).strip()
     if not wanted or not is_storable(query):
         return ()
@@ -79,7 +85,16 @@ async def search_entries(
         found += [row for row in rows if row not in found]
         if len(found) >= limit:
             break
+    if near and not found and (spellings := list_near_spellings(wanted)):
+        statement = _select_candidates(_is_one_of(registry, spellings), limit)
+        found = list((await connection.execute(statement)).scalars())
     return await _fetch_entries(connection, found[:limit])
+
+
+def _is_one_of(registry: str | None, names: Collection[str]) -> ColumnElement[bool]:
+    # each name is looked up in the index on registry and folded name
+    somewhere = REGISTRIES if registry is None else (registry,)
+    return and_(entry_text.c.registry.in_(somewhere), _FOLDED.in_(sorted(names)))
 
 
 async def search_names(
@@ -323,6 +338,33 @@ async def select_changes_after(
     if registries:
         conditions.append(entry_changes.c.registry.in_(registries))
     return await _fetch_changes(connection, _build_statement(conditions, limit, oldest_first=True))
+
+
+#: endings of requests that change no entry
+_ENDINGS: Final = (
+    EventKind.REJECT,
+    EventKind.REJECT_INCOMPLETE,
+    EventKind.IESG_DECLINE,
+    EventKind.WITHDRAW,
+)
+
+
+async def select_outcomes(
+    connection: AsyncConnection, limit: int
+) -> tuple[tuple[LogRecord, EntryChange | None], ...]:
+    """Return the last records that changed an entry or ended a request, newest first, without imports."""
+    known = select(entry_changes.c.number).where(entry_changes.c.number == log.c.number).exists()
+    statement = (
+        select(log.c.number, log.c.record)
+        .where(log.c.kind != str(EventKind.IMPORT), or_(log.c.kind.in_(map(str, _ENDINGS)), known))
+        .order_by(log.c.number.desc())
+    )
+    rows, _ = await _fetch_rows(connection, statement, limit)
+    numbers = [number for number, _ in rows]
+    conditions = (entry_changes.c.number.in_(numbers),)
+    changes = await _fetch_changes(connection, _build_statement(conditions, limit)) if numbers else ()
+    by_number = {change.number: change for change in changes}
+    return tuple((decode_record(LogRecord, record), by_number.get(number)) for number, record in rows)
 
 
 async def select_changes_of_name(

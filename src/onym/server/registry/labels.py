@@ -32,6 +32,21 @@ STATUS_LABELS: Final[Mapping[Status, str]] = {
 #: a sign for each status, so that the status does not depend on colour
 STATUS_SIGNS: Final = dict(zip(STATUS_LABELS, "●◐○◔●○●◐‖✗○", strict=True))
 
+#: the colour of a status
+STATUS_TONES: Final[Mapping[Status, str]] = {
+    Status.PERMANENT: "good",
+    Status.PROVISIONAL: "info",
+    Status.HISTORICAL: "past",
+    Status.PENDING_REVIEW: "warn",
+    Status.REGISTERED: "good",
+    Status.DEPRECATED: "past",
+    Status.ACTIVE: "good",
+    Status.SAFE_MODE: "warn",
+    Status.SUSPENDED: "bad",
+    Status.REVOKED: "bad",
+    Status.EXPIRED: "past",
+}
+
 STATUS_HELP: Final[Mapping[Status, str]] = {
     Status.PERMANENT: "Reviewed by the Designated Expert and meant to last.",
     Status.PROVISIONAL: "Registered so that names do not clash. Not reviewed for long-term use.",
@@ -66,6 +81,21 @@ STATE_LABELS: Final[Mapping[RequestState, str]] = {
     RequestState.WITHDRAWN: "Withdrawn",
     RequestState.TIMED_OUT: "Registered provisionally after the review timeout",
     RequestState.APPEAL: "Under appeal",
+}
+
+#: the colour and the sign of a request's state: how it ended, or that it is open
+STATE_TONES: Final[Mapping[RequestState, tuple[str, str]]] = {
+    RequestState.DRAFT: ("past", "○"),
+    RequestState.LIST_REVIEW: ("warn", "◔"),
+    RequestState.SUBMITTED: ("warn", "◔"),
+    RequestState.EXPERT_REVIEW: ("warn", "◔"),
+    RequestState.MORE_REVIEW: ("warn", "◔"),
+    RequestState.IETF_REVIEW: ("warn", "◔"),
+    RequestState.APPEAL: ("warn", "◔"),
+    RequestState.APPROVED: ("good", "✓"),
+    RequestState.REJECTED: ("bad", "✗"),
+    RequestState.WITHDRAWN: ("past", "‖"),
+    RequestState.TIMED_OUT: ("info", "✓"),
 }
 
 NEXT_STEPS: Final[Mapping[RequestState, str]] = {
@@ -158,6 +188,14 @@ EVENT_LABELS: Final[Mapping[EventKind, str]] = {
     EventKind.REDACT: "Removed personal data",
 }
 
+#: the colour of the events that end a request without an entry
+ENDING_TONES: Final[Mapping[EventKind, str]] = {
+    EventKind.REJECT: "bad",
+    EventKind.REJECT_INCOMPLETE: "bad",
+    EventKind.IESG_DECLINE: "bad",
+    EventKind.WITHDRAW: "past",
+}
+
 #: value of `done` in the URL -> message after a form
 DONE_MESSAGES: Final[Mapping[str, str]] = {
     **{str(kind): f"{label}." for kind, label in EVENT_LABELS.items()},
@@ -172,6 +210,39 @@ REGISTRY_SUMMARIES: Final[Mapping[str, str]] = {
     "ai-namespaces": "Names under ai: that are not domain names, with their keys and status.",
 }
 
+
+#: a good value of a template's field
+FIELD_EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "uri-schemes": {
+        "name": "parcel",
+        "syntax": 'parcel-URI = "parcel:" 1*40( ALPHA / DIGIT / "-" )',
+        "semantics": "Names a parcel by its tracking number. The default operation is to show where it is.",
+        "encoding": "UTF-8, percent-encoded as in RFC 3986 2.5",
+        "applications": "Tracking apps of carriers; the Example Parcel Protocol [EPP]",
+        "interoperability": "Some carriers use upper-case numbers. Compare them without regard to case.",
+        "security": "A tracking number reveals an address, so do not log these URIs; see [EPP] section 6.",
+        "contact": "Ann Example <ann@example.net>",
+        "change_controller": "Example Foundation <standards@example.net>",
+        "references": "[EPP] https://example.net/spec/epp-1",
+    },
+    "llm-parameters": {
+        "name": "min_p",
+        "type": "number",
+        "description": "The least probability of a token, relative to the likeliest token",
+        "contact": "Ann Example <ann@example.net>",
+        "change_controller": "Example Foundation <standards@example.net>",
+        "reference": "https://example.net/min_p",
+    },
+    "ai-namespaces": {
+        "name": "agents",
+        "anchor": "https://agents.example",
+        "keys": "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs",
+        "description": "Agents of the Example Foundation",
+        "contact": "Ann Example <ann@example.net>",
+        "change_controller": "Example Foundation <standards@example.net>",
+        "expires": "2027-11-21",
+    },
+}
 
 _LABELS: Final[Mapping[type, Mapping[Any, str]]] = {
     Status: STATUS_LABELS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
@@ -43,7 +43,7 @@ from onym.server.registry.dependencies import (
     load_request_history,
     preview_decisions,
 )
-from onym.server.registry.labels import NEXT_STEPS, STATE_LABELS, STATUS_LABELS
+from onym.server.registry.labels import FIELD_EXAMPLES, NEXT_STEPS, STATE_LABELS, STATUS_LABELS
 from onym.server.registry.page_parts import (
     ActionView,
     FormField,
@@ -82,6 +82,8 @@ _ONE_LINE_FIELDS: Final = frozenset({"name", "status", "type", "expires", "ancho
 _ASIDE: Final = frozenset({"status"})
 #: kinds of request that set a status
 _ASKS_STATUS: Final = frozenset({RequestKind.NEW, RequestKind.STATUS_CHANGE})
+#: controls of the form that are not fields of a template
+_OWN_CONTROLS: Final = frozenset({"template", "profile", "status", "on_behalf_of"})
 _STEPS: Final = {"revise": EventKind.REVISE, "resubmit": EventKind.RESUBMIT}
 
 
@@ -179,10 +181,9 @@ async def save_form(request: HTTPRequest) -> Response:
         return _make_form_response(
             request,
             given,
-            fault=str(error),
+            error=error,
             about=about,
             step=form.get_text("step") or "open",
-            status=_get_error_status(error),
         )
 
 
@@ -213,20 +214,25 @@ def _make_form_response(
     *,
     report: Report | None = None,
     fault: str = "",
+    error: RegistryError | None = None,
     about: Request | None = None,
     step: str = "open",
-    status: int = 200,
 ) -> Response:
+    """Return the form. `error` is why it was not saved: its field shows it and has the focus."""
     row = given.registry
     offered = get_services(request).settings.list_profiles(row)
     profile = PROFILES[given.profile if given.profile in row.profiles else offered[0]]
     title = f"Revise {about.id}" if about else f"Register a {row.noun}"
     crumb = (urls.request_url(about.id), about.id) if about else (urls.entries_url(row.id), row.title)
+    fields = tuple(_build_form_fields(profile, given, report, error))
+    tied = next((field.id for field in fields if field.focus), "")
+    if error is not None and not tied and error.field in _OWN_CONTROLS:
+        tied = str(error.field)
     return make_page_response(
         request,
         "submit.html",
         build_page_frame(request, title, (urls.HOME_URL, "Home"), crumb),
-        http_status=status,
+        http_status=200 if error is None else _get_error_status(error),
         registry_choices=build_choices(
             [(registry.id, registry.title) for registry in REGISTRIES.values()], row.id
         ),
@@ -235,7 +241,10 @@ def _make_form_response(
         profile_choices=_build_profile_choices(offered, given, about),
         statuses=_build_status_choices(profile, given, about),
         text=given.text,
-        fields=tuple(_build_form_fields(profile, given.fields, report)),
+        fields=fields,
+        fields_open=not given.text or any(field.problems for field in fields),
+        error=error,
+        tied=tied,
         on_behalf_of=given.on_behalf_of,
         report=report,
         excerpt=build_excerpt(report, given.text),
@@ -267,21 +276,35 @@ def _build_status_choices(profile: Profile, given: SubmissionInput, about: Reque
     return build_choices([("", "From the template"), *pairs], given.status)
 
 
-def _build_form_fields(profile: Profile, given: Mapping[str, str], report: Report | None) -> Any:
+def _build_form_fields(
+    profile: Profile, given: SubmissionInput, report: Report | None, error: RegistryError | None
+) -> Iterator[FormField]:
+    examples = FIELD_EXAMPLES.get(given.registry.id, {})
     for field in profile.all_fields:
         if field.id in _ASIDE:
             continue
         problems = () if report is None else _list_field_problems(report, field.id)
+        is_wrong = error is not None and error.field == field.id
+        if error is not None and is_wrong:
+            problems = (_describe_error(error), *problems)
         yield FormField(
             id=field.id,
             label=field.heading,
-            value=given.get(field.id, ""),
+            value=given.fields.get(field.id, ""),
             required=field.required,
             clause=field.guideline,
             help="" if field in profile.fields else "Usually in the specification; optional here.",
             long=field.id not in _ONE_LINE_FIELDS,
+            example=examples.get(field.id, ""),
             problems=problems,
+            focus=is_wrong,
         )
+
+
+def _describe_error(error: RegistryError) -> str:
+    """Return an error and its hint as sentences."""
+    said = f"{error.message[:1].upper()}{error.message[1:]}."
+    return f"{said} {error.hint.rstrip('.')}." if error.hint else said
 
 
 def _list_field_problems(report: Report, field: str) -> tuple[str, ...]:
@@ -331,7 +354,7 @@ async def requests_page(request: HTTPRequest) -> Response:
             [("", "Every registry"), *((row.id, row.title) for row in REGISTRIES.values())], registry
         ),
         states=build_choices(
-            [("", "Anywhere"), *((str(known), text) for known, text in STATE_LABELS.items())], state
+            [("", "Any state"), *((str(known), text) for known, text in STATE_LABELS.items())], state
         ),
         mine="" if visitor.account is None or mine else urls.requests_url(mine=1),
         action=urls.requests_url(),

@@ -20,8 +20,15 @@ from onym.registry.registries import PROFILES, REGISTRIES
 from onym.registry.service import render_entries, render_feed
 from onym.server.registry import urls
 from onym.server.registry.dependencies import find_registry, get_current_time, get_store
-from onym.server.registry.labels import DONE_MESSAGES, STATUS_SIGNS, format_roles, format_time, get_label
-from onym.server.registry.page_parts import Link, PageFrame
+from onym.server.registry.labels import (
+    DONE_MESSAGES,
+    STATE_TONES,
+    STATUS_SIGNS,
+    format_roles,
+    format_time,
+    get_label,
+)
+from onym.server.registry.page_parts import Link, PageFrame, split_clauses
 from onym.server.security.conditional_requests import make_cached_response
 from onym.server.security.sessions import get_visitor
 from onym.server.services import get_services, make_template_environment
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from onym.registry.records import Entry, LogRecord, Status
+    from onym.registry.store import EntryChange
 
 #: characters of a pasted template, draft or RFC
 MAX_TEMPLATE: Final = 1_000_000
@@ -138,6 +146,21 @@ async def get_entry_counts(request: Request, registry: str) -> dict[Status, int]
     return found[1]
 
 
+#: outcomes from which a page selects its news
+_MOST_OUTCOMES: Final = 60
+
+
+async def get_outcomes(request: Request) -> tuple[tuple[LogRecord, EntryChange | None], ...]:
+    """Return the last outcomes of all registries, newest first; read again after a write."""
+    state = request.app.state
+    head = (await get_store(request).head()).number
+    found: tuple[int, Any] | None = getattr(state, "registry_outcomes", None)
+    if found is None or found[0] != head:
+        found = state.registry_outcomes = (head, await get_store(request).list_outcomes(_MOST_OUTCOMES))
+    outcomes: tuple[tuple[LogRecord, EntryChange | None], ...] = found[1]
+    return outcomes
+
+
 class StaticAssets(StaticFiles):
     """Static files. An address that contains the file's hash may be cached for a year."""
 
@@ -163,7 +186,10 @@ def get_template_environment() -> Environment:
     found.filters["sign"] = STATUS_SIGNS.__getitem__
     found.filters["roles"] = format_roles
     found.filters["reason"] = _get_reason
-    found.globals |= {"urls": urls, "registries": REGISTRIES, "profiles": PROFILES}
+    found.filters["clauses"] = split_clauses
+    found.globals |= {
+        "urls": urls, "registries": REGISTRIES, "profiles": PROFILES, "state_tones": STATE_TONES,
+    }  # fmt: skip
     found.filters["coded"] = _split_code
     return found
 

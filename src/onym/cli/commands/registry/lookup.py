@@ -37,7 +37,7 @@ from onym.cli.commands.registry._common import (
 )
 from onym.errors import UnknownEntryError, UsageError
 from onym.registry.records import Entry, Request, RequestState, Role, Status
-from onym.registry.registries import REGISTRIES
+from onym.registry.registries import REGISTRIES, list_near_spellings
 from onym.registry.registries import get_registry as registry_row
 
 if TYPE_CHECKING:
@@ -208,13 +208,20 @@ async def search_command(
 
 
 def rank_entries(entries: Iterable[Entry], text: str, status: Status | None) -> list[Entry]:
-    """Return matching entries: equal names, names with the prefix, names with the text, other fields."""
+    """Return matching entries: equal names, names with the prefix, names with the text, other fields.
+
+    If there are none, the result is the entries whose name is one letter away.
+    """
     wanted = text.strip().casefold()
+    offered = [entry for entry in entries if status in (None, entry.status)]
     ranked = []
-    for entry in entries:
-        rank = _rank_entry(entry, wanted) if status in (None, entry.status) else None
+    for entry in offered:
+        rank = _rank_entry(entry, wanted)
         if rank is not None:
             ranked.append((rank, entry.name, entry))
+    if not ranked:
+        near = list_near_spellings(wanted)
+        return [entry for entry in offered if entry.name.casefold() in near]
     return [entry for _, _, entry in sorted(ranked, key=lambda match: match[:2])]
 
 
