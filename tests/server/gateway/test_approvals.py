@@ -497,6 +497,23 @@ def test_an_operator_who_ends_sessions_withdraws_what_waits(town: Town) -> None:
     assert bob.view(path)["state"] == "withdrawn"
 
 
+def test_an_operator_withdraws_the_calls_of_a_person_without_a_session(town: Town) -> None:
+    """Their program may have brought them."""
+    path = town.person("flo").asked(town.request("/pay", {"amount": 3}, "k-no-session"))
+
+    async def forget_sessions() -> None:
+        store = open_shared_store(str(town.folder / "shared.sqlite"))
+        for kind in ("session", "person"):
+            for key, _ in await store.find(f"{kind}/", limit=200):
+                await store.delete(key)
+        await store.close()
+
+    asyncio.run(forget_sessions())
+    (ended,) = asyncio.run(end_person_sessions(town.settings, "real flo"))
+    assert ended.sessions == 0
+    assert town.person("bob").view(path)["state"] == "withdrawn"
+
+
 def test_steps_of_approvals_are_counted_and_name_nobody(town: Town) -> None:
     def count(step: str) -> int:
         points = SEEN.points("aiip.approvals")

@@ -580,6 +580,11 @@ def test_a_connection_begins_only_for_a_resource_and_a_person(make_town: Any) ->
         assert browser.open(town.world.port, "GET", f"/connections/begin?uri={uri}").status == status
     program = town.world.at("GET", link, accept="application/json")
     assert program.status == 401
+    # a link or an image of another site makes no connection in the person's name
+    foreign = browser.open(
+        town.world.port, "GET", link, sec_fetch_site="cross-site", accept="application/json"
+    )
+    assert (foreign.status, foreign.json()["code"]) == (403, "forged")
 
 
 def test_an_authority_whose_server_the_operator_does_not_know_gets_nothing(make_town: Any) -> None:

@@ -14,6 +14,7 @@ import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from onym.server.gateway.programs import Program, ProgramAuthenticator
     from onym.server.gateway.sessions import PersonSession, PersonSessions
     from onym.server.gateway.settings import GatewaySettings
-    from onym.server.security.clients import CSRFKey, SharedRates
+    from onym.server.security.clients import BucketKind, CSRFKey, SharedRates
     from onym.sign.keys import Signer
 
 
@@ -178,6 +179,17 @@ _FORM_MEDIA_TYPE: Final = "application/x-www-form-urlencoded"
 #: seconds after which an unfinished page is loaded again
 _RELOAD_SECONDS: Final = 5
 _MOST_FIELDS: Final = 64
+
+
+async def require_rate(
+    parts: Dependencies, kind: BucketKind, key: str, message: str, *, times: int = 1
+) -> None:
+    """Count a request. Raises AIIPError `aiip.too-many-requests` with the seconds until there is room."""
+    wait = await parts.rates.take(kind, key, times=times)
+    if wait:
+        error = AIIPError(message, code="aiip.too-many-requests", retryable=True)
+        error.retry_after = ceil(wait)
+        raise error
 
 
 async def read_form(parts: Dependencies, visit: RequestContext) -> dict[str, str]:
