@@ -601,6 +601,11 @@ def test_the_gateway_reads_in_its_own_name_if_the_operator_says_so(make_town: An
     assert answer.status == 200, answer.body
     assert answer.json()["by"] == "gateway"
     assert town.world.ask("POST", "/note", b'{"text": "x"}').status == 401
+    # people are told before and after
+    browser = Browser()
+    assert "in the name of this gateway" in town.page(browser, "/balance")
+    shown = town.result(browser, town.send(browser, "/balance"), part="")
+    assert "in the name of this gateway" in shown
 
 
 def test_fields_that_prove_a_caller_stay_at_the_gateway(make_town: Any) -> None:

@@ -93,6 +93,11 @@ class RequestContext:
         return (self.path + b"?" + self.query if self.query else self.path).decode("latin-1")
 
     @property
+    def asks_as_service(self) -> bool:
+        """Whether the gateway asks the authority in its own name."""
+        return self.notes.get("route") == "service"
+
+    @property
     def fields(self) -> Fields:
         """The header fields, names in lower case."""
         return self.scope["headers"]  # type: ignore[no-any-return]
@@ -301,6 +306,7 @@ class StoredResult:
     """A result with the gateway's receipt, its owner and its expiry (monotonic seconds).
 
     `owner` is the browser's secret, and `person` the issuer and subject of the person who had signed in.
+    `as_service` tells that the gateway asked in its own name.
     """
 
     result: Result
@@ -308,6 +314,7 @@ class StoredResult:
     owner: str = field(repr=False)
     client: str = field(repr=False)
     person: tuple[str, str] | None = field(repr=False)
+    as_service: bool
     at: datetime
     until: float
 
@@ -340,6 +347,7 @@ class ResultStore:
         *,
         client: str = "",
         person: tuple[str, str] | None = None,
+        as_service: bool = False,
     ) -> str:
         """Store a result and return its random name. `client` is the key of the client's address.
 
@@ -348,7 +356,14 @@ class ResultStore:
         name = secrets.token_urlsafe(16)
         until = self._clock() + RESULT_SECONDS
         stored = StoredResult(
-            result=result, witness=witness, owner=owner, client=client, person=person, at=at, until=until
+            result=result,
+            witness=witness,
+            owner=owner,
+            client=client,
+            person=person,
+            as_service=as_service,
+            at=at,
+            until=until,
         )
         self._results[name] = stored
         self._octets += len(result.body)

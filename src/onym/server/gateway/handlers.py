@@ -365,6 +365,7 @@ class PageHandler:
             csrf=visit.form_key.token,
             key=secrets.token_urlsafe(18),
             people=self._relay.delegation is not None,
+            as_service=visit.asks_as_service,
             **more,
         )
         return make_page_response(html, status)

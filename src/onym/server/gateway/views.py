@@ -246,13 +246,15 @@ def render_resource(
     closed: AIIPError | None = None,
     way_out: tuple[str, str] | None = None,
     people: bool = False,
+    as_service: bool = False,
     typed: dict[str, str] | None = None,
     fault: AIIPError | None = None,
 ) -> str:
     """Return the page of a described resource.
 
     `closed` is the error that prevents invoking it, `way_out` the path and the name of a link that helps.
-    With `people`, the caller has checked the effects for the person who is signed in.
+    With `people`, the caller has checked the effects for the person who is signed in. `as_service` tells that
+    the gateway asks in its own name.
     """
     uri = resolution.uri
     shut = closed if people else closed or find_denial(uri, description)
@@ -274,6 +276,7 @@ def render_resource(
         proof=build_proof(result),
         closed=words,
         closed_code=code,
+        as_service=as_service,
         way_out=way_out,
         csrf=csrf,
         key=key,
@@ -300,6 +303,7 @@ def render_result(settings: GatewaySettings, name: str, stored: StoredResult) ->
         shown=text is not None,
         at=format_time(stored.at.timestamp()),
         proof=build_proof(result),
+        as_service=stored.as_service,
         commands=_VERIFY.format(anchor=result.resolution.anchor, uri=uri.without_query),
         stream=build_stream_view(result.body) if is_stream else None,
     )
