@@ -457,9 +457,13 @@ def test_a_result_is_gone_with_the_session_of_its_person(town: Town) -> None:
     result = ann.decide(path, "send").get("location") or ""
     for part in ("", "/body", "/receipt"):
         assert code(ann.open("GET", result + part)) == 200
+    (row,) = ann.view("/results")["results"]
+    assert (row["url"], row["uri"], row["status"]) == (result, f"ai://{town.bank}/pay", 200)
+    assert bob.view("/results") == {"results": []}
     asyncio.run(end_person_sessions(town.settings, "real ann@example.net"))
     for part in ("", "/body", "/receipt", "/gateway-receipt"):
         assert code(ann.open("GET", result + part)) == 401
+    assert ann.view("/results") == {"results": []}
 
 
 def test_an_approved_task_is_sent_as_a_task(town: Town) -> None:

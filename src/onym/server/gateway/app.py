@@ -251,6 +251,8 @@ class Gateway:
                 return Response(file.read_bytes(), 200, headers, media_type=kind)
             case _, ["", "tasks", name, _, *_]:
                 return await self._tasks.handle_request(visit, name)
+            case "GET", ["", "results"]:
+                return await self._site.list_results(visit)
             case "GET", ["", "results", name]:
                 return await self._site.show_result(visit, name, "")
             case "GET", ["", "results", name, part]:

@@ -379,6 +379,16 @@ class ResultStore:
             return None
         return stored
 
+    def list_results(self, owner: str) -> list[tuple[str, StoredResult]]:
+        """Return the names and results of this owner, the newest first."""
+        self._evict_results()
+        known = owner.encode()
+        return [
+            (name, stored)
+            for name, stored in reversed(self._results.items())
+            if hmac.compare_digest(stored.owner.encode(), known)
+        ]
+
     def _evict_results(self) -> None:
         now = self._clock()
         while self._results and next(iter(self._results.values())).until <= now:

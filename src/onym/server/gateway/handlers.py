@@ -27,7 +27,7 @@ from onym.ai.tasks import ask_for_task, find_started_task
 from onym.errors import AIIPError, AIURIError, DeniedError, URIError
 from onym.server.gateway.delegation import make_review_token
 from onym.server.gateway.dependencies import parse_form, parse_pairs, read_body
-from onym.server.gateway.people import require_session
+from onym.server.gateway.people import find_session, make_view_response, require_session
 from onym.server.gateway.responses import (
     FORM_WAIT,
     TRANSLATED_STATUSES,
@@ -39,6 +39,7 @@ from onym.server.gateway.responses import (
 )
 from onym.server.gateway.views import (
     build_gateway_url,
+    build_result_list,
     build_task_url,
     render_home,
     render_page,
@@ -451,6 +452,14 @@ class PageHandler:
             back=build_gateway_url(self._parts.settings, invocation.uri),
         )
         return make_page_response(html)
+
+    async def list_results(self, visit: RequestContext) -> Response:
+        """Return the list of this browser's results; those of a person only while that person is signed in."""
+        found = [] if visit.cookie is None else self._parts.results.list_results(visit.cookie)
+        session = await find_session(self._parts, visit) if found else None
+        person = None if session is None else (session.person.issuer, session.person.subject)
+        shown = [(name, stored) for name, stored in found if stored.person in {None, person}]
+        return make_view_response(self._parts, visit, "results.html", build_result_list(shown))
 
     async def show_result(self, visit: RequestContext, name: str, part: str) -> Response:
         """Return a stored result: its page, content or receipts.

@@ -286,6 +286,38 @@ def render_resource(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRow:
+    """A result in the list of a browser's results. `at` is text in UTC."""
+
+    url: str
+    uri: str
+    status: int
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultListView:
+    """The results of one browser, the newest first."""
+
+    results: tuple[ResultRow, ...]
+
+
+def build_result_list(results: Sequence[tuple[str, StoredResult]]) -> ResultListView:
+    """Return the list of these results, without their queries."""
+    return ResultListView(
+        results=tuple(
+            ResultRow(
+                url=f"/results/{name}",
+                uri=str(stored.result.resolution.uri.without_query),
+                status=stored.result.status,
+                at=format_time(stored.at.timestamp()),
+            )
+            for name, stored in results
+        )
+    )
+
+
 def render_result(settings: GatewaySettings, name: str, stored: StoredResult) -> str:
     """Return the page of the result of a form."""
     result = stored.result
