@@ -251,12 +251,8 @@ class Gateway:
                 return Response(file.read_bytes(), 200, headers, media_type=kind)
             case _, ["", "tasks", name, _, *_]:
                 return await self._tasks.handle_request(visit, name)
-            case "GET", ["", "results"]:
-                return await self._site.list_results(visit)
-            case "GET", ["", "results", name]:
-                return await self._site.show_result(visit, name, "")
-            case "GET", ["", "results", name, part]:
-                return await self._site.show_result(visit, name, part)
+            case "GET", ["", "results", *rest] if len(rest) <= 2:
+                return await self._site.serve_results(visit, *rest)
             case "GET", ["", "problems", *_, name] if name in CODES:
                 return PlainTextResponse(f"{CODES[name].title} (code {CODES[name].name})\n")
         raise _make_unknown_error()

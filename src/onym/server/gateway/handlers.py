@@ -453,15 +453,19 @@ class PageHandler:
         )
         return make_page_response(html)
 
-    async def list_results(self, visit: RequestContext) -> Response:
-        """Return the list of this browser's results; those of a person only while that person is signed in."""
+    async def serve_results(self, visit: RequestContext, name: str = "", part: str = "") -> Response:
+        """Return the list of results, or what is below the name of one of them."""
+        return await (self._show_result(visit, name, part) if name else self._list_results(visit))
+
+    async def _list_results(self, visit: RequestContext) -> Response:
+        """Return the list of this browser's results; those of a person only while the person is signed in."""
         found = [] if visit.cookie is None else self._parts.results.list_results(visit.cookie)
         session = await find_session(self._parts, visit) if found else None
         person = None if session is None else (session.person.issuer, session.person.subject)
         shown = [(name, stored) for name, stored in found if stored.person in {None, person}]
         return make_view_response(self._parts, visit, "results.html", build_result_list(shown))
 
-    async def show_result(self, visit: RequestContext, name: str, part: str) -> Response:
+    async def _show_result(self, visit: RequestContext, name: str, part: str) -> Response:
         """Return a stored result: its page, content or receipts.
 
         Raises AIIPError if it is unknown, and `aiip.sign-in-required` if its person has signed out.
