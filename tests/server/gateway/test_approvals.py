@@ -457,9 +457,13 @@ def test_a_result_is_gone_with_the_session_of_its_person(town: Town) -> None:
     result = ann.decide(path, "send").get("location") or ""
     for part in ("", "/body", "/receipt"):
         assert code(ann.open("GET", result + part)) == 200
+    (row,) = ann.view("/results")["results"]
+    assert (row["url"], row["uri"], row["status"]) == (result, f"ai://{town.bank}/pay", 200)
+    assert bob.view("/results") == {"results": []}
     asyncio.run(end_person_sessions(town.settings, "real ann@example.net"))
     for part in ("", "/body", "/receipt", "/gateway-receipt"):
         assert code(ann.open("GET", result + part)) == 401
+    assert ann.view("/results") == {"results": []}
 
 
 def test_an_approved_task_is_sent_as_a_task(town: Town) -> None:
@@ -495,6 +499,23 @@ def test_an_operator_who_ends_sessions_withdraws_what_waits(town: Town) -> None:
     (ended,) = asyncio.run(end_person_sessions(town.settings, "real eli@example.net"))
     assert (ended.subject, ended.sessions) == ("eli", 1)
     assert bob.view(path)["state"] == "withdrawn"
+
+
+def test_an_operator_withdraws_the_calls_of_a_person_without_a_session(town: Town) -> None:
+    """Their program may have brought them."""
+    path = town.person("flo").asked(town.request("/pay", {"amount": 3}, "k-no-session"))
+
+    async def forget_sessions() -> None:
+        store = open_shared_store(str(town.folder / "shared.sqlite"))
+        for kind in ("session", "person"):
+            for key, _ in await store.find(f"{kind}/", limit=200):
+                await store.delete(key)
+        await store.close()
+
+    asyncio.run(forget_sessions())
+    (ended,) = asyncio.run(end_person_sessions(town.settings, "real flo"))
+    assert ended.sessions == 0
+    assert town.person("bob").view(path)["state"] == "withdrawn"
 
 
 def test_steps_of_approvals_are_counted_and_name_nobody(town: Town) -> None:

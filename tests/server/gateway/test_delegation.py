@@ -580,6 +580,11 @@ def test_a_connection_begins_only_for_a_resource_and_a_person(make_town: Any) ->
         assert browser.open(town.world.port, "GET", f"/connections/begin?uri={uri}").status == status
     program = town.world.at("GET", link, accept="application/json")
     assert program.status == 401
+    # a link or an image of another site makes no connection in the person's name
+    foreign = browser.open(
+        town.world.port, "GET", link, sec_fetch_site="cross-site", accept="application/json"
+    )
+    assert (foreign.status, foreign.json()["code"]) == (403, "forged")
 
 
 def test_an_authority_whose_server_the_operator_does_not_know_gets_nothing(make_town: Any) -> None:
@@ -596,6 +601,11 @@ def test_the_gateway_reads_in_its_own_name_if_the_operator_says_so(make_town: An
     assert answer.status == 200, answer.body
     assert answer.json()["by"] == "gateway"
     assert town.world.ask("POST", "/note", b'{"text": "x"}').status == 401
+    # people are told before and after
+    browser = Browser()
+    assert "in the name of this gateway" in town.page(browser, "/balance")
+    shown = town.result(browser, town.send(browser, "/balance"), part="")
+    assert "in the name of this gateway" in shown
 
 
 def test_fields_that_prove_a_caller_stay_at_the_gateway(make_town: Any) -> None:

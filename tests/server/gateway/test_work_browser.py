@@ -188,6 +188,8 @@ def test_a_payment_is_asked_for_approved_and_sent(house: ApprovalHouse, windows:
     ann.wait_for_url(re.compile("/results/"))
     assert house.paid.count(amount) == 1
     windows.look_at(ann, "7-result", "approvals")
+    ann.goto(f"{ann.url.partition('/results/')[0]}/results")
+    windows.look_at(ann, "8-results", "approvals")
     ann.goto(link)
     assert title(ann) == "This call was approved and sent"
     ann.goto(f"{house.gateway}/approvals/{'x' * 24}")

@@ -7,7 +7,6 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
-from math import ceil
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from uuid import uuid4
 
@@ -20,11 +19,12 @@ from onym.ai.gateway.forwarding import FIXED_FIELDS, validate_nonce
 from onym.ai.problems import CODES
 from onym.ai.request_validation import GatewayRequestHead, get_field_values, validate_gateway_head
 from onym.errors import AIIPError, DeniedError, OnymError
-from onym.server.gateway.dependencies import RequestContext, read_body, record_exchange
+from onym.server.gateway.dependencies import RequestContext, read_body, record_exchange, require_rate
 from onym.server.gateway.responses import make_problem_response
 from onym.server.gateway.views import STATIC_FILES
 from onym.server.security.clients import (
     HSTS,
+    BucketKind,
     CSRFKey,
     format_cookie,
     get_client_address,
@@ -224,11 +224,8 @@ class Gateway:
         head = GatewayRequestHead(path=visit.path, query=visit.query, fields=visit.fields)
         validate_gateway_head(head, hosts=self._hosts, name=settings.name)
         validate_nonce(visit.get_field("aiip-nonce"))
-        wait = await self.parts.rates.take("writes" if visit.method in _WRITES else "reads", visit.client)
-        if wait:
-            error = AIIPError("too many requests", code="aiip.too-many-requests", retryable=True)
-            error.retry_after = ceil(wait)
-            raise error
+        kind: BucketKind = "writes" if visit.method in _WRITES else "reads"
+        await require_rate(self.parts, kind, visit.client, "too many requests")
         if visit.method in _WRITES:
             self._check_source(visit)
         if visit.path.startswith(self._prefix):
@@ -254,10 +251,8 @@ class Gateway:
                 return Response(file.read_bytes(), 200, headers, media_type=kind)
             case _, ["", "tasks", name, _, *_]:
                 return await self._tasks.handle_request(visit, name)
-            case "GET", ["", "results", name]:
-                return await self._site.show_result(visit, name, "")
-            case "GET", ["", "results", name, part]:
-                return await self._site.show_result(visit, name, part)
+            case "GET", ["", "results", *rest] if len(rest) <= 2:
+                return await self._site.serve_results(visit, *rest)
             case "GET", ["", "problems", *_, name] if name in CODES:
                 return PlainTextResponse(f"{CODES[name].title} (code {CODES[name].name})\n")
         raise _make_unknown_error()

@@ -177,6 +177,12 @@ class ApprovalHandler:
             if not await sessions.list_sessions(account):
                 await self._found.withdraw_all(make_person(account))
 
+    async def withdraw_person(self, issuer: str, subject: str) -> None:
+        """Withdraw the waiting calls of a person who is signed out everywhere."""
+        if self._found is not None:
+            account = AccountPerson(issuer=issuer, subject=subject, name=None, email=None)
+            await self._found.withdraw_all(make_person(account))
+
     async def _require_actor(self, visit: RequestContext) -> Actor:
         """Return the person of this request. Raises AIIPError without a session and without a valid token.
 

@@ -43,12 +43,13 @@ from onym.errors import (
     AIIPError,
     AuthorizationError,
     ConnectionRequired,
+    DeniedError,
     NetError,
     ProviderError,
     SignatureError,
 )
 from onym.net.messages import Work
-from onym.server.gateway.dependencies import hash_person, parse_pairs, read_form, record_event
+from onym.server.gateway.dependencies import hash_person, parse_pairs, read_form, record_event, require_rate
 from onym.server.gateway.people import (
     convert_provider_error,
     find_session,
@@ -56,7 +57,7 @@ from onym.server.gateway.people import (
     require_session,
 )
 from onym.server.gateway.programs import Program
-from onym.server.gateway.sessions import build_step_up_path, make_sign_in_required
+from onym.server.gateway.sessions import HiddenStruct, build_step_up_path, make_sign_in_required
 from onym.server.gateway.views import format_time
 from onym.sign.dpop import DPoPKey, generate_dpop_key
 from onym.uri.secret import Secret
@@ -82,7 +83,7 @@ _CONNECTION_ID: Final = re.compile(r"[0-9a-f]{64}")
 _Stored = TypeVar("_Stored", "_StoredConnection", "_StoredFlow")
 
 
-class _StoredConnection(msgspec.Struct, array_like=True):
+class _StoredConnection(HiddenStruct, array_like=True):
     """A connection as the session keeps it, sealed with its cookie."""
 
     issuer: str
@@ -96,7 +97,7 @@ class _StoredConnection(msgspec.Struct, array_like=True):
     since: float
 
 
-class _StoredFlow(msgspec.Struct, array_like=True):
+class _StoredFlow(HiddenStruct, array_like=True):
     """A connection that a person is about to make."""
 
     issuer: str
@@ -399,9 +400,15 @@ class Delegation:
 
         Sign-ins begin with a link, and so does this. Raises AIIPError.
         """
+        if not _comes_from_here(visit):
+            raise DeniedError(
+                "a page of another site led here, and a connection begins on a page of this gateway",
+                code="aiip.forged",
+                clause="AIIP/HTTPS v1 3.15, attack 34",
+                hint="Open the page of the resource, and follow its link.",
+            )
         session = await require_session(self.parts, visit)
-        if await self.parts.rates.take("logins", f"connect:{visit.client}"):
-            raise AIIPError("too many connections", code="aiip.too-many-requests", retryable=True)
+        await require_rate(self.parts, "logins", f"connect:{visit.client}", "too many connections")
         server = self.broker.choose_server(resolution, description.scopes)
         if not server.connect:
             raise AuthorizationError(

@@ -14,6 +14,7 @@ import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from onym.server.gateway.programs import Program, ProgramAuthenticator
     from onym.server.gateway.sessions import PersonSession, PersonSessions
     from onym.server.gateway.settings import GatewaySettings
-    from onym.server.security.clients import CSRFKey, SharedRates
+    from onym.server.security.clients import BucketKind, CSRFKey, SharedRates
     from onym.sign.keys import Signer
 
 
@@ -90,6 +91,11 @@ class RequestContext:
     def target(self) -> str:
         """Path and query as they were sent, for a link back to this page."""
         return (self.path + b"?" + self.query if self.query else self.path).decode("latin-1")
+
+    @property
+    def asks_as_service(self) -> bool:
+        """Whether the gateway asks the authority in its own name."""
+        return self.notes.get("route") == "service"
 
     @property
     def fields(self) -> Fields:
@@ -178,6 +184,17 @@ _FORM_MEDIA_TYPE: Final = "application/x-www-form-urlencoded"
 #: seconds after which an unfinished page is loaded again
 _RELOAD_SECONDS: Final = 5
 _MOST_FIELDS: Final = 64
+
+
+async def require_rate(
+    parts: Dependencies, kind: BucketKind, key: str, message: str, *, times: int = 1
+) -> None:
+    """Count a request. Raises AIIPError `aiip.too-many-requests` with the seconds until there is room."""
+    wait = await parts.rates.take(kind, key, times=times)
+    if wait:
+        error = AIIPError(message, code="aiip.too-many-requests", retryable=True)
+        error.retry_after = ceil(wait)
+        raise error
 
 
 async def read_form(parts: Dependencies, visit: RequestContext) -> dict[str, str]:
@@ -289,6 +306,7 @@ class StoredResult:
     """A result with the gateway's receipt, its owner and its expiry (monotonic seconds).
 
     `owner` is the browser's secret, and `person` the issuer and subject of the person who had signed in.
+    `as_service` tells that the gateway asked in its own name.
     """
 
     result: Result
@@ -296,6 +314,7 @@ class StoredResult:
     owner: str = field(repr=False)
     client: str = field(repr=False)
     person: tuple[str, str] | None = field(repr=False)
+    as_service: bool
     at: datetime
     until: float
 
@@ -328,6 +347,7 @@ class ResultStore:
         *,
         client: str = "",
         person: tuple[str, str] | None = None,
+        as_service: bool = False,
     ) -> str:
         """Store a result and return its random name. `client` is the key of the client's address.
 
@@ -336,7 +356,14 @@ class ResultStore:
         name = secrets.token_urlsafe(16)
         until = self._clock() + RESULT_SECONDS
         stored = StoredResult(
-            result=result, witness=witness, owner=owner, client=client, person=person, at=at, until=until
+            result=result,
+            witness=witness,
+            owner=owner,
+            client=client,
+            person=person,
+            as_service=as_service,
+            at=at,
+            until=until,
         )
         self._results[name] = stored
         self._octets += len(result.body)
@@ -351,6 +378,16 @@ class ResultStore:
         if stored is None or not hmac.compare_digest(stored.owner.encode(), owner.encode()):
             return None
         return stored
+
+    def list_results(self, owner: str) -> list[tuple[str, StoredResult]]:
+        """Return the names and results of this owner, the newest first."""
+        self._evict_results()
+        known = owner.encode()
+        return [
+            (name, stored)
+            for name, stored in reversed(self._results.items())
+            if hmac.compare_digest(stored.owner.encode(), known)
+        ]
 
     def _evict_results(self) -> None:
         now = self._clock()

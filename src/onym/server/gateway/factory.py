@@ -236,6 +236,7 @@ def create_gateway(
     approvals = ApprovalHandler(parts, relay, desk)
     if sessions is not None:
         sessions.add_listener(approvals.withdraw_ended)
+        sessions.add_person_listener(approvals.withdraw_person)
     site = PageHandler(parts, relay, approvals.ask_for_call)
     exchanges = ExchangeHandler(parts, relay, site, approvals)
     tasks, people = TaskHandler(parts, relay), PeopleHandler(parts)

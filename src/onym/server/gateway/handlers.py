@@ -27,7 +27,7 @@ from onym.ai.tasks import ask_for_task, find_started_task
 from onym.errors import AIIPError, AIURIError, DeniedError, URIError
 from onym.server.gateway.delegation import make_review_token
 from onym.server.gateway.dependencies import parse_form, parse_pairs, read_body
-from onym.server.gateway.people import require_session
+from onym.server.gateway.people import find_session, make_view_response, require_session
 from onym.server.gateway.responses import (
     FORM_WAIT,
     TRANSLATED_STATUSES,
@@ -39,6 +39,7 @@ from onym.server.gateway.responses import (
 )
 from onym.server.gateway.views import (
     build_gateway_url,
+    build_result_list,
     build_task_url,
     render_home,
     render_page,
@@ -365,6 +366,7 @@ class PageHandler:
             csrf=visit.form_key.token,
             key=secrets.token_urlsafe(18),
             people=self._relay.delegation is not None,
+            as_service=visit.asks_as_service,
             **more,
         )
         return make_page_response(html, status)
@@ -451,7 +453,19 @@ class PageHandler:
         )
         return make_page_response(html)
 
-    async def show_result(self, visit: RequestContext, name: str, part: str) -> Response:
+    async def serve_results(self, visit: RequestContext, name: str = "", part: str = "") -> Response:
+        """Return the list of results, or what is below the name of one of them."""
+        return await (self._show_result(visit, name, part) if name else self._list_results(visit))
+
+    async def _list_results(self, visit: RequestContext) -> Response:
+        """Return the list of this browser's results; those of a person only while the person is signed in."""
+        found = [] if visit.cookie is None else self._parts.results.list_results(visit.cookie)
+        session = await find_session(self._parts, visit) if found else None
+        person = None if session is None else (session.person.issuer, session.person.subject)
+        shown = [(name, stored) for name, stored in found if stored.person in {None, person}]
+        return make_view_response(self._parts, visit, "results.html", build_result_list(shown))
+
+    async def _show_result(self, visit: RequestContext, name: str, part: str) -> Response:
         """Return a stored result: its page, content or receipts.
 
         Raises AIIPError if it is unknown, and `aiip.sign-in-required` if its person has signed out.

@@ -35,7 +35,7 @@ from onym.errors import (
     ProviderError,
     SignatureError,
 )
-from onym.server.gateway.dependencies import parse_pairs, read_body, read_form, record_event
+from onym.server.gateway.dependencies import parse_pairs, read_body, read_form, record_event, require_rate
 from onym.server.gateway.responses import PAGE_POLICY, make_page_response
 from onym.server.gateway.sessions import (
     build_step_up_path,
@@ -333,8 +333,7 @@ class PeopleHandler:
         return outcome if isinstance(outcome, Response) else RedirectResponse(target, 303)
 
     async def _take_login_token(self, visit: RequestContext, step: str, times: int = 1) -> None:
-        if await self._parts.rates.take("logins", f"{step}:{visit.client}", times=times):
-            raise AIIPError("too many sign-ins", code="aiip.too-many-requests", retryable=True)
+        await require_rate(self._parts, "logins", f"{step}:{visit.client}", "too many sign-ins", times=times)
 
     async def _finish_sign_in(
         self, visit: RequestContext, provider: OIDCProvider, sessions: PersonSessions

@@ -162,6 +162,7 @@ def redirect_to_result(parts: Dependencies, visit: RequestContext, result: Resul
         visit.form_key.get_secret().reveal(),
         parts.clock(),
         client=visit.client,
+        as_service=visit.asks_as_service,
         person=None if visit.session is None else (visit.session.person.issuer, visit.session.person.subject),
     )
     return RedirectResponse(f"/results/{name}", 303)

@@ -55,6 +55,7 @@ _DONE: Final = b"done"
 TokenRefresh: TypeAlias = "Callable[[ProviderTokens], Awaitable[ProviderTokens]]"
 #: called with sessions that have ended
 EndListener: TypeAlias = "Callable[[Sequence[PersonSession]], Awaitable[None]]"
+PersonListener: TypeAlias = "Callable[[str, str], Awaitable[None]]"
 
 
 class _Profile(msgspec.Struct, array_like=True):
@@ -83,7 +84,14 @@ class _Record(msgspec.Struct, array_like=True):
     tokens: bytes
 
 
-class _Tokens(msgspec.Struct, array_like=True):
+class HiddenStruct(msgspec.Struct, array_like=True):
+    """Values that are stored sealed: their text shows nothing of them."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(***)"
+
+
+class _Tokens(HiddenStruct, array_like=True):
     access: str
     id_token: str
     refresh: str | None
@@ -134,6 +142,7 @@ class PersonSessions:
         self._idle = idle
         self._life = life
         self._listeners: list[EndListener] = []
+        self._person_listeners: list[PersonListener] = []
 
     async def check(self) -> None:
         """Raise StoreError or CredentialError if sessions cannot be stored or sealed now."""
@@ -143,6 +152,13 @@ class PersonSessions:
     def add_listener(self, listener: EndListener) -> None:
         """Call `listener` after sessions have ended, for example to withdraw what they wait for."""
         self._listeners.append(listener)
+
+    def add_person_listener(self, listener: PersonListener) -> None:
+        """Call `listener` with issuer and subject of a person who is signed out everywhere.
+
+        It is called for a person without a session too: their programs may have brought calls.
+        """
+        self._person_listeners.append(listener)
 
     async def find(self, cookie: str) -> PersonSession | None:
         """Return the session of a cookie, and note its use; None if it does not exist or has ended."""
@@ -286,7 +302,13 @@ class PersonSessions:
     async def end_by_operator(self, issuer: str, subject: str) -> int:
         """End all sessions of a person, and sign-ins that are in progress. Return the number of sessions."""
         await self._leave_tombstone(_person_tombstone_key(issuer, subject))
-        return await self.end_all(issuer, subject)
+        return await self._end_person(issuer, subject)
+
+    async def _end_person(self, issuer: str, subject: str) -> int:
+        ended = await self.end_all(issuer, subject)
+        for listener in self._person_listeners:
+            await listener(issuer, subject)
+        return ended
 
     async def _leave_tombstone(self, key: str) -> None:
         now = self._now()
@@ -308,7 +330,7 @@ class PersonSessions:
         else:
             subject = token.subject or ""
             await self._leave_tombstone(_person_tombstone_key(token.issuer, subject))
-            ended = await self._end_indexed(_person_prefix(token.issuer, subject))
+            ended = await self._end_person(token.issuer, subject)
         # last, so that the provider can repeat a token whose sessions could not be ended
         await self.store.put(used, b"", until)
         return ended

@@ -246,13 +246,15 @@ def render_resource(
     closed: AIIPError | None = None,
     way_out: tuple[str, str] | None = None,
     people: bool = False,
+    as_service: bool = False,
     typed: dict[str, str] | None = None,
     fault: AIIPError | None = None,
 ) -> str:
     """Return the page of a described resource.
 
     `closed` is the error that prevents invoking it, `way_out` the path and the name of a link that helps.
-    With `people`, the caller has checked the effects for the person who is signed in.
+    With `people`, the caller has checked the effects for the person who is signed in. `as_service` tells that
+    the gateway asks in its own name.
     """
     uri = resolution.uri
     shut = closed if people else closed or find_denial(uri, description)
@@ -274,12 +276,45 @@ def render_resource(
         proof=build_proof(result),
         closed=words,
         closed_code=code,
+        as_service=as_service,
         way_out=way_out,
         csrf=csrf,
         key=key,
         controls=build_control_views(build_form_fields(description.input), typed),
         fault="" if fault is None else fault.message,
         hint="" if fault is None else fault.hint or "",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRow:
+    """A result in the list of a browser's results. `at` is text in UTC."""
+
+    url: str
+    uri: str
+    status: int
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultListView:
+    """The results of one browser, the newest first."""
+
+    results: tuple[ResultRow, ...]
+
+
+def build_result_list(results: Sequence[tuple[str, StoredResult]]) -> ResultListView:
+    """Return the list of these results, without their queries."""
+    return ResultListView(
+        results=tuple(
+            ResultRow(
+                url=f"/results/{name}",
+                uri=str(stored.result.resolution.uri.without_query),
+                status=stored.result.status,
+                at=format_time(stored.at.timestamp()),
+            )
+            for name, stored in results
+        )
     )
 
 
@@ -300,6 +335,7 @@ def render_result(settings: GatewaySettings, name: str, stored: StoredResult) ->
         shown=text is not None,
         at=format_time(stored.at.timestamp()),
         proof=build_proof(result),
+        as_service=stored.as_service,
         commands=_VERIFY.format(anchor=result.resolution.anchor, uri=uri.without_query),
         stream=build_stream_view(result.body) if is_stream else None,
     )
