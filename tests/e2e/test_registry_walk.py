@@ -126,6 +126,43 @@ def test_a_scheme_goes_from_its_draft_to_publication(
     service.ask(lambda store: store.verify())
 
 
+def test_a_rejected_scheme_is_appealed_and_becomes_permanent(meet: Meet, service: Service) -> None:
+    """RFC 8126 10: the registrant appeals to the IESG, and the request is checked again."""
+    ann, clerk, expert, iesg = (meet(login) for login in ("ann", "iana", "expert", "iesg"))
+    choices = {"Procedure": "rfc7595", "Requested status": "permanent"}
+    ann.propose("uri-schemes", template=draft("llm"), choices=choices, fields={})
+    request = ann.save()
+    ann.press("Announce for list review", archive=MAIL)
+    _later(service, days=28)
+    for person, login in ((ann, "ann"), (clerk, "iana"), (expert, "expert"), (iesg, "iesg")):
+        person.sign_in(login)
+    ann.go(f"/requests/{request}")
+    ann.press("Submit to IANA")
+
+    def decide() -> None:
+        clerk.go(f"/requests/{request}")
+        clerk.press("Accept and send to the expert")
+        expert.go(f"/requests/{request}")
+
+    decide()
+    expert.press("Reject the request", reason="A scheme for one kind of client is not needed.")
+    ann.go(f"/requests/{request}")
+    assert "Rejected" in ann.text
+    ann.press("Appeal to the IESG", reason="The expert overlooked the uses in section 1.")
+    assert "Under appeal" in ann.text
+    iesg.go(f"/requests/{request}")
+    assert "The expert overlooked" in iesg.text
+    iesg.press("Uphold the appeal", reason="The uses are real. Review the request again.")
+    decide()
+    expert.press("Approve and register as permanent", reason="The IESG has answered the question of need.")
+    anyone = meet()
+    anyone.go("/r/uri-schemes/llm")
+    assert "Permanent" in anyone.text
+    anyone.go(f"/requests/{request}")
+    assert "Upheld" in anyone.text
+    service.ask(lambda store: store.verify())
+
+
 def test_a_timer_registers_what_nobody_rejects_and_only_under_the_old_procedure(
     meet: Meet, service: Service
 ) -> None:
