@@ -206,6 +206,7 @@ class EventKind(StrEnum):
     RENEW = "renew"  # [expires]
     # IANA's, outside the procedure
     IMPORT = "import"  # [entry] a row of a published registry
+    DEFINE = "define"  # [definition] the registries, policies and words of the service
     OVERRIDE = "override"  # [reason, and one of: status; remove; undoes (a record's number; the store adds
     # `restore`, the entry before it); some of registrant, change_controller, iesg_approved]
 

@@ -56,6 +56,7 @@ def create_app(
     `routes` default to the registry's. `clock` returns the time in UTC, `monotonic` seconds.
     """
     from onym.server import registry  # late: the pages need templates and the checker
+    from onym.server.registry.dependencies import CatalogMiddleware
     from onym.server.registry.responses import render_service_page
 
     parts = Services(
@@ -75,6 +76,7 @@ def create_app(
         routes=[*list_auth_routes(), *(registry.list_routes() if routes is None else routes)],
         middleware=[
             Middleware(HeadersMiddleware, settings),
+            Middleware(CatalogMiddleware, parts),
             Middleware(AuditMiddleware, parts),
             Middleware(problems.ErrorMiddleware),
             Middleware(RequestLimitsMiddleware, settings),

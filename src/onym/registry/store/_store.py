@@ -22,7 +22,19 @@ from onym.registry.codec import GENESIS
 from onym.registry.engine import Decide
 from onym.registry.engine import decide as engine_decide
 from onym.registry.engine import iter_due_events as engine_due
-from onym.registry.records import Actor, Entry, Event, Head, LogRecord, Request, RequestState, Role, Status
+from onym.registry.records import (
+    Actor,
+    Entry,
+    Event,
+    EventKind,
+    Head,
+    LogRecord,
+    Request,
+    RequestState,
+    Role,
+    Status,
+)
+from onym.registry.registries import BUILTIN, Catalog, Registry, use_catalog
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store import _maintenance, queries
 from onym.registry.store._writes import (
@@ -60,6 +72,8 @@ class Store(AccountStore):
         super().__init__(database)
         self._decide = decide
         self.outbox = Outbox(database)
+        #: the rows in force, and the number of the record that defined them
+        self._catalog: tuple[int, Catalog] = (0, BUILTIN)
 
     @classmethod
     async def open(
@@ -80,10 +94,12 @@ class Store(AccountStore):
             else:
                 database.require_readable()
                 await require_schema(database)
+            store = cls(database, decide=decide)
+            await store.load_catalog()
         except BaseException:
             await database.close()
             raise
-        return cls(database, decide=decide)
+        return store
 
     async def close(self) -> None:
         """Close the connections."""
@@ -100,6 +116,28 @@ class Store(AccountStore):
     def __repr__(self) -> str:
         return f"<Store {self._database!r}>"
 
+    # ---------- the rows in force
+
+    @property
+    def catalog(self) -> Catalog:
+        """The registries, profiles and words in force when they were last read."""
+        return self._catalog[1]
+
+    async def load_catalog(self) -> Catalog:
+        """Return the registries, profiles and words in force now, which another process may have defined."""
+        async with self._database.open_reader() as connection:
+            return await self._refresh_catalog(connection)
+
+    def _get_registry(self, identifier: str) -> Registry:
+        with use_catalog(self.catalog):
+            return registry_of(identifier)
+
+    async def _refresh_catalog(self, connection: AsyncConnection) -> Catalog:
+        number = await queries.select_definition_number(connection)
+        if number != self._catalog[0]:
+            self._catalog = number, await queries.select_catalog(connection, number)
+        return self._catalog[1]
+
     # ---------- writing
 
     async def apply(
@@ -115,15 +153,26 @@ class Store(AccountStore):
         and UnknownEntryError for an unknown request.
         """
         require_storable_event(event)
-        return await self._database.run_transaction(
-            lambda connection: apply_event(connection, self._decide, event, actor, at, expected, exact=exact)
-        )
+        from onym.registry.definitions import build_next_catalog  # late: few logs have a definition
+
+        async def work(connection: AsyncConnection) -> Applied:
+            with use_catalog(await self._refresh_catalog(connection)):
+                if event.kind is EventKind.DEFINE:
+                    following = build_next_catalog(event.data.get("definition"))
+                    await queries.require_rows_of_entries(connection, following)
+                return await apply_event(connection, self._decide, event, actor, at, expected, exact=exact)
+
+        applied = await self._database.run_transaction(work)
+        if event.kind is EventKind.DEFINE:
+            await self.load_catalog()
+        return applied
 
     async def next_request_id(self, registry: str) -> str:
         """Reserve a request ID such as `uri-schemes-17`. An unused ID only leaves a gap."""
-        return await self._database.run_transaction(
-            lambda connection: reserve_request_id(connection, registry)
-        )
+        with use_catalog(self.catalog):
+            return await self._database.run_transaction(
+                lambda connection: reserve_request_id(connection, registry)
+            )
 
     async def import_entries(
         self,
@@ -143,11 +192,14 @@ class Store(AccountStore):
         RefusalError (registry.wrong-role) if the actor may not import; nothing is imported then.
         """
         rows = tuple(entries)
-        return await self._database.run_transaction(
-            lambda connection: _maintenance.import_entries(
-                connection, self._decide, registry, rows, actor, at, source, progress
-            )
-        )
+
+        async def work(connection: AsyncConnection) -> ImportReport:
+            with use_catalog(await self._refresh_catalog(connection)):
+                return await _maintenance.import_entries(
+                    connection, self._decide, registry, rows, actor, at, source, progress
+                )
+
+        return await self._database.run_transaction(work)
 
     async def rebuild(self) -> Verified:
         """Rebuild entries, requests and search index from the log. Raises StoreError as `verify` does."""
@@ -164,7 +216,8 @@ class Store(AccountStore):
         **kwargs: _P.kwargs,
     ) -> _Result:
         async with self._database.open_reader() as connection:
-            return await query(connection, *args, **kwargs)
+            with use_catalog(self.catalog):
+                return await query(connection, *args, **kwargs)
 
     async def _query_snapshot(
         self,
@@ -174,7 +227,8 @@ class Store(AccountStore):
     ) -> _Result:
         """Run the query in a transaction, so that its statements see the same state and may stream."""
         async with self._database.open_reader(snapshot=True) as connection:
-            return await query(connection, *args, **kwargs)
+            with use_catalog(self.catalog):
+                return await query(connection, *args, **kwargs)
 
     async def check_anchor(self, number: int, digest: str) -> None:
         """Compare the digest of a record with one that was saved earlier.
@@ -233,7 +287,7 @@ class Store(AccountStore):
         `registry` None searches all registries. One or two letters are searched for in names only.
         """
         if registry is not None:
-            registry_of(registry)
+            self._get_registry(registry)
         return await self._query_snapshot(queries.search_entries, registry, text, require_limit(limit))
 
     async def request(self, id: str) -> Request | None:  # noqa: A002 - what the caller has
@@ -253,7 +307,7 @@ class Store(AccountStore):
     ) -> Page[Request]:
         """Return the requests that match all filters, the newest first."""
         if registry is not None and name is not None:
-            name = registry_of(registry).normalize_name(name)
+            name = self._get_registry(registry).normalize_name(name)
         columns: dict[str, str | None] = {
             "registry": registry, "state": state, "holder": holder, "registrant": registrant, "name": name
         }  # fmt: skip
@@ -270,7 +324,7 @@ class Store(AccountStore):
         self, registry: str, name: str, *, after: int = 0, limit: int = 1000
     ) -> tuple[LogRecord, ...]:
         """Return the records about a name and its requests, oldest first; pages are as for `log`."""
-        key = registry_of(registry).normalize_name(name)
+        key = self._get_registry(registry).normalize_name(name)
         return await self._query_snapshot(queries.select_records, after, limit, registry=registry, name=key)
 
     async def changes(self, registry: str, *, limit: int = 50) -> tuple[EntryChange, ...]:

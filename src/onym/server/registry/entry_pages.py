@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.records import Entry, Event, EventKind, Request, Role, Status
-from onym.registry.registries import REGISTRIES, Registry
+from onym.registry.registries import REGISTRIES, Registry, get_catalog
 from onym.registry.service import get_applied_request
 from onym.server.registry import urls
 from onym.server.registry.actions import (
@@ -98,7 +98,8 @@ async def home_page(request: HTTPRequest) -> Response:
         "home.html",
         build_page_frame(request, "Home"),
         cards=[(row, await get_entry_counts(request, row.id)) for row in REGISTRIES.values()],
-        summaries=REGISTRY_SUMMARIES,
+        summaries={row.id: REGISTRY_SUMMARIES.get(row.id, row.summary) for row in REGISTRIES.values()},
+        defined=get_catalog().digest != "",
         news=news,
         news_names=tuple(named),
         open_requests=sorted(open_ones, key=lambda about: about.since),
@@ -112,6 +113,8 @@ async def _find_event_link(request: HTTPRequest, event: Event) -> Link:
         found = await get_store(request).request(event.request)
         name = event.name or ("" if found is None else found.name)
         return Link(href=urls.request_url(event.request), text=name)
+    if event.registry not in REGISTRIES:
+        return Link(href=urls.HOME_URL, text="")
     entry = await get_store(request).entry(event.registry, event.name or "")
     href = urls.entries_url(event.registry) if entry is None else urls.entry_url(entry.registry, entry.name)
     return Link(href=href, text=event.name or "")

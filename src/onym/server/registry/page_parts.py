@@ -13,8 +13,18 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestKind, RequestState, Status
+from onym.registry.records import (
+    Entry,
+    EventKind,
+    LogRecord,
+    Request,
+    RequestKind,
+    RequestState,
+    Role,
+    Status,
+)
 from onym.registry.registries import PROFILES, REGISTRIES, Profile
+from onym.registry.words import apply_words
 from onym.server.registry.labels import EVENT_LABELS, STATUS_LABELS, format_date, format_time
 
 if TYPE_CHECKING:
@@ -43,6 +53,8 @@ class PageFrame:
     csrf: str
     #: the result of the last form as a sentence, or ""
     done: str
+    #: the name of the service
+    service: str = "Onym registry"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,8 +215,8 @@ def describe_missing_registrant(entry: Entry) -> str:
     """Return who can change an entry without a registrant; "" if it has one."""
     if entry.registrant is not None or entry.status is Status.PENDING_REVIEW:
         return ""
-    if entry.registry == "ai-namespaces":
-        return "none; IANA can record one"
+    if entry.registry == "ai-namespaces" or REGISTRIES[entry.registry].is_defined:
+        return apply_words("none; IANA can record one")
     if entry.status is Status.PROVISIONAL:
         return "none; the IESG can reassign the entry"
     return "none. The IESG decides who controls the entry; changes of an RFC's definition need its approval."
@@ -278,7 +290,7 @@ def _plan_steps(request: Request, profile: Profile) -> set[str]:
     found = {"draft", "iana", "end"}
     if request.status in profile.list_review:
         found.add("list")
-    if _is_for_iesg(request):
+    if _is_for_iesg(request) or (policy is not None and policy.decided_by is Role.IESG):
         found.add("iesg")
     elif policy is None or not policy.at_once:
         found.add("expert")
@@ -323,7 +335,7 @@ def _build_step(request: Request, name: str, distance: int, seen: bool, began: M
     said = "not reached" if distance > 0 and mark == "skipped" else _MARKS[mark]
     return Step(
         id=name,
-        label=_STEP_LABELS[name],
+        label=apply_words(_STEP_LABELS[name]),
         mark=mark,
         mark_label=said,
         note=began.get(name, "") if seen else "",

@@ -16,8 +16,9 @@ from starlette.staticfiles import StaticFiles
 
 from onym.errors import RegistryError, UnknownEntryError, UsageError
 from onym.registry.records import Role, is_administrator
-from onym.registry.registries import PROFILES, REGISTRIES
+from onym.registry.registries import PROFILES, REGISTRIES, get_catalog
 from onym.registry.service import render_entries, render_feed
+from onym.registry.words import apply_words, name_role
 from onym.server.registry import urls
 from onym.server.registry.dependencies import find_registry, get_current_time, get_store
 from onym.server.registry.labels import DONE_MESSAGES, STATUS_SIGNS, format_roles, format_time, get_label
@@ -163,6 +164,7 @@ def get_template_environment() -> Environment:
     found.filters["sign"] = STATUS_SIGNS.__getitem__
     found.filters["roles"] = format_roles
     found.filters["reason"] = _get_reason
+    found.filters["words"] = apply_words
     found.globals |= {"urls": urls, "registries": REGISTRIES, "profiles": PROFILES}
     found.filters["coded"] = _split_code
     return found
@@ -197,12 +199,15 @@ def build_page_frame(request: Request, title: str, *crumbs: tuple[str, str]) -> 
     visitor, here, roles = get_visitor(request), request.url.path, list_all_roles(request)
     nav = (
         (urls.HOME_URL, "Home"),
-        *((urls.entries_url(registry), _NAV_LABELS.get(registry, registry)) for registry in REGISTRIES),
+        *(
+            (urls.entries_url(row.id), _NAV_LABELS.get(row.id) or row.short_title or row.title)
+            for row in REGISTRIES.values()
+        ),
         (urls.requests_url(), "Requests"),
         (urls.SUBMIT_URL, "Register"),
         (urls.help_url(), "How it works"),
     )
-    desk = [(urls.queue_url(str(role)), label) for role, label in _QUEUES if role in roles]
+    desk = [(urls.queue_url(name_role(role)), apply_words(label)) for role, label in _QUEUES if role in roles]
     account = visitor.account
     if account is not None and is_administrator(account) and Role.IANA in roles:
         desk.append((urls.AUDIT_URL, "Audit"))
@@ -214,6 +219,7 @@ def build_page_frame(request: Request, title: str, *crumbs: tuple[str, str]) -> 
         who="" if account is None else account.name or account.login,
         csrf=visitor.csrf_token,
         done=DONE_MESSAGES.get(request.query_params.get("done", ""), ""),
+        service=get_catalog().title or "Onym registry",
     )
 
 

@@ -13,6 +13,7 @@ from onym.accounts.records import ApiToken, hash_secret, make_id, make_token, va
 from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.records import TOKEN_PREFIX, Role, Scope, get_registry_roles, parse_scopes
 from onym.registry.registries import REGISTRIES
+from onym.registry.words import apply_words
 from onym.server.security.middleware import set_audit_action
 from onym.server.security.sessions import Visitor, get_visitor, require_access
 from onym.server.security.sign_in import read_form
@@ -201,7 +202,7 @@ async def _make_account_response(request: Request, secret: Secret | None, status
             for row in REGISTRIES.values()
         ],
         tokens=[(token, _get_token_state(token, at)) for token in await parts.store.tokens.list(account.id)],
-        scopes=_SCOPES,
+        scopes={scope: apply_words(text) for scope, text in _SCOPES.items()},
         new_token="" if secret is None else secret.reveal(),
     )
     return HTMLResponse(html, status, {"cache-control": "no-store"})

@@ -35,6 +35,7 @@ for command in (
     procedure.decide_command,
     procedure.tick_command,
     admin.init_command,
+    admin.define_command,
     transfer.import_command,
     transfer.export_command,
     admin.verify_command,

@@ -9,12 +9,14 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
 
 import click
 
+from onym.accounts.records import ALL_REALMS
 from onym.cli._input import add_options, pass_session
 from onym.cli._next_command import complete_command
 from onym.cli._output import Session, has_colour, is_terminal
@@ -31,7 +33,8 @@ from onym.registry.records import (
     Status,
     get_registry_roles,
 )
-from onym.registry.registries import PROFILES, REGISTRIES, get_registry
+from onym.registry.registries import PROFILES, REGISTRIES, enter_catalog, get_registry
+from onym.registry.words import apply_words, parse_role
 
 if TYPE_CHECKING:
     from onym.accounts.records import Account
@@ -49,7 +52,7 @@ CONFIG_VARIABLE: Final = "ONYM_REGISTRY_CONFIG"
 #: entries or records in one query
 PAGE_SIZE: Final = 500
 _ACCOUNT_VARIABLE: Final = "ONYM_REGISTRY_ACCOUNT"
-_REQUEST: Final = re.compile(rf"(?:{'|'.join(map(re.escape, REGISTRIES))})-[1-9][0-9]{{0,17}}")
+_REQUEST: Final = re.compile(r"([a-z][a-z0-9-]{0,31})-[1-9][0-9]{0,17}")
 
 db_option = click.option(
     "--db",
@@ -58,16 +61,27 @@ db_option = click.option(
     f"the settings file, then {DEFAULT_DATABASE} in this folder.",
 )
 
-registry_option = click.option("-r", "--registry", type=click.Choice(list(REGISTRIES)), show_default=True,
-                               default=next(iter(REGISTRIES)), help="The registry.")  # fmt: skip
+registry_option = click.option("-r", "--registry", metavar="REGISTRY",
+                               help=f"The registry. Default: {next(iter(REGISTRIES))}, or the first that "
+                               "your definition has.")  # fmt: skip
 
 at_option = click.option("--at", metavar="TIME",
                          help="Act as if it were this time (ISO 8601, UTC): 2026-12-05T09:00Z")  # fmt: skip
 
 
 STATUS_CHOICE: Final = click.Choice([str(status) for status in Status])
-#: the roles that an account can have
-ROLE_CHOICE: Final = click.Choice([str(role) for role in Role if role is not Role.READER])
+
+
+class RoleChoice(click.Choice[str]):
+    """The roles that an account can have. A defined registry's names of them are accepted too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the role as the log has it."""
+        role = parse_role(str(value))
+        return super().convert(value if role is None else str(role), param, ctx)
+
+
+ROLE_CHOICE: Final = RoleChoice([str(role) for role in Role if role is not Role.READER])
 
 #: adds `--account` and `--as` to a command
 account_options = add_options(
@@ -89,19 +103,66 @@ def pass_database(
     def run(session: Session, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
         import asyncio  # late: asyncio is not needed to print help
 
-        asyncio.run(function(session, *args, **kwargs))
+        asyncio.run(_run_with_catalog(function, session, *args, **kwargs))
 
     return run
+
+
+async def _run_with_catalog(
+    function: Callable[..., Coroutine[Any, Any, None]], session: Session, /, *args: Any, **kwargs: Any
+) -> None:
+    """Run a command with the registries of its database in force, and the option `registry` resolved."""
+    await _load_catalog(session, kwargs.get("db"), kwargs.get("config"))
+    if "registry" in kwargs:
+        kwargs["registry"] = resolve_registry(kwargs["registry"])
+    await function(session, *args, **kwargs)
+
+
+async def _load_catalog(session: Session, db: str | None, config: str | None) -> None:
+    place = find_database(session, db, config)
+    if place is None or ("://" not in place and not Path(place).is_file()):  # noqa: ASYNC240 - the only task
+        return
+    from onym.registry.store import Store  # late: SQLAlchemy takes most of the import time
+
+    try:
+        async with await Store.open(place) as store:
+            enter_catalog(store.catalog)
+    except StoreError as error:
+        # `init` creates the tables; other commands report that they are missing
+        if error.code not in ("registry.no-database", "registry.wrong-schema"):
+            raise
+
+
+def resolve_registry(registry: str | None) -> str:
+    """Return the registry of an option, by default the first in force. Raises UsageError."""
+    if registry is None:
+        return next(iter(REGISTRIES))
+    if registry not in REGISTRIES and registry != ALL_REALMS:
+        close = get_close_matches(registry, list(REGISTRIES), n=1)
+        raise UsageError(
+            f'there is no registry "{registry}"',
+            code="usage.command-line",
+            hint=f"did you mean {close[0]}?" if close else f"choose from {', '.join(REGISTRIES)}",
+        )
+    return registry
 
 
 def pass_store(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Do what `pass_database` does, and pass the open store in place of `db`."""
 
-    @pass_database
+    @db_option
+    @pass_session
     @wraps(function)
-    async def run(session: Session, /, *, db: str | None, **kwargs: Any) -> None:
-        async with open_store(session, db) as store:
-            await function(session, store, **kwargs)
+    def run(session: Session, /, *, db: str | None, **kwargs: Any) -> None:
+        import asyncio  # late: asyncio is not needed to print help
+
+        async def work() -> None:
+            async with open_store(session, db) as store:
+                if "registry" in kwargs:
+                    kwargs["registry"] = resolve_registry(kwargs["registry"])
+                await function(session, store, **kwargs)
+
+        asyncio.run(work())
 
     return run
 
@@ -125,7 +186,8 @@ def format_registry_option(registry: str) -> str:
 
 def is_request_id(text: str) -> bool:
     """Return whether the text is a request ID ("uri-schemes-17")."""
-    return _REQUEST.fullmatch(text) is not None
+    match = _REQUEST.fullmatch(text)
+    return match is not None and match[1] in REGISTRIES
 
 
 def utc_now() -> datetime:
@@ -210,6 +272,7 @@ async def open_store(session: Session, db: str | None, *, create: bool = False) 
         vars(missing)["command"] = f"onym registry init --db {shlex.quote(place)}"
         raise missing from None
     async with store:
+        enter_catalog(store.catalog)
         yield store
 
 
@@ -218,8 +281,6 @@ async def get_account(store: Store, login: str) -> Account:
     account = await store.accounts.find_by_login(login.strip().lower())
     if account is not None:
         return account
-    from difflib import get_close_matches
-
     close = get_close_matches(login, [account.login for account in await store.accounts.list()], n=3)
     raise UnknownEntryError(
         f'the registry has no account "{login}"',
@@ -414,7 +475,7 @@ def format_holder(request: Request, at: datetime) -> str:
     """Return who has the next step and until when; "" after the last step."""
     if request.holder is None:
         return ""
-    holder = _HOLDERS.get(request.holder, str(request.holder))
+    holder = apply_words(_HOLDERS.get(request.holder, str(request.holder)))
     if request.due is None:
         return holder
     days = (request.due - at).days

@@ -25,7 +25,6 @@ from onym.cli.commands.registry._common import (
 )
 from onym.errors import UnknownEntryError, UsageError
 from onym.registry.records import TOKEN_PREFIX, Role, parse_scopes
-from onym.registry.registries import REGISTRIES
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ _ALL: Final = "*"
 _registry = click.option(
     "-r",
     "--registry",
-    type=click.Choice([_ALL, *REGISTRIES]),
+    metavar="REGISTRY",
     default=_ALL,
     show_default=True,
     help="The registry of the roles; * is all of them.",
