@@ -329,7 +329,8 @@ async def apply_event(
     """Apply an event as the visitor and return the result. Raises RegistryError and its subclasses."""
     visitor = get_visitor(request)
     require_access(visitor)
-    if EVENT_SCOPES[kind].isdisjoint(visitor.scopes):
+    # an event without scopes is refused below
+    if EVENT_SCOPES[kind] and EVENT_SCOPES[kind].isdisjoint(visitor.scopes):
         raise _make_missing_scope_error(EVENT_SCOPES[kind])
     set_audit_action(request, f"registry.{kind}", about or name or "")
     if kind in (EventKind.IMPORT, EventKind.DEFINE):

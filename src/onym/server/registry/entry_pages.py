@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.records import Entry, Event, EventKind, Request, Role, Status
-from onym.registry.registries import REGISTRIES, Registry, get_catalog
+from onym.registry.registries import PROFILES, REGISTRIES, Registry, get_catalog
 from onym.registry.service import get_applied_request
 from onym.server.registry import urls
 from onym.server.registry.actions import (
@@ -260,7 +260,7 @@ async def download_entry(request: HTTPRequest) -> Response:
     return make_file_response(request, (entry,), entry.registry, request.path_params["form"], entry.name)
 
 
-#: registry -> the columns that an update may change
+#: registry -> the columns that an update may change; in a registry that an operator defined, every field
 _UPDATES: Final = {
     "uri-schemes": ("description", "applications", "contact", "change_controller", "references", "reference"),
     "llm-parameters": ("type", "description", "contact", "change_controller", "reference"),
@@ -346,16 +346,21 @@ def _add_update_fields(view: ActionView, entry: Entry) -> ActionView:
     """Add the entry's fields to the form of an update."""
     if view.kind != "update":
         return view
+    row = REGISTRIES[entry.registry]
+    own = (
+        {field.id: field.heading for field in PROFILES[row.default_profile].fields} if row.is_defined else {}
+    )
     fields = tuple(
         ActionField(
             id=_PREFIX + column,
-            label=column.replace("_", " ").capitalize(),
+            label=own.get(column) or column.replace("_", " ").capitalize(),
             kind="long",
             required=False,
             help="",
             value=get_column_value(entry, column),
         )
-        for column in _UPDATES[entry.registry]
+        for column in _UPDATES.get(entry.registry, own)
+        if column not in ("name", "status")
     )
     return replace(view, fields=fields)
 

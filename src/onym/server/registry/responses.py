@@ -331,8 +331,9 @@ _SCHEMES: Final = frozenset({"csv-2015", "csv-2022"})
 
 def list_formats(registry: str) -> tuple[tuple[str, str], ...]:
     """Return (format, title) of every file format of this registry."""
+    own = {"xml": "XML"} if registry in REGISTRIES and REGISTRIES[registry].is_defined else {}
     return tuple(
-        (form, title)
+        (form, own.get(form, title))
         for form, title in FORMAT_TITLES.items()
         if form not in _SCHEMES or registry == "uri-schemes"
     )

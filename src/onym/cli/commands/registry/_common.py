@@ -34,7 +34,7 @@ from onym.registry.records import (
     get_registry_roles,
 )
 from onym.registry.registries import PROFILES, REGISTRIES, enter_catalog, get_registry
-from onym.registry.words import apply_words, parse_role
+from onym.registry.words import apply_words, name_role, parse_role
 
 if TYPE_CHECKING:
     from onym.accounts.records import Account
@@ -61,7 +61,7 @@ db_option = click.option(
     f"the settings file, then {DEFAULT_DATABASE} in this folder.",
 )
 
-registry_option = click.option("-r", "--registry", metavar="REGISTRY",
+registry_option = click.option("-r", "--registry", metavar="REGISTRY", default="",
                                help=f"The registry. Default: {next(iter(REGISTRIES))}, or the first that "
                                "your definition has.")  # fmt: skip
 
@@ -133,10 +133,12 @@ async def _load_catalog(session: Session, db: str | None, config: str | None) ->
             raise
 
 
-def resolve_registry(registry: str | None) -> str:
-    """Return the registry of an option, by default the first in force. Raises UsageError."""
-    if registry is None:
+def resolve_registry(registry: str | None) -> str | None:
+    """Return the registry of an option; "" is the first in force, None is all. Raises UsageError."""
+    if registry == "":
         return next(iter(REGISTRIES))
+    if registry is None:
+        return None
     if registry not in REGISTRIES and registry != ALL_REALMS:
         close = get_close_matches(registry, list(REGISTRIES), n=1)
         raise UsageError(
@@ -463,7 +465,7 @@ def print_history(session: Session, records: Sequence[LogRecord], names: dict[st
     for record in records:
         event = record.event
         reason = event.data.get("reason")
-        roles = ", ".join(sorted(str(role) for role in record.actor.roles - {Role.READER}))
+        roles = ", ".join(sorted(name_role(role) for role in record.actor.roles - {Role.READER}))
         login = names.get(record.actor.id, record.actor.id)
         actor = f"{login} ({roles})" if roles else login
         clause = f"[{record.clause}]" + (f" {shorten_text(reason)}" if isinstance(reason, str) else "")
