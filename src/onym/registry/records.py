@@ -106,7 +106,7 @@ def get_registry_roles(account: Account, registry: str) -> frozenset[Role]:
 
 def is_administrator(account: Account) -> bool:
     """Report whether the account may manage other accounts: it has the role IANA in every registry."""
-    return Role.IANA in account.roles.get(ALL_REALMS, frozenset())
+    return Role.IANA in account.get_roles(ALL_REALMS)
 
 
 def parse_scopes(words: Iterable[str]) -> frozenset[str]:

@@ -132,6 +132,14 @@ async def _show_problem_type(request: Request) -> Response:
 @asynccontextmanager
 async def _run_lifespan(app: Starlette) -> AsyncIterator[None]:
     parts: Services = app.state.services
+    # a provider or a mapping that the settings do not have any more gives no role
+    granted = {
+        (f"{row.realm}@{issuer.id}", role)
+        for issuer in parts.settings.oidc
+        for row in issuer.groups
+        for role in row.roles
+    }
+    await parts.store.accounts.drop_group_roles(granted)
     stop = asyncio.Event()
     sender = None if parts.settings.smtp is None else MailSender(parts.settings, parts.store, parts.clock)
     task = None if sender is None else asyncio.create_task(sender.run(stop), name="onym mail")

@@ -14,6 +14,7 @@ from onym.accounts.records import Issuer
 from onym.common import settings as common
 from onym.errors import ConfigError
 from onym.net.hosts import is_loopback
+from onym.registry.words import OWN_NAMES, parse_role
 from onym.server.settings_parser import (
     CookieName,
     Email,
@@ -41,6 +42,8 @@ __all__ = ["PREFIX", "Issuer", "RateLimit", "RateLimits", "Settings", "Smtp", "l
 
 #: prefix of the variables; `ONYM_REGISTRY_CONFIG` names the file
 PREFIX: Final = "ONYM_REGISTRY_"
+#: what a provider's groups may give, in both vocabularies
+_ROLES: Final = tuple(name for role in OWN_NAMES for name in (str(role), OWN_NAMES[role]))
 _YEAR: Final = 366 * 24 * 3600
 _READS: Final = RateLimit(burst=600, per_minute=1200)
 _WRITES: Final = RateLimit(burst=60, per_minute=60)
@@ -138,7 +141,16 @@ def load_settings(
     settings = common.load_settings(Settings, path, prefix=PREFIX, environ=environ, arguments=given)
     settings = replace(settings, oidc=add_client_secrets(settings.oidc, f"{PREFIX}OIDC_", environ))
     _require_consistent(settings)
-    return settings
+    return replace(settings, oidc=tuple(map(_normalize_roles, settings.oidc)))
+
+
+def _normalize_roles(issuer: IssuerTable) -> IssuerTable:
+    """Return the provider with roles as the log has them; a defined registry's names of them are accepted."""
+    rows = (
+        replace(row, roles=tuple(str(role) for text in row.roles if (role := parse_role(text)) is not None))
+        for row in issuer.groups
+    )
+    return replace(issuer, groups=tuple(rows))
 
 
 def _require_consistent(settings: Settings) -> None:
@@ -155,7 +167,7 @@ def _require_consistent(settings: Settings) -> None:
             code="config.bad-setting",
             hint="Add an OpenID provider, or set local_accounts = true.",
         )
-    require_consistent_issuers(settings.oidc, "oidc")
+    require_consistent_issuers(settings.oidc, "oidc", _ROLES)
     unsafe = smtp is not None and smtp.security == "none" and smtp.password is not None
     if smtp is not None and unsafe and not is_loopback(smtp.host):
         raise ConfigError(

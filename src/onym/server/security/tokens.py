@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from onym.accounts.records import ApiToken, hash_secret, make_id, make_token, validate_label
+from onym.accounts.records import ApiToken, get_realm, hash_secret, make_id, make_token, validate_label
 from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.records import TOKEN_PREFIX, Role, Scope, get_registry_roles, parse_scopes
 from onym.registry.registries import REGISTRIES
@@ -74,7 +74,7 @@ async def get_api_account(request: Request) -> Response:
     """GET /api/v1/account: the caller's account, roles and scopes."""
     visitor = get_visitor(request)
     account = require_access(visitor)
-    roles = {name: sorted(visitor.list_roles(name)) for name in (*REGISTRIES, *account.roles)}
+    roles = {name: sorted(visitor.list_roles(name)) for name in (*REGISTRIES, *map(get_realm, account.roles))}
     return _make_json_response(
         {
             "id": account.id,

@@ -134,19 +134,10 @@ async def _load_catalog(session: Session, db: str | None, config: str | None) ->
 
 
 def resolve_registry(registry: str | None) -> str | None:
-    """Return the registry of an option; "" is the first in force, None is all. Raises UsageError."""
-    if registry == "":
-        return next(iter(REGISTRIES))
-    if registry is None:
-        return None
-    if registry not in REGISTRIES and registry != ALL_REALMS:
-        close = get_close_matches(registry, list(REGISTRIES), n=1)
-        raise UsageError(
-            f'there is no registry "{registry}"',
-            code="usage.command-line",
-            hint=f"did you mean {close[0]}?" if close else f"choose from {', '.join(REGISTRIES)}",
-        )
-    return registry
+    """Return the registry of an option; "" is the first in force, None is all. Raises UnknownEntryError."""
+    if registry in (None, ALL_REALMS):
+        return registry
+    return next(iter(REGISTRIES)) if registry == "" else get_registry(str(registry)).id
 
 
 def pass_store(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
