@@ -18,8 +18,8 @@ from onym.errors import ConfigError
 from onym.registry.records import Role, get_registry_roles, is_administrator
 from onym.registry.store import Store
 from onym.server.app import create_app
-from onym.server.gateway.settings import load_gateway_settings
 from onym.server.settings import Issuer, load_settings
+from onym.server.settings_parser import IssuerTable, require_consistent_issuers
 from openid_support import OpenIDProvider, openid_provider
 from registry_support import arun
 from server.test_oidc import begin, come_back, issuer_of, site_with, who
@@ -190,12 +190,10 @@ def test_a_mapping_to_what_does_not_exist_is_refused(tmp_path: Path, roles: str,
     assert "groups[0]" in caught.value.message
 
 
-def test_a_gateway_has_no_roles_to_give(tmp_path: Path) -> None:
-    path = tmp_path / "gateway.toml"
-    text = SETTINGS.format(roles='"expert"', realm="*").replace("oidc", "providers")
-    path.write_text(text, encoding="utf-8")
+def test_a_service_without_roles_cannot_give_them() -> None:
+    issuer = IssuerTable(id="a", issuer="https://login.example", client_id="x", groups=(REVIEWERS,))
     with pytest.raises(ConfigError) as caught:
-        load_gateway_settings(path, environ={})
+        require_consistent_issuers([issuer], "providers")
     assert "providers[0].groups[0].roles" in caught.value.message
 
 

@@ -162,6 +162,10 @@ EVENT_LABELS: Final = TextTable("event", _EVENT_LABELS)
 _DONE_MESSAGES: Final[Mapping[str, str]] = {
     **{str(kind): f"{label}." for kind, label in _EVENT_LABELS.items()},
     "open": "Saved as a draft request. Announce it for review, or submit it, below.",
+    "account-added": "The account is added.",
+    "account-saved": "The account is saved.",
+    "account-disabled": "The account is disabled. Its sessions have ended.",
+    "account-enabled": "The account is enabled.",
     "signed-in": "You are signed in.",
     "signed-out": "You are signed out.",
 }

@@ -54,6 +54,7 @@ ACCOUNT_URL: Final = "/account"
 TOKENS_URL: Final = "/account/tokens"
 SIGN_OUT_EVERYWHERE_URL: Final = "/account/sign-out-everywhere"
 AUDIT_URL: Final = "/audit"
+ACCOUNTS_URL: Final = "/accounts"
 PASSWORD_URL: Final = "/account/password"  # noqa: S105 - an address
 OPENAPI_URL: Final = "/openapi.json"
 
@@ -149,6 +150,16 @@ def review_url(identifier: str) -> str:
 def queue_url(role: str) -> str:
     """The queue of a role: expert, iana or iesg."""
     return build_path("queue", role)
+
+
+def accounts_url(**query: str | int | None) -> str:
+    """The accounts, for administrators."""
+    return build_path("accounts", **query)
+
+
+def account_url(identifier: str, act: str | None = None) -> str:
+    """One account, or the URL that accepts an act on it: details, roles, disable, enable or password."""
+    return build_path("accounts", identifier, *(() if act is None else (act,)))
 
 
 def token_revoke_url(identifier: str) -> str:
