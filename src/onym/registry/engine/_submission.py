@@ -225,10 +225,8 @@ def _is_list_review_missing(case: EventContext) -> bool:
 def _submit_request(case: EventContext, rule: Rule) -> Decision:
     review = case.profile.list_review.get(case.current_request.status)
     notices = [make_notice(Role.IANA, f"{case.name}: {case.current_request.id} was submitted")]
-    short = review is not None and (
-        case.current_request.announced is None or case.at - case.current_request.announced < review.reasonable
-    )
-    if short:
+    since = case.current_request.announced
+    if review is not None and (since is None or case.at - since < review.reasonable):
         notices.append(
             make_notice(
                 Role.EXPERT,
@@ -520,7 +518,7 @@ INTAKE_RULES: Final = (
         effect=_reject_duplicate, said="rejected: the name is in use",
     ),
     _IntakeRule(
-        id="I3", event=_CHECK, clauses=build_clauses(None, "7.2 step 2") | OWN_CLAUSES,
+        id="I3", event=_CHECK, clauses={**build_clauses(None, "7.2 step 2"), **OWN_CLAUSES},
         when=_can_register_at_once, effect=_register_entry,
         said="registered at once, first come first served",
     ),

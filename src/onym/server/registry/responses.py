@@ -209,8 +209,10 @@ def build_page_frame(request: Request, title: str, *crumbs: tuple[str, str]) -> 
     )
     desk = [(urls.queue_url(name_role(role)), apply_words(label)) for role, label in _QUEUES if role in roles]
     account = visitor.account
+    if visitor.is_administrator:
+        desk.append((urls.ACCOUNTS_URL, "Accounts"))
     if account is not None and is_administrator(account) and Role.IANA in roles:
-        desk += [(urls.ACCOUNTS_URL, "Accounts"), (urls.AUDIT_URL, "Audit")]
+        desk.append((urls.AUDIT_URL, "Audit"))
     return PageFrame(
         title=title,
         nav=tuple(Link(href=href, text=text, current=href == here) for href, text in nav),
