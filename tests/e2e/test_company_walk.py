@@ -80,6 +80,8 @@ def _act(page: Page, kind: str, **fields: str) -> None:
 
 def _require_good_page(page: Page) -> None:
     """The page has no accessibility violation and no word of a standards body."""
+    # the report of a form fades while it is renewed
+    page.locator(".htmx-request").first.wait_for(state="detached")
     assert accessibility_findings(page) == [], page.url
     assert FOREIGN.findall(page.locator("body").inner_text()) == [], page.url
 

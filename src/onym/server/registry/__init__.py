@@ -20,7 +20,14 @@ def list_routes() -> list[BaseRoute]:
     # late: importing this package must not load the templates and the checker
     from starlette.routing import Mount
 
-    from onym.server.registry import account_pages, audit_page, entry_pages, help_page, request_pages
+    from onym.server.registry import (
+        account_pages,
+        audit_page,
+        entry_pages,
+        help_page,
+        request_pages,
+        translations,
+    )
     from onym.server.registry.api.openapi import list_api_routes
     from onym.server.registry.responses import StaticAssets
     from onym.server.services import STATIC_FOLDER
@@ -31,6 +38,7 @@ def list_routes() -> list[BaseRoute]:
         *request_pages.ROUTES,
         *audit_page.ROUTES,
         *account_pages.ROUTES,
+        *translations.ROUTES,
         *entry_pages.ROUTES,
         Mount("/static", StaticAssets(directory=STATIC_FOLDER), name="static"),
     ]

@@ -55,6 +55,9 @@ class PageFrame:
     done: str
     #: the name of the service
     service: str = "Onym registry"
+    #: the visitor's language, and the links that choose another
+    language: str = "en"
+    languages: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

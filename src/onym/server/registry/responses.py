@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +24,14 @@ from onym.server.registry import urls
 from onym.server.registry.dependencies import find_registry, get_current_time, get_store
 from onym.server.registry.labels import DONE_MESSAGES, STATUS_SIGNS, format_roles, format_time, get_label
 from onym.server.registry.page_parts import Link, PageFrame
+from onym.server.registry.translations import (
+    DEFAULT,
+    LANGUAGES,
+    TRANSLATED,
+    choose_language,
+    install_translations,
+    use_language,
+)
 from onym.server.security.conditional_requests import make_cached_response
 from onym.server.security.sessions import get_visitor
 from onym.server.services import get_services, make_template_environment
@@ -165,6 +174,7 @@ def get_template_environment() -> Environment:
     found.filters["roles"] = format_roles
     found.filters["reason"] = _get_reason
     found.filters["words"] = apply_words
+    install_translations(found)
     found.globals |= {"urls": urls, "registries": REGISTRIES, "profiles": PROFILES}
     found.filters["coded"] = _split_code
     return found
@@ -222,6 +232,15 @@ def build_page_frame(request: Request, title: str, *crumbs: tuple[str, str]) -> 
         csrf=visitor.csrf_token,
         done=DONE_MESSAGES.get(request.query_params.get("done", ""), ""),
         service=get_catalog().title or "Onym registry",
+        language=choose_language(request),
+        languages=tuple(
+            Link(
+                href=urls.language_url(language, here),
+                text=name,
+                current=language == choose_language(request),
+            )
+            for language, name in LANGUAGES.items()
+        ),
     )
 
 
@@ -234,7 +253,14 @@ _NAV_LABELS: Final = {
 
 def render_page(template: str, page: PageFrame, /, **members: Any) -> str:
     """Return the whole HTML document; the template uses the frame, every member and nothing else."""
-    return get_template_environment().get_template(template).render(members, page=page)
+    # a page without translations is English as a whole
+    language = page.language if template in TRANSLATED else DEFAULT
+    with use_language(language):
+        return (
+            get_template_environment()
+            .get_template(template)
+            .render(members, page=replace(page, language=language))
+        )
 
 
 def render_service_page(request: Request, template: str, title: str, /, **members: Any) -> str:
@@ -298,7 +324,10 @@ def make_page_response(
     return Response(render_page(template, page, **members), http_status, _HEADERS, media_type="text/html")
 
 
-_HEADERS: Final = {"vary": "Accept, Cookie, Authorization, HX-Request", "cache-control": "private, no-cache"}
+_HEADERS: Final = {
+    "vary": "Accept, Accept-Language, Cookie, Authorization, HX-Request",
+    "cache-control": "private, no-cache",
+}
 
 
 def redirect_to(address: str, done: str = "") -> Response:

@@ -55,6 +55,8 @@ TOKENS_URL: Final = "/account/tokens"
 SIGN_OUT_EVERYWHERE_URL: Final = "/account/sign-out-everywhere"
 AUDIT_URL: Final = "/audit"
 ACCOUNTS_URL: Final = "/accounts"
+#: the cookie with a visitor's language
+LANGUAGE_COOKIE: Final = "onym-language"
 PASSWORD_URL: Final = "/account/password"  # noqa: S105 - an address
 OPENAPI_URL: Final = "/openapi.json"
 
@@ -150,6 +152,11 @@ def review_url(identifier: str) -> str:
 def queue_url(role: str) -> str:
     """The queue of a role: expert, iana or iesg."""
     return build_path("queue", role)
+
+
+def language_url(language: str, back: str) -> str:
+    """The URL that chooses a language and leads back to a page."""
+    return build_path("language", language, next=back)
 
 
 def accounts_url(**query: str | int | None) -> str:
