@@ -173,11 +173,23 @@ def get_template_environment() -> Environment:
     found.filters["sign"] = STATUS_SIGNS.__getitem__
     found.filters["roles"] = format_roles
     found.filters["reason"] = _get_reason
-    found.filters["words"] = apply_words
+    found.filters["words"] = _make_words_filter()
     install_translations(found)
     found.globals |= {"urls": urls, "registries": REGISTRIES, "profiles": PROFILES}
     found.filters["coded"] = _split_code
     return found
+
+
+def _make_words_filter() -> Any:
+    """Return the filter that puts the operator's names of roles into a text."""
+    from jinja2 import pass_context  # late: see make_template_environment
+
+    # without the context, Jinja would apply it once, when it compiles the template
+    @pass_context
+    def put_words(_: Any, text: str) -> str:
+        return apply_words(text)
+
+    return put_words
 
 
 def _get_reason(record: LogRecord) -> str:
