@@ -12,7 +12,9 @@ import pytest
 from company_support import ADMINISTRATOR, COMPANY, define, load
 from onym.accounts.records import Account
 from onym.registry.records import Role
+from onym.registry.registries import use_catalog
 from onym.server import registry as room
+from onym.server.registry.responses import get_template_environment
 from server_support import PASSWORD_HASH, START, World, world
 
 #: words of standards bodies
@@ -139,6 +141,14 @@ def test_the_pages_use_the_definition_s_words_and_labels(company: World) -> None
     page = _find_text(_read(company, f"{waiting}/review"))
     assert "Accept the name" in page
     assert "the architect" in _find_text(_read(company, waiting))
+
+
+def test_the_words_are_put_in_when_a_page_is_drawn(tmp_path: Path) -> None:
+    template = get_template_environment().from_string('{{ "IANA checks it."|words }}')
+    assert template.render() == "IANA checks it."
+    with use_catalog(load(tmp_path).catalog):
+        assert template.render() == "The naming office checks it."
+    assert template.render() == "IANA checks it."
 
 
 def test_the_form_has_the_company_s_fields_and_their_help(company: World) -> None:
