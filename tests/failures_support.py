@@ -17,13 +17,11 @@ from ai_support import PATIENCE
 __all__ = ["Load", "load", "stopped", "wait_until"]
 
 #: how long a server stays stopped, in seconds, after what the test waits for has happened
-#: seconds for something that must happen
-_PATIENCE = 15.0
 STOP_SECONDS = float(os.environ.get("ONYM_STOP_SECONDS", "0"))
 
 
 def wait_until(condition: Callable[[], bool], describe: Callable[[], object] = str) -> None:
-    last = time.monotonic() + _PATIENCE
+    last = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < last, describe()
         time.sleep(0.005)  # other threads bring it about
@@ -55,10 +53,16 @@ class Load:
     def wait_for(self, result: Any, *, more: int = 1) -> None:
         """Wait until this result has come `more` times from now on."""
         before = len(self.results)
-        wait_until(
-            lambda: self.results[before:].count(result) >= more or self._failed(),
-            lambda: Counter(self.results[before:]),
+        self.wait_until(
+            lambda: self.results[before:].count(result) >= more, lambda: Counter(self.results[before:])
         )
+
+    def wait_until(self, condition: Callable[[], bool], describe: Callable[[], object] = str) -> None:
+        """Wait until the condition holds; a call that fails ends the test."""
+        wait_until(lambda: condition() or self._failed(), describe)
+        if self._failed():
+            self.ended.set()
+            self.check()
 
     def run(self, pool: ThreadPoolExecutor, call: Callable[[], Any]) -> None:
         self._threads.append(pool.submit(self._repeat, call))

@@ -15,7 +15,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,6 +56,7 @@ __all__ = [
     "obtain",
     "refused",
     "resolution",
+    "restarted_server",
     "run",
     "secure_issuer",
 ]
@@ -175,6 +176,9 @@ class AuthorizationServer:
     issuer: str
     jwks: dict[str, Any]
     context: ssl.SSLContext
+    #: its process, and the settings of one that takes its place
+    pid: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def subject(self, login: str) -> str:
         """The `sub` of that user."""
@@ -266,8 +270,22 @@ def authorization_server(
         "tls": {"host": "localhost", "pem": pem},
     }
     context = ssl.create_default_context(cadata=ca.cert_pem.bytes().decode())
+    with _running_server(settings, context) as running:
+        yield running
+
+
+@contextmanager
+def restarted_server(killed: AuthorizationServer) -> Iterator[AuthorizationServer]:
+    """A server in the place of one that was killed: with its port, key and clients, without tokens."""
+    with _running_server(killed.settings, killed.context) as running:
+        yield running
+
+
+@contextmanager
+def _running_server(settings: Mapping[str, Any], context: ssl.SSLContext) -> Iterator[AuthorizationServer]:
     with running_script("authorization_server.mjs", settings) as told:
-        yield AuthorizationServer(told["issuer"], told["jwks"], context)
+        again = {**settings, "port": told["port"], "key": told["key"]}
+        yield AuthorizationServer(told["issuer"], told["jwks"], context, told["pid"], again)
 
 
 BANK = "https://bank.example"

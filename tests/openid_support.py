@@ -33,7 +33,14 @@ from onym.sign.jws import sign_compact
 from onym.sign.keys import SigningKey
 from peer_install import node, npm_package
 
-__all__ = ["Liar", "OpenIDProvider", "independent_client", "openid_provider", "running_script"]
+__all__ = [
+    "Liar",
+    "OpenIDProvider",
+    "independent_client",
+    "openid_provider",
+    "restarted_provider",
+    "running_script",
+]
 
 _HERE = Path(__file__).parent
 
@@ -45,6 +52,9 @@ class OpenIDProvider:
     issuer: str
     client_id: str
     client_secret: str
+    #: its process, and the settings of one that takes its place
+    pid: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def subject(self, login: str) -> str:
         """The `sub` claim of that user."""
@@ -153,13 +163,28 @@ def openid_provider(
         "groups_file": "" if groups_file is None else str(groups_file),
         "tls": None if tls is None else {"host": tls[0], "pem": tls[1]},
     }
+    with _running_provider(settings) as running:
+        yield running
+
+
+@contextmanager
+def restarted_provider(killed: OpenIDProvider) -> Iterator[OpenIDProvider]:
+    """A provider in the place of one that was killed: with its port, keys and client, no sessions."""
+    with _running_provider(killed.settings) as running:
+        yield running
+
+
+@contextmanager
+def _running_provider(settings: Mapping[str, Any]) -> Iterator[OpenIDProvider]:
     with running_script("provider.mjs", settings) as told:
-        yield OpenIDProvider(told["issuer"], **client)
+        again = {**settings, "port": told["port"], "keys": told["keys"]}
+        client = settings["client_id"], settings["client_secret"]
+        yield OpenIDProvider(told["issuer"], *client, pid=told["pid"], settings=again)
 
 
 @contextmanager
 def running_script(script: str, settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Run a server of `tests/oidc` with these settings; what its first line tells."""
+    """Run a server of `tests/oidc` with these settings; what its first line tells, and its `pid`."""
     source = _HERE / "oidc"
     modules, runtime = npm_package(source), node()
     process = subprocess.Popen(
@@ -176,7 +201,7 @@ def running_script(script: str, settings: Mapping[str, Any]) -> Iterator[dict[st
         line = process.stdout.readline()
         if not line:
             pytest.fail(f"{script} did not start: {process.communicate(timeout=300)[1][-2000:]}")
-        yield json.loads(line)
+        yield {**json.loads(line), "pid": process.pid}
     finally:
         process.communicate(timeout=300)
 

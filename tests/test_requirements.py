@@ -15,7 +15,7 @@ SOURCES = {
     "ai": ROOT.parent / "shared" / "spec" / "draft-sogomonian-ai-uri-scheme-01.txt",
     **{
         name: ROOT.parent / "shared" / "spec" / "rfc" / f"{name}.txt"
-        for name in ("rfc3986", "rfc4395", "rfc7595")
+        for name in ("rfc3986", "rfc4395", "rfc7595", "rfc8126")
     },
 }
 STATUSES = {"tested", "divergence", "later", "not-applicable"}

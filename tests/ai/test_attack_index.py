@@ -161,13 +161,19 @@ PROOFS: dict[str, dict[str, str]] = {
         "test_an_owner_that_was_taken_for_dead_changes_nothing": "95",
         "test_a_202_has_its_task_on_disk": "96",
     },
+    "ai/endpoint/test_task_store.py": {
+        "test_a_caller_without_a_token_is_counted_by_its_address": "97",
+        "test_the_writes_of_an_owner_that_was_replaced_change_no_row": "95",
+    },
     "ai/endpoint/test_tasks.py": {
         "test_a_task_of_another_caller_does_not_exist": "33 90 91",
+        "test_a_task_of_another_authority_does_not_exist": "91",
         "test_events_are_not_resumed_at_a_number_that_does_not_exist": "93",
         "test_cancelling": "94",
         "test_a_cancellation_at_the_moment_of_the_end_leaves_one_state": "94",
         "test_limits_of_tasks": "97",
         "test_progress_is_cut_and_events_have_a_limit": "97",
+        "test_a_task_that_reports_without_end_keeps_its_limits_and_its_end": "97",
         "test_the_same_key_is_the_same_task_and_another_body_is_refused": "98",
     },
     "ai/gateway/test_problems.py": {
@@ -250,6 +256,7 @@ PROOFS: dict[str, dict[str, str]] = {
         "test_the_result_of_another_task_is_refused": "9 92",
         "test_a_result_whose_receipt_names_no_task_is_refused": "9 92",
         "test_events_that_were_changed_are_refused": "93",
+        "test_events_in_another_order_are_refused": "93",
         "test_events_resumed_at_another_number_are_refused": "93",
         "test_events_survive_fifty_cuts": "93",
     },
@@ -453,6 +460,7 @@ PROOFS: dict[str, dict[str, str]] = {
     "ai/test_fleet_keys.py": {
         "test_attack_103_a_revoked_key_signs_nothing_after_a_minute": "103",
         "test_attack_103_a_machine_without_the_list_signs_nothing": "103",
+        "test_the_thread_that_reads_the_list_survives_what_it_does_not_expect": "103",
     },
     "sign/test_fleet_secrets.py": {
         "test_a_revoked_secret_opens_nothing_after_a_minute": "104",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import time
@@ -21,6 +22,7 @@ from onym.ai.records import Auth, Effects, Level
 from onym.ai.settings import ResolverSettings
 from onym.errors import CredentialError, SecretError
 from onym.net.config import NetConfig
+from onym.net.messages import Send, Wait, Work
 from onym.net.policy import Policy
 from onym.net.transport import Transport, run_flow
 from onym.uri.secret import Secret
@@ -222,3 +224,54 @@ def test_a_refresh_token_that_was_used_elsewhere_ends_the_sign_in(
         StoredCredentials(store).obtain_token("bank.example"), wire, "aiip.authorization-unavailable"
     )
     assert error.retryable
+
+
+def test_two_requests_at_the_end_of_a_token_refresh_it_once(
+    store: FolderSignIns, liar: Liar, wire: Transport
+) -> None:
+    """A server may end the sign-in if a refresh token that it has replaced comes once more."""
+    store.save(sign_in(liar.issuer, expires=0.0))
+    credentials = StoredCredentials(store)
+    first, second = (credentials.obtain_token("bank.example") for _ in range(2))
+
+    def advance(flow: Any, step: Any, until: type) -> Any:
+        while not isinstance(step, until):
+            assert isinstance(step, Work)
+            step = flow.send(step.call())
+        return step
+
+    under_way = advance(first, next(first), Send)
+    waiting = advance(second, next(second), Wait)
+    liar.grant(refresh_token="the-next")
+
+    def resume(flow: Any, step: Any) -> Any:
+        def go_on() -> Any:
+            answer = yield step
+            try:
+                while True:
+                    answer = yield flow.send(answer)
+            except StopIteration as end:
+                return end.value
+
+        return run_flow(go_on(), wire)
+
+    renewed = resume(first, under_way)
+    assert resume(second, waiting).token == renewed.token
+    assert liar.asked["/token"] == 1
+
+
+def test_a_refresh_token_that_another_process_has_just_used_does_not_end_the_sign_in(
+    store: FolderSignIns, liar: Liar, wire: Transport
+) -> None:
+    store.save(sign_in(liar.issuer, expires=0.0))
+    liar.answer("/token", {"error": "invalid_grant"}, 400)
+    loads = itertools.count()
+
+    class Other(FolderSignIns):
+        def load(self, name: str) -> SignIn | None:
+            if next(loads) == 2:  # after the refresh was refused
+                self.save(sign_in(liar.issuer, token=Secret("of the other")))
+            return super().load(name)
+
+    credentials = StoredCredentials(Other(store._folder))
+    assert run_flow(credentials.obtain_token("bank.example"), wire).token.reveal() == "of the other"

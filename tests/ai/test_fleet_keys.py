@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from onym.ai.endpoint import Endpoint
 from onym.ai.fleet_keys import PATIENCE_SECONDS, FleetKeys, list_fleet_keys, revoke_fleet_key
 from onym.errors import CredentialError, StoreError
-from onym.sign.keys import SigningKey
+from onym.sign.keys import MAX_AUTHORITY_KEYS, SigningKey, read_authority_keys
 from onym.sign.keystore import KeyStore
 from onym.uri.secret import Secret
 from postgres_support import Postgres, postgres_server
@@ -175,3 +177,56 @@ def test_an_endpoint_signs_and_publishes_with_its_fleet(tmp_path: Path) -> None:
         app.check()
         assert json.loads(app._exchanges.signing.encode_keys("jwks"))["keys"]
         asyncio.run(app.aclose())
+
+
+def test_a_fleet_publishes_no_more_keys_than_callers_accept(join: Join, clock: Clock) -> None:
+    machines = [join(f"m{number}") for number in range(MAX_AUTHORITY_KEYS)]
+    machines[0].refresh()
+    assert len(read_authority_keys(machines[0].jwks(clock.now)).keys) == MAX_AUTHORITY_KEYS
+    with pytest.raises(CredentialError) as caught:
+        join("one too many")
+    assert caught.value.code == "credential.too-many"
+    # a machine that serves cannot add a key either, and goes on with its own
+    machines[0]._keys.rotate(at=clock.now)  # type: ignore[union-attr]
+    clock.now += PATIENCE_SECONDS + 1
+    with pytest.raises(CredentialError) as caught:
+        machines[0].refresh()
+    assert caught.value.code == "credential.too-many"
+    assert machines[0].signer(clock.now).kid
+
+
+def test_a_long_list_of_keys_is_read_whole(
+    join: Join, url: str | Secret, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onym.ai.fleet_keys._PAGE", 2)
+    machines = [join(f"m{number}") for number in range(5)]
+    machines[0].refresh()
+    assert len(read_kids(machines[0], clock.now)) == len(list_fleet_keys(url)) == 5
+
+
+def test_the_thread_that_reads_the_list_survives_what_it_does_not_expect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Attack 103: it notices revocations, so it must not end; it says once that it fails."""
+    monkeypatch.setattr("onym.ai.fleet_keys.REFRESH_SECONDS", 0.001)
+    folder = KeyStore(tmp_path / "keys")
+    folder.new(at=time.time())
+    reads = threading.Semaphore(0)
+    broken = [True]
+
+    def refresh(keys: FleetKeys) -> None:
+        reads.release()
+        if broken:
+            raise ValueError("not a list")
+
+    with FleetKeys(folder, tmp_path / "fleet.sqlite", background=False) as keys:
+        monkeypatch.setattr(FleetKeys, "refresh", refresh)
+        keys._thread = threading.Thread(target=keys._keep_fresh, daemon=True)
+        keys._thread.start()
+        for _ in range(5):
+            assert reads.acquire(timeout=60)
+        broken.clear()
+        for _ in range(2):
+            assert reads.acquire(timeout=60)
+        said = [record for record in caplog.records if record.name == "onym.ai.fleet_keys"]
+        assert [record.levelname for record in said] == ["WARNING"]

@@ -297,6 +297,7 @@ def test_a_redirect_to_another_url_or_from_another_issuer_is_not_redeemed(world:
         back.replace(issuer, "iss=https%3A%2F%2Fevil.example"),
         back.replace(f"&{issuer}", ""),
         f"{back}&code=another",
+        f"{back}{'&a=b' * 40}",
         f"{REDIRECT}?state={begun.state.reveal()}&{issuer}",
         f"{REDIRECT}?error=access_denied&state={begun.state.reveal()}&{issuer}",
     ]
@@ -518,7 +519,7 @@ def test_nonces_are_kept_by_origin_and_only_good_ones() -> None:
         Origin("https", "b.example", 443),
     )
     assert nonces.update(here, Headers([("DPoP-Nonce", "one")]))
-    assert not nonces.update(here, Headers([("DPoP-Nonce", "one")]))
+    assert nonces.update(here, Headers([("DPoP-Nonce", "one")]))  # another request may have got it first
     for bad in ("", 'a"b', "x" * 600, "a b"):
         assert not nonces.update(here, Headers([("DPoP-Nonce", bad)]))
     assert not nonces.update(here, Headers([("DPoP-Nonce", "one"), ("DPoP-Nonce", "two")]))

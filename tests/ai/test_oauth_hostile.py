@@ -34,7 +34,7 @@ from onym.ai.oauth_metadata import (
 )
 from onym.ai.records import Auth, Level
 from onym.ai.settings import ResolverSettings
-from onym.errors import AuthorizationError, InvocationError, UsageError
+from onym.errors import AuthorizationError, DeadlineExceeded, InvocationError, UsageError
 from onym.net.config import NetConfig
 from onym.net.messages import Headers
 from onym.net.policy import Policy
@@ -177,6 +177,21 @@ def test_a_server_that_cannot_be_reached_is_told_as_unavailable(wire: Transport)
     assert isinstance(gone, Liar)
     error = refused(client(gone).request_client_credentials(READ), wire, "aiip.authorization-unavailable")
     assert (error.status, error.retryable) == (503, True)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_server_that_does_not_answer_in_time_is_told_as_unavailable(
+    liar: Liar, wire: Transport, method: str
+) -> None:
+    """Its metadata, or a token: nothing has an effect twice, so the request may be sent again."""
+    flow = client(liar).request_client_credentials(READ)
+    step = next(flow)
+    while step.request.method != method:
+        step = flow.send(wire.send(step))
+    with pytest.raises(AuthorizationError) as caught:
+        flow.throw(DeadlineExceeded("the request timed out"))
+    assert caught.value.code == "aiip.authorization-unavailable"
+    assert (caught.value.status, caught.value.retryable) == (503, True)
 
 
 def test_the_first_known_server_of_a_resource_is_chosen() -> None:

@@ -375,6 +375,35 @@ def test_events_that_were_changed_are_refused(
             list(task.events())
 
 
+@pytest.mark.parametrize("renumbered", [False, True])
+def test_events_in_another_order_are_refused(lie: tuple[Lying, Factory], renumbered: bool) -> None:
+    """Attack 93: two events change places, with their numbers or without."""
+    liar, factory = lie
+    held: list[bytes] = []
+
+    def swap(octets: bytes) -> bytes:
+        if octets.startswith(b"id: 2\n"):
+            held.append(octets)
+            return b""
+        if octets.startswith(b"id: 3\n") and held:
+            first, second = octets, held.pop()
+            if renumbered:
+                first, second = first.replace(b"id: 3", b"id: 2"), second.replace(b"id: 2", b"id: 3")
+            return first + second
+        return octets
+
+    with factory.client() as client:
+        task = client.start(factory.uri("/count"))
+        task.wait(PATIENCE)
+        whole = list(task.events())
+        liar.change = swap
+        with pytest.raises(ProvenanceError):
+            list(task.events())
+        assert not held
+        liar.change = lambda octets: octets
+        assert list(task.events()) == whole
+
+
 def test_events_resumed_at_another_number_are_refused(lie: tuple[Lying, Factory]) -> None:
     liar, factory = lie
     with factory.client() as client:

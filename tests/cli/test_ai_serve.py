@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import signal
 import subprocess
 import sys
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +19,10 @@ from typing import Any
 import pytest
 
 from ai_support import Line, authority_ca
+from failures_support import load
+from onym.sign.keys import read_authority_keys
 from onym.sign.keystore import KeyStore
+from onym.sign.receipts import verify_filed
 from support import free_port, untraced
 
 MODULE = '''
@@ -150,6 +155,53 @@ def test_workers_serve_together_and_run_a_keyed_call_once(folder: Path, environm
     assert sorted((folder / "effects").read_text().split()) == ["0", "1", "2", "3", "4"]
     assert len(pids) == 2
     assert child.pid not in pids
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="SO_REUSEPORT")
+def test_a_rolling_change_of_version_and_keys_loses_no_call(
+    folder: Path, environment: dict[str, str]
+) -> None:
+    """Acceptance A10: under load, the processes are replaced with other code, and the signing key changes."""
+    keys = KeyStore(folder / "keys", max_age=1.0)
+    keys.new(at=time.time())
+    ca = authority_ca()
+    ca.issue_cert("factory.test").private_key_and_cert_chain_pem.write_to_path(str(folder / "tls.pem"))
+    port = free_port()
+    name = f"factory.test:{port}"
+    code = TOGETHER.replace("{port}", str(port))
+    (folder / "served.py").write_text(code)
+    numbers, kids = itertools.count(), set[str]()
+
+    def order() -> str:
+        """One order with its key, which is sent again only if the answer says so."""
+        number = next(numbers)
+        while True:
+            with Line(name, ca) as line:
+                path = f"/.well-known/aiip/v1/factory.test/order?part={number}"
+                heard = line.ask("POST", path, b"", ("Idempotency-Key", f'"order-{number}"'), service=False)
+                published = line.ask("GET", "/.well-known/aiip.jwks.json", service=False)
+            if heard.status == 200:
+                assert heard.receipt
+                verify_filed(heard.receipt, read_authority_keys(published.body), body=heard.body)
+                kids.add(json.loads(urlsafe_b64decode(heard.receipt.split(".")[0] + "=="))["kid"])
+                return heard.body.decode()
+            assert heard.json()["retryable"], heard.body
+
+    args = ("served:app", "--keys", "keys", "--tls-cert", "tls.pem", "--port", str(port), "--json")
+    with serving(folder, environment, *args, "--workers", "2") as child:
+        assert child.stdout is not None
+        assert json.loads(child.stdout.readline())["authority"] == "factory.test"
+        with load(order, times=4) as work:
+            work.wait_until(lambda: len(work.results) >= 40)
+            (folder / "served.py").write_text(code.replace("return os.getpid()", "return -os.getpid()"))
+            child.send_signal(signal.SIGHUP)
+            keys.rotate(at=time.time())
+            work.wait_until(lambda: {int(body) < 0 for body in work.results[-20:]} == {True})
+            work.wait_until(lambda: len(kids) == 2)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(600) == 143
+    done = (folder / "effects").read_text().split()
+    assert len(done) == len(set(done)) == len(work.results)
 
 
 @pytest.mark.parametrize(

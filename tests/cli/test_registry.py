@@ -143,6 +143,13 @@ def test_search_ranks_names_before_texts(run):
     assert names[1].startswith("http")
 
 
+@pytest.mark.parametrize("typed", ["htpp", "htp", "hhttp", "htxp"])
+def test_search_finds_a_name_that_is_one_letter_away(run, typed):
+    found = run("registry", "search", "--json", typed).json["entries"]
+    assert "http" in [entry["name"] for entry in found]
+    assert not run("registry", "search", "--json", "--status", "historical", typed).json["entries"]
+
+
 def test_search_lists_all_of_a_status_up_to_the_limit(run):
     ran = run("registry", "search", "--status", "historical", "--limit", "3")
     assert len(ran.out.splitlines()) == 3

@@ -268,7 +268,8 @@ def test_errors_of_the_checker_stop_a_submission_unless_told_otherwise(own, writ
     assert "nothing was submitted" in ran.err
     assert own("review", "--json").json["requests"] == []
     assert own("submit", "--anyway", path).code == 0
-    own("decide", "uri-schemes-1", "check-complete", "--as", "iana")
+    own("decide", "uri-schemes-1", "check-complete", "--as", "iana", ok=False)
+    own("decide", "uri-schemes-1", "reject-incomplete", "--as", "iana")
     assert "incomplete" in own("status", "uri-schemes-1").out
     found = own("submit", "--request", "uri-schemes-1", write(), "--json").json
     assert found["request"]["state"] == "submitted"

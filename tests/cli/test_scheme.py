@@ -229,7 +229,7 @@ def test_a_rule_line_with_one_angle_bracket_is_a_finding_and_no_crash(run, file)
 
 
 def test_a_grammar_whose_rule_is_not_clear_is_said_to_be_no_pass(run, file):
-    path = file('a-URI = "a:" x\nb-URI = "b:" x\nx = *( %x21-7E )\n', "two.abnf")
+    path = file('first = "a:" x\nsecond = "b:" x\nx = *( %x21-7E )\n', "two.abnf")
     ran = run("scheme", "check", path)
     assert ran.code == 0
     assert "no-start-rule" in ran.out
@@ -242,3 +242,48 @@ def test_an_undecided_grammar_is_listed_as_not_checked(run, file):
     assert ran.code == 0
     assert "S1 inclusion in absolute-URI:" in ran.out
     assert "not complete" in ran.out
+
+
+@pytest.mark.parametrize(
+    "syntax",
+    [
+        'Scheme syntax: kite-URI = "kite:" 1*( ALPHA / "[" )',
+        'Scheme syntax:\n   kite-URI = "kite:" part\n   part = 1*( ALPHA / "[" )',
+        'Scheme syntax: kite-URI = "kite:" part\n   [ "?" part ]\npart = 1*( ALPHA / "[" )',
+    ],
+)
+def test_a_grammar_in_the_syntax_field_is_read_also_on_the_line_of_its_label(run, file, syntax):
+    ran = run("scheme", "check", "--json", file(GOOD.replace("Contact:", f"{syntax}\nContact:", 1)))
+    found = [each for each in json.loads(ran.out)["findings"] if each["code"] == "not-a-uri"]
+    assert [(each["check"], each["witness"], each["field"]) for each in found] == [("S1", "kite:[", "syntax")]
+    assert found[0]["line"] == 4 + ("syntax:\n" in syntax)
+
+
+def test_the_questions_for_a_person_are_listed_once_and_only_on_request(run, file):
+    two = file(GOOD + "\n" + GOOD.replace("kite\n", "kites\n", 1), "two.txt")
+    assert "for a person to judge" not in run("scheme", "check", two).out
+    assert "ask-utility" not in run("scheme", "check", "--json", two).out
+    asked = run("scheme", "check", "--questions", two).out
+    assert asked.count("  Q1 ") == 1
+    listed = json.loads(run("scheme", "check", "--json", "--questions", two).out)
+    assert sum(each["check"] == "Q1" for each in listed["findings"]) == 1
+    assert listed["counts"] == json.loads(run("scheme", "check", "--json", two).out)["counts"]
+
+
+def test_the_counts_are_those_of_the_summary_and_the_most_important_finding_comes_first(run, file):
+    late = GOOD.replace("Ada Example <ada@example.com>\nChange", "nobody\nChange")
+    late = late.replace("Scheme name: kite\n", "").replace("References", "Scheme name: Kite\nReferences")
+    path = file(late)
+    data = json.loads(run("scheme", "check", "--json", path).out)
+    counts = data["counts"]
+    text = run("scheme", "check", path).out
+    assert f"{counts['error']} errors" in text
+    assert [each["check"] for each in data["findings"] if each["level"] == "error"][:2] == ["N1", "T3"]
+
+
+def test_the_schemes_of_a_text_without_a_template_are_inferred(run, file):
+    rules = '1.  Syntax\n\n   kite-URI = "kite:" ALPHA "["\n   kites-URI = "kites:" ALPHA "]"\n'
+    data = json.loads(run("scheme", "check", "--json", file(f"Kites.\n\n{rules}")).out)
+    assert data["scheme"] == "kite"
+    witnesses = [each["witness"] for each in data["findings"] if each["code"] == "not-a-uri"]
+    assert witnesses == ["kite:a[", "kites:a]"]

@@ -7,10 +7,12 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from onym.common import files
 from onym.common.files import create_file, read_file, remove_file, replace_file, write_file
 
 
@@ -99,3 +101,55 @@ def test_creating_never_replaces(tmp_path: Path) -> None:
     remove_file(path)
     remove_file(path)
     assert not list(tmp_path.iterdir())
+
+
+def make_folder(path: Path, text: str) -> Path:
+    path.mkdir()
+    (path / "index.html").write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("can_swap", [True, False])
+def test_a_folder_takes_the_place_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_swap: bool
+) -> None:
+    if not can_swap:
+        monkeypatch.setattr(files, "swap_folders", lambda *_: False)
+    folder = tmp_path / "public"
+    for text in ("one", "two", "three"):
+        files.replace_folder(make_folder(tmp_path / "new", text), folder)
+        assert (folder / "index.html").read_text() == text
+        assert [path.name for path in tmp_path.iterdir()] == ["public"]
+
+
+def test_a_folder_stays_if_the_new_one_cannot_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "swap_folders", lambda *_: False)
+    folder = make_folder(tmp_path / "public", "old")
+    with pytest.raises(OSError, match="new"):
+        files.replace_folder(tmp_path / "new", folder)
+    assert (folder / "index.html").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["public"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux exchanges folders in one step")
+def test_readers_find_the_folder_at_every_moment(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "public", "0")
+    stop = threading.Event()
+    missing: list[OSError] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                folder.stat()
+            except OSError as error:
+                missing.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(200):
+        files.replace_folder(make_folder(tmp_path / "new", str(number)), folder)
+    stop.set()
+    reader.join()
+    assert missing == []

@@ -93,7 +93,7 @@ def test_a_scheme_goes_from_its_draft_to_publication(
     clerk.go("/queue/iana")
     assert request in clerk.text
     clerk.go(f"/requests/{request}")
-    clerk.press("Complete: continue")
+    clerk.press("Accept and send to the expert")
     assert "the Designated Expert" in clerk.text
     clerk.picture(f"{shots}-3-status")
     entry = f"{service.url}/api/v1/registries/uri-schemes/entries/{name}"
@@ -111,7 +111,7 @@ def test_a_scheme_goes_from_its_draft_to_publication(
     expert.go(f"/requests/{request}/review")
     assert "Check report" in expert.text
     expert.picture(f"{shots}-4-review")
-    expert.press("Approve", reason="The name is free, the template is complete.")
+    expert.press("Approve and register as permanent", reason="The name is free, the template is complete.")
 
     anyone = meet()
     anyone.go(f"/r/uri-schemes/{name}")
@@ -140,7 +140,7 @@ def test_a_timer_registers_what_nobody_rejects_and_only_under_the_old_procedure(
     ann.press("Submit to IANA")
     clerk = meet("iana")
     clerk.go(f"/requests/{request}")
-    clerk.press("Complete: continue")
+    clerk.press("Accept and send to the expert")
     _later(service, days=15)
     ann.go(f"/requests/{request}")
     assert "overdue" in ann.text
@@ -197,9 +197,10 @@ def test_a_parameter_and_a_namespace_are_registered(meet: Meet, service: Service
         request = ann.save()
         ann.press("Submit to IANA")
         clerk.go(f"/requests/{request}")
-        clerk.press("Complete: continue")
+        clerk.press("Accept and send to the expert")
         expert.go(f"/requests/{request}/review")
-        expert.press("Approve", reason="well described")
+        outcome = "registered" if registry == "llm-parameters" else "active"
+        expert.press(f"Approve and register as {outcome}", reason="well described")
         status, found = fetch(f"{service.url}/api/v1/registries/{registry}/entries/{fields['name']}")
         assert status == 200, found
         ann.go(f"/r/{registry}/{fields['name']}")

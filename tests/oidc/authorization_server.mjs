@@ -2,7 +2,8 @@
 //
 //   node authorization_server.mjs NODE_MODULES   (settings as JSON in ONYM_TEST_OIDC; see tests/oauth_support.py)
 //
-// Prints one line of JSON with its issuer, then serves until standard input ends. `clients` are the metadata of
+// Prints one line of JSON with its issuer, port and keys, then serves until standard input ends; with `port` and `key` in its
+// settings it takes the place of one that was killed. `clients` are the metadata of
 // its clients, `resources` URIs with the scopes of their tokens (JWTs, RFC 9068). It demands a DPoP nonce. Added:
 // - token exchange (RFC 8693) of its own access tokens, with `act` (unless `impersonate`), and of its ID tokens
 //   for an ID-JAG, for which `audiences` maps the start of a server's issuer to this client's ID there; `id_jag`
@@ -10,7 +11,7 @@
 // - jwt-bearer with an ID-JAG of `identity_provider` {issuer, jwks}, once each.
 import { createServer } from 'node:https';
 import { createRequire } from 'node:module';
-import { generateKeyPairSync, randomBytes } from 'node:crypto';
+import { createPrivateKey, createPublicKey, generateKeyPairSync, randomBytes } from 'node:crypto';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
@@ -27,11 +28,13 @@ process.stdin.on('end', () => process.exit(0));
 
 const server = createServer({ key: settings.tls.pem, cert: settings.tls.pem,
   ...(settings.client_ca ? { requestCert: true, rejectUnauthorized: false, ca: settings.client_ca } : {}) });
-await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
+await new Promise((resolve) => { server.listen(settings.port ?? 0, '127.0.0.1', resolve); });
 const issuer = `https://${settings.tls.host}:${server.address().port}`;
 
 const ALG = 'ES256';
-const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+const privateKey = settings.key ? createPrivateKey({ key: settings.key, format: 'jwk' })
+  : generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey;
+const publicKey = createPublicKey(privateKey);
 const jwk = { ...privateKey.export({ format: 'jwk' }), use: 'sig', alg: ALG, kid: 'of-the-tests' };
 const SUBJECT = 'subject-of-';
 const actors = new WeakMap();
@@ -252,4 +255,4 @@ server.on('request', (request, response) => {
   });
 });
 
-process.stdout.write(`${JSON.stringify({ issuer, jwks: { keys: [{ ...publicKey.export({ format: 'jwk' }), use: 'sig', alg: ALG, kid: jwk.kid }] } })}\n`);
+process.stdout.write(`${JSON.stringify({ issuer, port: server.address().port, key: jwk, jwks: { keys: [{ ...publicKey.export({ format: 'jwk' }), use: 'sig', alg: ALG, kid: jwk.kid }] } })}\n`);

@@ -2,7 +2,8 @@
 //
 //   node provider.mjs NODE_MODULES   (settings as JSON in ONYM_TEST_OIDC; see tests/registry_support.py)
 //
-// Prints one line of JSON with its issuer, then serves until standard input ends. The authorization request
+// Prints one line of JSON with its issuer, port and keys, then serves until standard input ends; with `port` and `keys` in its
+// settings it takes the place of one that was killed. The authorization request
 // leads to a form with the field `login` (and `acr`, for a class of authentication); a request with login_hint
 // signs in that user at once. For each URI in `resources` it gives access tokens that are JWTs (RFC 9068), with
 // the scopes of its value; `programs` are the metadata of more clients, which get such tokens for a person, bound to a
@@ -25,7 +26,7 @@ process.stdin.on('end', () => process.exit(0));
 
 const { tls } = settings;
 const server = tls ? createSecureServer({ key: tls.pem, cert: tls.pem }) : createServer();
-await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
+await new Promise((resolve) => { server.listen(settings.port ?? 0, '127.0.0.1', resolve); });
 const { port } = server.address();
 const issuer = tls ? `https://${tls.host}:${port}` : `http://127.0.0.1:${port}`;
 
@@ -33,6 +34,8 @@ const key = (alg, type, options) => ({
   ...generateKeyPairSync(type, options).privateKey.export({ format: 'jwk' }),
   use: 'sig', alg, kid: `${alg}-of-the-tests`,
 });
+
+const keys = settings.keys ?? [key('RS256', 'rsa', { modulusLength: 2048 }), key('ES256', 'ec', { namedCurve: 'P-256' }), key('Ed25519', 'ed25519')];
 
 const SUBJECT = 'subject-of-';
 const claims = (login) => ({
@@ -68,8 +71,7 @@ const provider = new Provider(issuer, {
     token_endpoint_auth_method: settings.auth_method,
     id_token_signed_response_alg: settings.algorithm,
   }, ...(settings.programs ?? [])],
-  jwks: { keys: [key('RS256', 'rsa', { modulusLength: 2048 }), key('ES256', 'ec', { namedCurve: 'P-256' }),
-    key('Ed25519', 'ed25519')] },
+  jwks: { keys },
   cookies: { keys: ['a key of the tests'] },
   claims: { openid: ['sub', 'amr'], profile: ['name', 'preferred_username', 'groups'], email: ['email', 'email_verified'] },
   // the claims of the scope stand in the ID token, as most providers have it
@@ -157,4 +159,4 @@ server.on('request', (request, response) => {
   });
 });
 
-process.stdout.write(`${JSON.stringify({ issuer })}\n`);
+process.stdout.write(`${JSON.stringify({ issuer, port, keys })}\n`);

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import StoreError
-from onym.registry.records import Event, EventKind, Role
+from onym.registry.records import Actor, Event, EventKind, Role
 from onym.registry.store import OutboxNotice, Store
 from onym.server.mail import MAX_ATTEMPTS, MailSender, build_message, compute_retry_time, format_header_line
 from onym.server.settings import Settings, Smtp
@@ -103,11 +103,11 @@ def test_a_notice_arrives_as_plain_text_with_its_headers(tmp_path: Path, smtp: S
     assert (message["from"], message["to"], message["subject"]) == (
         "registry@example.org",
         "alice@example.org",
-        "Größe",
+        "Größe [uri-schemes-17]",
     )
     assert message.get_content_type() == "text/plain"
     assert message.get_content_charset() == "utf-8"
-    assert mail.text == f"Ein Wort: naïve\n\n-- \n{BASE}/requests/uri-schemes-17\n"
+    assert mail.text == f"Größe\n\nEin Wort: naïve\n\n-- \n{BASE}/requests/uri-schemes-17\n"
     assert message["list-id"] == "<uri-schemes.registry.example.org>"
     assert message["auto-submitted"] == "auto-generated"
     assert message["references"] == "<request-uri-schemes-17@registry.example.org>"
@@ -184,8 +184,6 @@ def test_who_has_no_address_is_not_told(tmp_path: Path, smtp: SMTPServer, to: st
 @pytest.mark.xdist_group("real-servers")
 def test_the_stores_own_outbox_is_emptied(tmp_path: Path, smtp: SMTPServer) -> None:
     async def work(sender: MailSender, store: Store) -> int:
-        from onym.registry.records import Actor
-
         actor = Actor(id="user-alice", roles=frozenset({Role.REGISTRANT}))
         name = "example-mail"
         event = Event(
@@ -318,3 +316,42 @@ def test_what_the_library_cannot_take_is_logged_and_the_sender_goes_on(
     assert [(number, said) for number, said, _ in outbox.done] == [(7, type(fault).__name__)]
     assert outbox.done[0][2] is not None
     assert f"notice 7 cannot be sent: {type(fault).__name__}" in caplog.text
+
+
+@pytest.mark.xdist_group("real-servers")
+def test_a_notice_says_what_happened_why_and_what_is_expected_of_its_reader(tmp_path: Path) -> None:
+    reason = "The grammar admits a fragment.\n" + "It is long. " * 300 + "The end."
+
+    async def work(sender: MailSender, store: Store) -> None:
+        people = {
+            who: Actor(id=ROOT.id if who == "iana" else "user-alice", roles=frozenset({role}))
+            for who, role in (("ann", Role.REGISTRANT), ("iana", Role.IANA), ("eve", Role.EXPERT))
+        }
+        fields = {
+            "applications": "apps", "contact": "Ann <ann@example.org>", "references": "[RFC3986]",
+            "change_controller": "Ann <ann@example.org>",
+        }  # fmt: skip
+        steps: list[tuple[str, EventKind, dict[str, Any]]] = [
+            ("ann", EventKind.OPEN, {"status": "historical", "fields": fields}),
+            ("ann", EventKind.SUBMIT, {}),
+            ("iana", EventKind.CHECK_COMPLETE, {}),
+            ("eve", EventKind.ASK_MORE_REVIEW, {"reason": reason}),
+        ]
+        for who, kind, data in steps:
+            event = Event(
+                kind=kind, registry="uri-schemes", request="uri-schemes-1", name="mailed", data=data
+            )
+            await store.apply(event, people[who], START)
+        while await sender.send_due():
+            pass
+
+    with smtp_server() as server:
+        go(tmp_path, mail_settings(server.port), None, work)
+        mails = server.wait_for(2)
+    asked = next(mail for mail in mails if "more review" in mail.message["subject"])
+    assert asked.message["subject"] == "mailed: more review of uri-schemes-1 is asked for"
+    assert " ".join(reason.split()) in " ".join(asked.text.split())
+    assert "Expected of you: the next step." in asked.text
+    assert "Request:  uri-schemes-1, New registration: mailed (Historical)" in asked.text
+    assert "[RFC 7595 7.2 step 6]" in asked.text
+    assert asked.text.endswith(f"-- \n{BASE}/requests/uri-schemes-1\n")

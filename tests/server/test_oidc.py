@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,11 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onym.accounts.oidc import OIDCProvider
 from onym.accounts.sign_in import SignInFlow
 from onym.accounts.store import Accounts
 from onym.common.strict_json import encode_base64url
+from onym.errors import NetError
 from onym.server.settings import Issuer, RateLimit, RateLimits
 from onym.sign.keys import SigningKey
+from onym.testing.clock import FakeClock
 from onym.uri.secret import Secret
 from openid_support import Liar, OpenIDProvider, openid_provider
 from registry_support import run_app
@@ -367,6 +371,158 @@ def test_a_flow_that_took_too_long_is_over(tmp_path: Path, liar: Liar) -> None:
         site.clock.advance(minutes=11)
         text = urlencode({"state": query["state"], "code": "c"})
         assert site.client.get(f"{CALLBACK.format('liar')}?{text}").status_code == 400
+
+
+def change_flow(site: World, **changes: Any) -> None:
+    """Change the cookie of the only sign-in, as its browser can."""
+    ((name, value),) = [(name, value) for name, value in site.client.cookies.items() if "flow" in name]
+    flow = SignInFlow.from_cookie(value)
+    assert flow is not None
+    site.client.cookies.clear()
+    site.client.cookies.set(name, replace(flow, **changes).to_cookie().reveal())
+
+
+def through_changed(site: World, liar: Liar, **changes: Any) -> Any:
+    """A whole sign-in, whose cookie is changed before the answer."""
+    query = dict(parse_qsl(urlsplit(begin(site, "liar")).query))
+    liar.nonce = query["nonce"]
+    change_flow(site, **changes)
+    text = urlencode({"state": query["state"], "code": "c"})
+    answer = site.client.get(f"{CALLBACK.format('liar')}?{text}", follow_redirects=False)
+    site.client.cookies.clear()
+    return answer
+
+
+def test_a_cookie_adds_to_what_the_settings_want_and_never_replaces_it(tmp_path: Path, liar: Liar) -> None:
+    wanted = replace(liar.settings(), acr_values=("gold", "silver"), max_age=600)
+    now = int(_now().timestamp())
+    with site_with(tmp_path, wanted) as site:
+        for changes, claims in [
+            ({"acr_values": ("bronze",)}, {"acr": "bronze", "auth_time": now}),
+            ({"acr_values": ("bronze", "gold")}, {"acr": "bronze", "auth_time": now}),
+            ({"acr_values": ("silver",)}, {"acr": "gold", "auth_time": now}),
+            ({"max_age": 10**9}, {"acr": "gold", "auth_time": now - 3600}),
+            ({"max_age": 300}, {"acr": "gold", "auth_time": now - 400}),
+            ({}, {"acr": "bronze", "auth_time": now}),
+        ]:
+            liar.claims = claims
+            answer = through_changed(site, liar, **changes)
+            assert (answer.status_code, answer.json()["code"]) == (403, "accounts.step-up-required"), changes
+        liar.claims = {"acr": "silver", "auth_time": now}
+        assert through_changed(site, liar, acr_values=("silver", "bronze"), max_age=300).status_code == 303
+
+
+def test_a_provider_is_asked_for_the_classes_that_both_want(tmp_path: Path, liar: Liar) -> None:
+    wanted = replace(liar.settings(), acr_values=("gold", "silver"), max_age=600)
+    provider = OIDCProvider(wanted, "https://registry.example.org/back", lambda: 0.0)
+    for given_values, given_age, asked in [
+        ((), None, (("gold", "silver"), 600)),
+        (("silver", "bronze"), 300, (("silver",), 300)),
+        (("bronze",), 900, (("bronze",), 600)),
+    ]:
+        flow = replace(FLOW, acr_values=given_values, max_age=given_age)
+        assert provider.merge_requirements(flow) == asked
+
+
+def test_a_provider_that_does_not_tell_the_time_of_a_sign_in_is_named_as_the_cause(
+    tmp_path: Path, liar: Liar
+) -> None:
+    with site_with(tmp_path, replace(liar.settings(), max_age=600)) as site:
+        answer = through(site, liar)
+        assert (answer.status_code, answer.json()["code"]) == (403, "accounts.step-up-required")
+        assert "max_age" in answer.json()["hint"]
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 610.0, 86_400.0, 9e11])
+def test_a_flow_ends_no_later_than_one_that_begins_now(site: World, liar: Liar, seconds: float) -> None:
+    answer = through_changed(site, liar, expires=min(_now().timestamp() + seconds, 10**12 - 1))
+    assert (answer.status_code, answer.json()["code"]) == (400, "accounts.sign-in-failed")
+    assert "token" not in liar.asked
+
+
+@pytest.mark.parametrize(
+    ("claims", "userinfo", "email"),
+    [
+        ({"email": "ann@example.org", "email_verified": True}, {"email": "eve@example.org"}, None),
+        ({"email_verified": True}, {"email": "eve@example.org"}, None),
+        ({"email": "eve@example.org"}, {"email_verified": True}, None),
+        ({"email": "ann@example.org", "email_verified": True}, {}, "ann@example.org"),
+        (
+            {"email": "eve@example.org"},
+            {"email": "ann@example.org", "email_verified": True},
+            "ann@example.org",
+        ),
+    ],
+)
+def test_an_address_and_its_confirmation_come_from_one_source(
+    site: World, liar: Liar, claims: dict[str, Any], userinfo: dict[str, Any], email: str | None
+) -> None:
+    liar.claims, liar.userinfo = claims, {"sub": "s", **userinfo}
+    assert through(site, liar).status_code == 303
+    assert site.do(site.store.accounts.get, who(site)).email == email
+
+
+class Away:
+    """A provider that takes connections and answers nothing, until `back` is set."""
+
+    def __init__(self, liar: Liar) -> None:
+        self.app = liar.app()
+        self.requests, self.back = 0, True
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and not self.back:
+            self.requests += 1
+            message = await receive()
+            while message["type"] != "http.disconnect":
+                message = await receive()
+            return
+        await self.app(scope, receive, send)
+
+
+def test_nobody_waits_for_a_provider_that_is_away_after_the_first(
+    liar: Liar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request waits for the time limit; those behind it fail with it, and sign-outs go on."""
+    monkeypatch.setattr("onym.accounts.oidc._TIMEOUT", 0.5)
+    away, clock = Away(liar), FakeClock()
+    liar.document = {"end_session_endpoint": "https://login.example/end"}
+
+    async def work(provider: OIDCProvider) -> None:
+        assert await provider.build_sign_out_url("https://gw.example/") is not None
+        away.back = False
+        clock.advance(3601)
+        answers = await asyncio.gather(
+            *(provider.build_authorization_url(FLOW, _now()) for _ in range(8)),
+            *(provider.get_keys() for _ in range(8)),
+            return_exceptions=True,
+        )
+        assert all(isinstance(answer, NetError) for answer in answers)
+        assert away.requests == 1
+        # what was known is enough for a sign-out
+        assert (await provider.build_sign_out_url("https://gw.example/") or "").startswith(
+            "https://login.example/end?"
+        )
+        assert away.requests == 1
+        clock.advance(5.1)
+        with pytest.raises(NetError):
+            await provider.get_metadata()
+        assert away.requests == 2
+        away.back = True
+        with pytest.raises(NetError):
+            await provider.get_metadata()
+        clock.advance(5.1)
+        assert await provider.build_authorization_url(FLOW, _now())
+
+    async def run() -> None:
+        provider = OIDCProvider(liar.settings(), "https://gw.example/back", clock.monotonic)
+        try:
+            await work(provider)
+        finally:
+            await provider.close()
+
+    with run_app(away) as url:
+        liar.issuer = url
+        asyncio.run(run())
 
 
 def test_the_sign_in_page_offers_the_providers(site: World) -> None:

@@ -382,6 +382,17 @@ def test_a_search_is_limited(open_store: Open, limit: int) -> None:
     run(open_store, work)
 
 
+def test_a_file_that_was_closed_is_told(tmp_path: Path) -> None:
+    async def work() -> str:
+        store = SQLiteStore(tmp_path / "shared.sqlite")
+        await store.close()
+        with pytest.raises(StoreError) as caught:
+            await store.get("a/b")
+        return caught.value.code
+
+    assert asyncio.run(work()) == "store.closed"
+
+
 def test_the_store_stays_after_it_was_closed(open_store: Open) -> None:
     async def put() -> tuple[str, bool]:
         store = open_store()
@@ -622,6 +633,7 @@ def test_an_emptied_valkey_server_is_another_epoch(valkey: ValkeyServer) -> None
         assert not await store.mark("a/b", FOREVER, epoch=new)
 
     with open_valkey(address, PATIENT) as admin:
+        admin.flushall()
         run(lambda: open_shared_store(address, valkey=PATIENT), work)
 
 

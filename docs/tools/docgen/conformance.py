@@ -25,6 +25,7 @@ _PARTS = (
     ("rfc3986", "RFC 3986", "It uses no key words; these are the rules that Onym implements."),
     ("rfc4395", "RFC 4395", "Every key word, and every step of its procedure."),
     ("rfc7595", "RFC 7595", "Every key word, and every step of its procedure."),
+    ("rfc8126", "RFC 8126", "Designated Experts and appeals, as the registry has them."),
     (
         "ai",
         "The ai draft",

@@ -12,7 +12,7 @@ from docgen.text import GENERATED, cell, code, paragraphs, prose, table
 from onym.registry.checks import CHECKS
 from onym.registry.engine import RULES
 from onym.registry.registries import PROFILES
-from onym.server.registry.api.openapi import build_openapi_document
+from onym.server.registry.api.openapi import DEPRECATIONS, MIN_NOTICE, build_openapi_document
 
 __all__ = ["checks_page", "http_page", "procedure_page", "python_page"]
 
@@ -63,8 +63,48 @@ def http_page() -> str:
                 "if another person was first).\n"
             ),
             table(["", "path", "what it does"], rows),
+            "## Reading from other origins\n",
+            (
+                "Pages of every origin may read the public operations (`GET`), the files and the feeds: "
+                "their responses have `Access-Control-Allow-Origin: *`, and the fields `ETag`, `Link`, "
+                "`Retry-After`, `Deprecation` and `Sunset` are exposed. Writes, pages, accounts and "
+                "responses to a request with an API token or a session are not shared.\n"
+            ),
+            "## Deprecation policy\n",
+            (
+                "Within `/api/v1`, operations, parameters and members are added, and none changes its "
+                "meaning. Clients must ignore members that they do not know. An operation that will be "
+                f"removed works for at least {MIN_NOTICE.days} days after its deprecation. From that day "
+                "its responses have these fields, and `/openapi.json` marks it as `deprecated`:\n"
+            ),
+            table(
+                ["field", "meaning"],
+                [
+                    [code("Deprecation"), "The day of the deprecation (RFC 9745), such as `@1796083200`."],
+                    [code("Sunset"), "When the operation may stop working (RFC 8594), once that is decided."],
+                    [
+                        code("Link"),
+                        "The service's help (`deprecation`, `sunset`), and the `successor-version`.",
+                    ],
+                ],
+            ),
+            _list_deprecated(),
         ]
     )
+
+
+def _list_deprecated() -> str:
+    if not DEPRECATIONS:
+        return "No operation is deprecated.\n"
+    rows = [
+        [
+            code(name),
+            row.since.date().isoformat(),
+            "-" if row.sunset is None else row.sunset.date().isoformat(),
+        ]
+        for name, row in DEPRECATIONS.items()
+    ]
+    return table(["operation", "since", "works until"], rows)
 
 
 def checks_page() -> str:

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 
 from onym.accounts.records import MAX_EMAIL, MAX_NAME, Issuer
 from onym.common.strict_json import decode_base64url, encode_base64url, parse_json_object
-from onym.errors import AccessError, MalformedResponseError, SignatureError, URIError
+from onym.errors import AccessError, MalformedResponseError, NetError, SignatureError, URIError
 from onym.net.config import NetConfig
 from onym.net.limits import NetLimits, TLSConfig
 from onym.net.messages import HTTPRequest, Origin, Reply, Send, split_url
@@ -39,6 +39,9 @@ _Headers: TypeAlias = tuple[tuple[str, str | Secret], ...]
 
 #: seconds until metadata and keys are fetched again
 _METADATA_SECONDS: Final = 3600.0
+#: seconds for which a failure to fetch them is repeated, so that requests do not wait one after the other
+_FAILURE_SECONDS: Final = 5.0
+_SERVER_ERROR: Final = 500
 #: seconds between two requests for new keys, whatever key tokens name
 _RELOAD: Final = 60.0
 _LONGEST_URL: Final = 2000
@@ -57,6 +60,14 @@ _MOST_GROUPS: Final = 2000
 _LONGEST_GROUP: Final = 256
 #: bytes of a token that is kept
 _LONGEST_TOKEN: Final = 16 * 1024
+
+
+#: the shortfall of a provider that does not tell what `max_age` asks for, and what to do about it
+NO_SIGN_IN_TIME: Final = "the provider did not tell when you signed in (auth_time)"
+_NO_SIGN_IN_TIME_HINT: Final = (
+    "Signing in again does not help. Ask the operator to set max_age for this provider. A provider that still"
+    " leaves auth_time out must be told to send it to this client (require_auth_time)."
+)
 
 
 class FlowSecrets(Protocol):
@@ -119,8 +130,11 @@ class Person:
         """Return why this authentication does not satisfy the requirements (RFC 9470), or None if it does."""
         if acr_values and self.acr not in acr_values:
             return "the provider did not confirm the kind of sign-in that is required"
-        oldest = None if max_age is None else at.timestamp() - max(max_age, _SHORTEST_AGE)
-        if oldest is not None and (self.auth_time is None or self.auth_time < oldest):
+        if max_age is None:
+            return None
+        if self.auth_time is None:
+            return NO_SIGN_IN_TIME
+        if self.auth_time < at.timestamp() - max(max_age, _SHORTEST_AGE):
             return "the provider did not confirm that you signed in recently enough"
         return None
 
@@ -179,16 +193,48 @@ class OIDCProvider:
         self._lock = asyncio.Lock()
         self._metadata: tuple[float, ProviderMetadata] | None = None
         self._keys: tuple[float, KeySet] | None = None
+        self._failed: float | None = None
 
     async def get_metadata(self) -> ProviderMetadata:
-        """Return the discovery document, fetched at most once an hour. Raises NetError, ProviderError."""
+        """Return the discovery document, fetched at most once an hour.
+
+        If the provider could not be reached, that is repeated for five seconds. Raises NetError,
+        ProviderError.
+        """
+        known = self._find_metadata()
+        if known is not None:
+            return known
         async with self._lock:
-            if self._metadata is None or self._clock() - self._metadata[0] > _METADATA_SECONDS:
+            # another request may have fetched it meanwhile
+            known = self._find_metadata()
+            if known is None:
                 url = self.issuer.issuer.rstrip("/") + "/.well-known/openid-configuration"
-                reply = await self._send_request("GET", url)
-                document = self._parse_object(reply, "discovery document")
-                self._metadata = (self._clock(), self._parse_metadata(document))
-            return self._metadata[1]
+                reply = await self._fetch_document(url)
+                known = self._parse_metadata(self._parse_object(reply, "discovery document"))
+                self._metadata = (self._clock(), known)
+            return known
+
+    def _find_metadata(self) -> ProviderMetadata | None:
+        """Return the discovery document if it was fetched in the last hour."""
+        if self._metadata is None or self._clock() - self._metadata[0] > _METADATA_SECONDS:
+            return None
+        return self._metadata[1]
+
+    async def _fetch_document(self, url: str) -> Reply:
+        """Fetch the metadata or the keys. Requests that waited for one that failed fail with it."""
+        if self._failed is not None and self._clock() - self._failed < _FAILURE_SECONDS:
+            raise NetError(
+                f"OpenID provider {self.issuer.id} could not be reached a moment ago",
+                hint=f"It is tried again after {_FAILURE_SECONDS:g} seconds.",
+            )
+        try:
+            reply = await self._send_request("GET", url)
+        except NetError:
+            self._failed = self._clock()
+            raise
+        # a proxy may answer for a provider that is away
+        self._failed = self._clock() if reply.status >= _SERVER_ERROR else None
+        return reply
 
     async def build_authorization_url(self, flow: FlowSecrets, at: datetime) -> str:
         """Return the URL to redirect the browser to (code flow, PKCE with S256: RFC 7636).
@@ -225,9 +271,31 @@ class OIDCProvider:
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 
     def merge_requirements(self, flow: FlowSecrets) -> tuple[tuple[str, ...], int | None]:
-        """Return the `acr_values` and `max_age` of a sign-in: those of the flow, and of the settings."""
+        """Return the `acr_values` and `max_age` to ask the provider for: what the flow and the settings want.
+
+        If both name classes of authentication, those that are in both, else those of the flow.
+        """
         ages = [age for age in (flow.max_age, self.issuer.max_age) if age is not None]
-        return flow.acr_values or self.issuer.acr_values, min(ages, default=None)
+        both = tuple(value for value in flow.acr_values if value in self.issuer.acr_values)
+        return both or flow.acr_values or self.issuer.acr_values, min(ages, default=None)
+
+    def _require_all(self, person: Person, flow: FlowSecrets, at: datetime) -> None:
+        """Raise AccessError unless the authentication has what the settings want, and what the flow wants.
+
+        A flow comes from a cookie that its browser can change, so it can only add to the settings.
+        """
+        for acr_values, max_age in (
+            (self.issuer.acr_values, self.issuer.max_age),
+            (flow.acr_values, flow.max_age),
+        ):
+            shortfall = person.find_shortfall(acr_values, max_age, at)
+            if shortfall is not None:
+                hint = "Sign in again, in the way that the provider asks for."
+                raise AccessError(
+                    shortfall,
+                    code="accounts.step-up-required",
+                    hint=_NO_SIGN_IN_TIME_HINT if shortfall is NO_SIGN_IN_TIME else hint,
+                )
 
     async def redeem_code(self, code: str, flow: FlowSecrets, at: datetime) -> SignedIn:
         """Return the person who signed in, for the code of a response.
@@ -249,14 +317,8 @@ class OIDCProvider:
         tokens = self._parse_tokens(response, at)
         token = await self._verify_id_token(tokens, nonce=flow.derive_text("nonce"), at=at)
         more = await self._fetch_userinfo(tokens.access, token)
-        person = _parse_person(token, {**token.claims, **more}, self.issuer.groups_claim)
-        shortfall = person.find_shortfall(*self.merge_requirements(flow), at)
-        if shortfall is not None:
-            raise AccessError(
-                shortfall,
-                code="accounts.step-up-required",
-                hint="Sign in again, in the way that the provider asks for.",
-            )
+        person = _parse_person(token, more, self.issuer.groups_claim)
+        self._require_all(person, flow, at)
         return SignedIn(person=person, tokens=tokens)
 
     async def refresh_tokens(self, person: Person, tokens: ProviderTokens, at: datetime) -> ProviderTokens:
@@ -296,10 +358,12 @@ class OIDCProvider:
         """Return the URL that signs a person out at the provider (RP-Initiated Logout 1.0, 2), or None.
 
         `back` is the URL to return to, which must be registered there. The URL contains no ID token: URLs get
-        into histories and logs. So the provider asks the person for confirmation. Raises NetError,
-        ProviderError.
+        into histories and logs. So the provider asks the person for confirmation. The metadata may be old, so
+        that nobody waits here for a provider that is away. Raises NetError and ProviderError if it was never
+        fetched.
         """
-        endpoint = (await self.get_metadata()).end_session
+        known = await self.get_metadata() if self._metadata is None else self._metadata[1]
+        endpoint = known.end_session
         if endpoint is None:
             return None
         query = {"client_id": self.issuer.client_id, "post_logout_redirect_uri": back}
@@ -431,10 +495,12 @@ class OIDCProvider:
         from onym.sign.keys import read_keys  # late: cryptography is heavy
 
         known = await self.get_metadata()
+        longest = _RELOAD if reload else _METADATA_SECONDS
+        if self._keys is not None and self._clock() - self._keys[0] <= longest:
+            return self._keys[1]
         async with self._lock:
-            age = _METADATA_SECONDS + 1 if self._keys is None else self._clock() - self._keys[0]
-            if self._keys is None or age > (_RELOAD if reload else _METADATA_SECONDS):
-                reply = await self._send_request("GET", known.keys)
+            if self._keys is None or self._clock() - self._keys[0] > longest:
+                reply = await self._fetch_document(known.keys)
                 if reply.status != 200:
                     raise self._make_error(f"the request for the keys failed with status {reply.status}")
                 self._keys = (self._clock(), read_keys(reply.body))
@@ -517,12 +583,15 @@ def _quote_form_value(text: str) -> str:
     return urlencode({"": text})[1:]
 
 
-def _parse_person(token: IDToken, claims: Mapping[str, Any], groups_claim: str) -> Person:
+def _parse_person(token: IDToken, userinfo: Mapping[str, Any], groups_claim: str) -> Person:
+    claims = {**token.claims, **userinfo}
     names = (claims.get("name"), claims.get("preferred_username"))
     name = next((name for name in names if isinstance(name, str) and name.strip()), None)
-    email = claims.get("email")
+    # `email_verified` is about the address beside it, not about that of the other source
+    source = userinfo if "email" in userinfo else token.claims
+    email = source.get("email")
     # an unverified address may belong to another person
-    verified = isinstance(email, str) and claims.get("email_verified") is True
+    verified = isinstance(email, str) and source.get("email_verified") is True
     return Person(
         issuer=token.issuer,
         subject=token.subject,

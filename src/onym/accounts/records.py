@@ -108,7 +108,9 @@ class AuditRecord:
     """One line of the audit log: who did what to what, from where, and the outcome. It contains no secret.
 
     `account` is None for a visitor who is not signed in; `action` is a word with a dot ("sign-in.password",
-    "request.submit"), `outcome` is "ok" or the code of the error, `address` the client's IP address.
+    "request.submit"), `outcome` is "ok" or the code of the error, `address` the client's IP address. For an
+    act on the command line, `address` is "command line, USER" with the operating system's user; so is
+    `account` if the act needs no account.
     """
 
     at: datetime
@@ -126,6 +128,15 @@ class GroupRoles:
     group: str
     roles: tuple[str, ...]
     realm: str = ALL_REALMS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditHead:
+    """The end of the audit log's hash chain: number and digest of its last record, and how many there are."""
+
+    number: int
+    digest: str
+    records: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,9 @@ An application keeps no state between the two steps of a sign-in. A cookie conta
 `state`, `nonce` and the code verifier are derived from it. The cookie's name ends with an ID that is derived
 from `state`, so that sign-ins in two tabs do not end each other; a browser keeps four of them at most.
 
-The cookie is not sealed: only its own browser can change it, and a changed one gives that browser no more
-than a new sign-in does.
+Here the cookie has no proof of who set it (an application may add one): its own browser can change it. So
+what it wants of a sign-in can only add to the settings of the provider, and its end is never later than that
+of a sign-in that begins now.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ _MAX_TARGET_LENGTH: Final = 2000
 _SIGN_IN_PATHS: Final = ("/login", "/logout", "/auth/")
 #: seconds that a person may take at the provider
 FLOW_SECONDS: Final = 600
+#: seconds that the clocks of two processes of one service may differ
+_CLOCK_TOLERANCE: Final = 5
 #: sign-ins of one browser that may be in progress
 MAX_FLOWS: Final = 4
 _COOKIE: Final = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{1,3800})\Z")
@@ -197,7 +200,10 @@ async def check_callback(
     if any(len(values) > 1 for values in parameters.values()):
         raise make_sign_in_error("the provider's response repeats a parameter")
     state, code, issuer, error = (next(iter(parameters.get(name, ())), "") for name in CALLBACK_PARAMETERS)
-    if flow is None or flow.provider != provider.issuer.id or flow.expires <= at.timestamp():
+    left = 0.0 if flow is None else flow.expires - at.timestamp()
+    # a later end is not one that this service has set: what is kept until then would be kept for ever
+    current = 0 < left <= FLOW_SECONDS + _CLOCK_TOLERANCE
+    if flow is None or flow.provider != provider.issuer.id or not current:
         raise make_sign_in_error("this sign-in began in another browser, or took too long")
     if not hmac.compare_digest(state.encode("utf-8", "replace"), flow.derive_text("state").encode()):
         raise make_sign_in_error("the response belongs to another sign-in")
@@ -255,14 +261,12 @@ async def apply_group_roles(
     held = {name: roles for name, roles in account.roles.items() if name.endswith(f"@{issuer.id}") and roles}
     if wanted == held:
         return account
-    await store.accounts.replace_group_roles(account.id, issuer.id, wanted)
     given = ", ".join(sorted(f"{role} in {name}" for name, roles in wanted.items() for role in roles))
-    await store.audit.write(
-        AuditRecord(
-            at=at, account=account.id, action="account.group-roles", subject=given or "none", outcome="ok",
-            address=None,
-        )
+    act = AuditRecord(
+        at=at, account=account.id, action="account.group-roles", subject=given or "none", outcome="ok",
+        address=None,
     )  # fmt: skip
+    await store.accounts.replace_group_roles(account.id, issuer.id, wanted, audit=act)
     kept = {name: roles for name, roles in account.roles.items() if name not in held}
     return replace(account, roles={**kept, **wanted})
 

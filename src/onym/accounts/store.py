@@ -7,11 +7,13 @@ they sort alike in every database.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import hashlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     Boolean,
@@ -33,24 +35,26 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from onym.accounts.records import ALL_REALMS, Account, ApiToken, AuditRecord, Session
-from onym.errors import RegistryError, UnknownEntryError
+from onym.accounts.records import ALL_REALMS, Account, ApiToken, AuditHead, AuditRecord, Session
+from onym.common.text import format_timestamp
+from onym.errors import RegistryError, StoreError, UnknownEntryError
 from onym.store.sql import (
     Database,
     Page,
     Time,
     decode_cursor,
     encode_cursor,
-    is_duplicate,
     is_storable,
     make_number_type,
     make_text_type,
     replace_unstorable,
     require_limit,
 )
+from onym.store.sql_errors import is_duplicate
 from onym.uri.secret import Secret
 
 METADATA: Final = MetaData()
+_Result = TypeVar("_Result")
 
 
 def _make_account_column(**options: Any) -> Column[Any]:
@@ -124,12 +128,44 @@ audit: Final = Table(
     Column("address", Text),
 )
 
+#: the hash chain of the audit log: each digest covers its record and the digest before
+audit_digests: Final = Table(
+    "audit_digests",
+    METADATA,
+    Column("id", make_number_type(), ForeignKey("audit.id"), primary_key=True, autoincrement=False),
+    Column("digest", String(64), nullable=False),
+)
 
-class AccountStore:
-    """Accounts, sessions, tokens and audit log of one database."""
+
+class _Rows:
+    """Rows of one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def _run(self, statement: Executable, audit: AuditRecord | None = None) -> None:
+        """Run one statement in a transaction."""
+        await self._run_audited(lambda connection: connection.execute(statement), audit)
+
+    async def _run_audited(
+        self, work: Callable[[AsyncConnection], Awaitable[_Result]], audit: AuditRecord | None
+    ) -> _Result:
+        """Run `work` in a transaction that also writes the audit record: both happen, or neither."""
+
+        async def work_and_record(connection: AsyncConnection) -> _Result:
+            result = await work(connection)
+            if audit is not None:
+                await _append_audit_record(connection, audit)
+            return result
+
+        return await self._database.run_transaction(work_and_record)
+
+
+class AccountStore(_Rows):
+    """Accounts, sessions, tokens and audit log of one database."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
         self.accounts = Accounts(database)
         self.sessions = Sessions(database)
         self.tokens = Tokens(database)
@@ -140,23 +176,15 @@ class AccountStore:
         await self._database.run_transaction(lambda connection: connection.run_sync(METADATA.create_all))
 
 
-class _Rows:
-    """Rows of one database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def _run(self, statement: Executable) -> None:
-        """Run one statement in a transaction."""
-        await self._database.run_transaction(lambda connection: connection.execute(statement))
-
-
 class Accounts(_Rows):
-    """The accounts of a database. If one is missing, lookups return None; changes raise UnknownEntryError."""
+    """The accounts of a database. If one is missing, lookups return None; changes raise UnknownEntryError.
 
-    async def add(self, account: Account) -> Account:
+    An `audit` record is written in the same transaction as the change.
+    """
+
+    async def add(self, account: Account, *, audit: AuditRecord | None = None) -> Account:
         """Add an account. Raises RegistryError (accounts.login-taken, field "login")."""
-        await self._database.run_transaction(lambda connection: _insert_account(connection, account))
+        await self._run_audited(lambda connection: _insert_account(connection, account), audit)
         return account
 
     async def add_linked(self, account: Account, issuer: str, subject: str) -> Account:
@@ -207,9 +235,15 @@ class Accounts(_Rows):
 
         await self._database.run_transaction(work)
 
-    async def set_password(self, id: str, hash: Secret | None) -> None:  # noqa: A002
+    async def set_password(
+        self,
+        id: str,  # noqa: A002
+        hash: Secret | None,  # noqa: A002
+        *,
+        audit: AuditRecord | None = None,
+    ) -> None:
         """Set or remove the password hash. Sessions go on; end them with `Sessions.drop_all`."""
-        await self._update_values(id, password_hash=None if hash is None else hash.reveal())
+        await self._update_values(id, audit, password_hash=None if hash is None else hash.reveal())
 
     async def replace_password(self, id: str, old: Secret, new: Secret) -> bool:  # noqa: A002
         """Replace the password hash `old`. Return False, and change nothing, if it is not current."""
@@ -221,15 +255,22 @@ class Accounts(_Rows):
 
         return await self._database.run_transaction(work)
 
-    async def set_email(self, id: str, email: str | None) -> None:  # noqa: A002
+    async def set_email(self, id: str, email: str | None, *, audit: AuditRecord | None = None) -> None:  # noqa: A002
         """Set or remove the address for notices."""
-        await self._update_values(id, email=email)
+        await self._update_values(id, audit, email=email)
 
-    async def set_name(self, id: str, name: str) -> None:  # noqa: A002
+    async def set_name(self, id: str, name: str, *, audit: AuditRecord | None = None) -> None:  # noqa: A002
         """Set the name."""
-        await self._update_values(id, name=name)
+        await self._update_values(id, audit, name=name)
 
-    async def set_roles(self, id: str, realm: str, roles: Iterable[str]) -> None:  # noqa: A002
+    async def set_roles(
+        self,
+        id: str,  # noqa: A002
+        realm: str,
+        roles: Iterable[str],
+        *,
+        audit: AuditRecord | None = None,
+    ) -> None:
         """Replace the account's roles in `realm`."""
         held = frozenset(roles)
 
@@ -240,13 +281,15 @@ class Accounts(_Rows):
             )
             await _insert_roles(connection, id, {realm: held})
 
-        await self._database.run_transaction(work)
+        await self._run_audited(work, audit)
 
     async def replace_group_roles(
         self,
         id: str,  # noqa: A002
         provider: str,
         roles: Mapping[str, frozenset[str]],
+        *,
+        audit: AuditRecord | None = None,
     ) -> None:
         """Replace the roles that groups of a provider give the account; the keys are `REALM@PROVIDER`."""
         of_provider = account_roles.c.realm.endswith(f"@{provider}", autoescape=True)
@@ -256,7 +299,7 @@ class Accounts(_Rows):
             await connection.execute(delete(account_roles).where(account_roles.c.account == id, of_provider))
             await _insert_roles(connection, id, roles)
 
-        await self._database.run_transaction(work)
+        await self._run_audited(work, audit)
 
     async def drop_group_roles(self, granted: Collection[tuple[str, str]]) -> int:
         """Take every role of a group that is not `granted`, as (`REALM@PROVIDER`, role); return how many."""
@@ -273,18 +316,18 @@ class Accounts(_Rows):
 
         return await self._database.run_transaction(work)
 
-    async def disable(self, id: str) -> None:  # noqa: A002
+    async def disable(self, id: str, *, audit: AuditRecord | None = None) -> None:  # noqa: A002
         """Disable the account and end its sessions. Its past actions keep its ID."""
 
         async def work(connection: AsyncConnection) -> None:
             await _update_account(connection, id, disabled=True)
             await connection.execute(delete(sessions).where(sessions.c.account == id))
 
-        await self._database.run_transaction(work)
+        await self._run_audited(work, audit)
 
-    async def enable(self, id: str) -> None:  # noqa: A002
+    async def enable(self, id: str, *, audit: AuditRecord | None = None) -> None:  # noqa: A002
         """Enable the account."""
-        await self._update_values(id, disabled=False)
+        await self._update_values(id, audit, disabled=False)
 
     async def list(
         self, *, realm: str | None = None, role: str | None = None, after: str = "", limit: int = 1000
@@ -311,8 +354,8 @@ class Accounts(_Rows):
             row = (await connection.execute(statement)).one_or_none()
             return None if row is None else (await _fetch_accounts(connection, [row]))[0]
 
-    async def _update_values(self, id: str, **values: object) -> None:  # noqa: A002
-        await self._database.run_transaction(lambda connection: _update_account(connection, id, **values))
+    async def _update_values(self, id: str, audit: AuditRecord | None, **values: object) -> None:  # noqa: A002
+        await self._run_audited(lambda connection: _update_account(connection, id, **values), audit)
 
 
 def _select_linked(issuer: str, subject: str) -> Select[Any]:
@@ -426,10 +469,10 @@ class Sessions(_Rows):
 class Tokens(_Rows):
     """The API tokens of a database."""
 
-    async def create(self, token: ApiToken) -> None:
+    async def create(self, token: ApiToken, *, audit: AuditRecord | None = None) -> None:
         """Add a token."""
         row = {**asdict(token), "scopes": " ".join(sorted(token.scopes))}
-        await self._database.run_transaction(lambda connection: _insert_owned_row(connection, tokens, row))
+        await self._run_audited(lambda connection: _insert_owned_row(connection, tokens, row), audit)
 
     async def find(self, digest: str, at: datetime) -> ApiToken | None:
         """Return the token with this digest, or None if there is none or it is revoked or expired at `at`."""
@@ -449,7 +492,7 @@ class Tokens(_Rows):
         async with self._database.open_reader() as connection:
             return tuple(_decode_token(row) for row in await connection.execute(statement))
 
-    async def revoke(self, id: str, at: datetime) -> None:  # noqa: A002
+    async def revoke(self, id: str, at: datetime, *, audit: AuditRecord | None = None) -> None:  # noqa: A002
         """Revoke the token; a second call changes nothing. Raises UnknownEntryError."""
 
         async def work(connection: AsyncConnection) -> None:
@@ -461,19 +504,31 @@ class Tokens(_Rows):
             if found.revoked is None:
                 await connection.execute(update(tokens).where(tokens.c.id == id).values(revoked=at))
 
-        await self._database.run_transaction(work)
+        await self._run_audited(work, audit)
 
 
 class AuditLog(_Rows):
-    """The audit log of a database: append-only, read from the newest record on."""
+    """The audit log of a database: append-only, a hash chain, read from the newest record on."""
 
     async def write(self, record: AuditRecord) -> None:
         """Append a record. Characters that databases cannot store become question marks."""
-        row = {
-            name: replace_unstorable(value) if isinstance(value, str) else value
-            for name, value in asdict(record).items()
-        }
-        await self._run(insert(audit).values(row))
+        await self._database.run_transaction(lambda connection: _append_audit_record(connection, record))
+
+    async def verify(self) -> AuditHead:
+        """Verify the hash chain, and return its end. Raises StoreError (accounts.broken-audit).
+
+        Records of releases without a chain are counted, and become a part of it with the next record.
+        """
+        async with self._database.open_reader(snapshot=True) as connection:
+            return await _verify_audit_chain(connection)
+
+    async def check_anchor(self, head: AuditHead) -> None:
+        """Compare a record's digest with one that was saved. Raises StoreError (accounts.broken-audit)."""
+        statement = select(audit_digests.c.digest).where(audit_digests.c.id == head.number)
+        async with self._database.open_reader() as connection:
+            digest = (await connection.execute(statement)).scalar()
+        if digest != head.digest and (head.number, head.digest) != (0, _AUDIT_GENESIS):
+            raise _make_broken_audit_error(head.number, "is missing or has another digest than the saved one")
 
     async def page(
         self,
@@ -496,6 +551,71 @@ class AuditLog(_Rows):
         following = encode_cursor(filters, rows[limit - 1]["id"]) if len(rows) > limit else None
         lines = ({name: row[name] for name in row if name != "id"} for row in rows[:limit])
         return Page(items=tuple(AuditRecord(**line) for line in lines), next=following)
+
+
+#: what the first digest of the chain covers in place of an earlier one
+_AUDIT_GENESIS: Final = "0" * 64
+#: audit records that are read at once
+_AUDIT_BATCH: Final = 1000
+
+
+async def _append_audit_record(connection: AsyncConnection, record: AuditRecord) -> None:
+    row = {
+        name: replace_unstorable(value) if isinstance(value, str) else value
+        for name, value in asdict(record).items()
+    }
+    await connection.execute(insert(audit).values(row))
+    last = audit_digests.select().order_by(audit_digests.c.id.desc()).limit(1)
+    end = (await connection.execute(last)).one_or_none()
+    number, previous = (0, _AUDIT_GENESIS) if end is None else (end.id, end.digest)
+    # the new record; before it, at the first call, those that an older release wrote
+    async for identifier, digest in _iter_audit_digests(connection, number, previous):
+        await connection.execute(insert(audit_digests).values(id=identifier, digest=digest))
+
+
+async def _iter_audit_digests(
+    connection: AsyncConnection, number: int, digest: str
+) -> AsyncIterator[tuple[int, str]]:
+    """Yield the number and the digest of each record after `number`, whose digest is `digest`."""
+    while True:
+        statement = select(audit).where(audit.c.id > number).order_by(audit.c.id).limit(_AUDIT_BATCH)
+        rows = (await connection.execute(statement)).mappings().all()
+        for row in rows:
+            number, digest = row["id"], _compute_audit_digest(dict(row), digest)
+            yield number, digest
+        if len(rows) < _AUDIT_BATCH:
+            return
+
+
+def _compute_audit_digest(row: dict[str, Any], previous: str) -> str:
+    data = {**row, "at": format_timestamp(row["at"]), "previous": previous}
+    text = json.dumps(data, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+async def _verify_audit_chain(connection: AsyncConnection) -> AuditHead:
+    stored = {row.id: row.digest for row in await connection.execute(select(audit_digests))}
+    first, last = min(stored, default=None), max(stored, default=0)
+    head, records = (0, _AUDIT_GENESIS), 0
+    async for number, digest in _iter_audit_digests(connection, 0, _AUDIT_GENESIS):
+        records += 1
+        if first is None:
+            continue
+        if stored.pop(number, None) != digest:
+            raise _make_broken_audit_error(number, "was changed, or a record before it is missing")
+        head = (number, digest)
+    if stored:
+        raise _make_broken_audit_error(last, "is missing")
+    return AuditHead(number=head[0], digest=head[1], records=records)
+
+
+def _make_broken_audit_error(number: int, reason: str) -> StoreError:
+    return StoreError(
+        f"record {number} of the audit log {reason}",
+        code="accounts.broken-audit",
+        field=str(number),
+        hint="Another program changed the audit log. Restore a backup and keep this database as evidence.",
+    )
 
 
 def _decode_token(row: Row[Any]) -> ApiToken:

@@ -34,7 +34,7 @@ from onym.common.files import (
 )
 from onym.common.strict_json import parse_json_object
 from onym.errors import AuthorizationError, CredentialError, SignatureError, strip_frames
-from onym.net.messages import Flow, Work
+from onym.net.messages import Flow, Wait, Work
 from onym.sign.dpop import DPoPKey, generate_dpop_key
 from onym.uri.secret import Secret
 
@@ -42,6 +42,11 @@ T = TypeVar("T")
 
 #: seconds before its end when a token is replaced
 _MARGIN: Final = 30.0
+#: seconds between two looks at a refresh by another request, and how many: by one of this process, and by
+#: another process that has just used the refresh token
+_WAIT_SECONDS: Final = 0.1
+_MOST_WAITS: Final = 300
+_MOST_LOOKS: Final = 5
 #: tokens in memory; a new one replaces the least recently used
 _MAX_TOKENS: Final = 1000
 _CLAUSE: Final = "AIIP/HTTPS v1 3.10"
@@ -157,7 +162,8 @@ class TokenCache:
 class _Requested:
     """Credentials that request their tokens from the authorization server of an authority.
 
-    `owner` is who the tokens belong to in the cache.
+    `owner` is who the tokens belong to in the cache. `confirm` is a flow that runs before a new token is kept
+    and used; it raises an error to drop the token.
     """
 
     def __init__(
@@ -168,9 +174,11 @@ class _Requested:
         settings: ResolverSettings | None = None,
         cache: TokenCache | None = None,
         nonces: DPoPNonces | None = None,
+        confirm: Callable[[], Flow[None]] | None = None,
     ) -> None:
         self._registrations = tuple(registrations)
         self._owner = owner
+        self._confirm = confirm
         self._settings = settings or ResolverSettings()
         self._cache = TokenCache() if cache is None else cache
         self._nonces = nonces or DPoPNonces()
@@ -198,6 +206,8 @@ class _Requested:
         if target.dpop is not Level.NONE:
             dpop_key = self._cache.get_dpop_key(self._owner, resolution.authority, registration.issuer)
         grant = yield from self._request(self._make_client(registration, dpop_key), target)
+        if self._confirm is not None:
+            yield from self._confirm()
         credential = _make_credential(grant, registration)
         self._cache.put(key, credential)
         return credential
@@ -241,7 +251,8 @@ class ExchangedCredentials(_Requested):
 
     `subject_token` is the person's token, of type `subject_type`. `actor_token` is the client's own, for a
     server that asks for one. The token itself is never sent to an authority, only to a server of
-    `registrations`.
+    `registrations`. `confirm` is a flow that runs before a new token is kept and used; it raises an error to
+    drop the token.
     """
 
     def __init__(
@@ -254,9 +265,10 @@ class ExchangedCredentials(_Requested):
         settings: ResolverSettings | None = None,
         cache: TokenCache | None = None,
         nonces: DPoPNonces | None = None,
+        confirm: Callable[[], Flow[None]] | None = None,
     ) -> None:
         owner = hash_owner(subject_token)
-        super().__init__(registrations, owner, settings=settings, cache=cache, nonces=nonces)
+        super().__init__(registrations, owner, settings=settings, cache=cache, nonces=nonces, confirm=confirm)
         self._subject_token = subject_token
         self._types = {} if subject_type is None else {"subject_type": subject_type}
         self._actor_token = actor_token
@@ -272,7 +284,7 @@ class AssertedCredentials(_Requested):
 
     `provider` is this client's registration at the provider, and `subject_token` the person's ID token there
     (or a token of type `subject_type`). The grant is requested for the authorization server of the authority,
-    and redeemed there once.
+    and redeemed there once. `confirm` is as for `ExchangedCredentials`.
     """
 
     def __init__(
@@ -285,9 +297,10 @@ class AssertedCredentials(_Requested):
         settings: ResolverSettings | None = None,
         cache: TokenCache | None = None,
         nonces: DPoPNonces | None = None,
+        confirm: Callable[[], Flow[None]] | None = None,
     ) -> None:
         owner = hash_owner(subject_token)
-        super().__init__(registrations, owner, settings=settings, cache=cache, nonces=nonces)
+        super().__init__(registrations, owner, settings=settings, cache=cache, nonces=nonces, confirm=confirm)
         self._provider = provider
         self._subject_token = subject_token
         self._subject_type = subject_type
@@ -585,6 +598,8 @@ class StoredCredentials:
         self._settings = settings or ResolverSettings()
         self._nonces = nonces or DPoPNonces()
         self._loaded: OrderedDict[str, SignIn] = OrderedDict()
+        #: the sign-ins that are being refreshed
+        self._refreshing: dict[str, object] = {}
 
     def obtain(
         self, resolution: Resolution, *, scopes: Collection[str], effects: Effects
@@ -623,7 +638,7 @@ class StoredCredentials:
         if sign_in is None:
             return None
         if sign_in.expires - _MARGIN <= self._settings.clock():
-            sign_in = yield from self._refresh(sign_in)
+            sign_in = yield from self._refresh_once(sign_in)
         return Credential(
             token=sign_in.token,
             client_id=sign_in.registration.client_id,
@@ -650,22 +665,46 @@ class StoredCredentials:
         if len(self._loaded) > _MAX_SIGN_INS:
             self._loaded.popitem(last=False)
 
+    def _refresh_once(self, sign_in: SignIn) -> Flow[SignIn]:
+        """Refresh the sign-in, or wait until another request of this process has done so.
+
+        A server may end a sign-in whose replaced refresh token comes once more.
+        """
+        name, turn = sign_in.name, object()
+        for _ in range(_MOST_WAITS):
+            if self._refreshing.setdefault(name, turn) is turn:
+                break
+            yield Wait(_WAIT_SECONDS)
+            sign_in = self._loaded.get(name, sign_in)
+            if sign_in.expires - _MARGIN > self._settings.clock():
+                return sign_in
+        try:
+            return (yield from self._refresh(sign_in))
+        finally:
+            self._refreshing.pop(name, None)
+
+    def _load_newer(self, sign_in: SignIn) -> Flow[SignIn | None]:
+        """Return the stored sign-in if another process has refreshed it; raise if it has ended."""
+        stored: SignIn | None = yield Work(lambda: self._store.load(sign_in.name))
+        if stored is None:
+            self._loaded.pop(sign_in.name, None)
+            raise self._make_end(sign_in.name)
+        if stored.token == sign_in.token:
+            return None
+        self._keep(stored)
+        return stored
+
     def _refresh(self, sign_in: SignIn) -> Flow[SignIn]:
         """Return the sign-in with a new token, which another process may have requested already."""
         name = sign_in.name
-        stored: SignIn | None = yield Work(lambda: self._store.load(name))
-        if stored is not None and stored.token != sign_in.token:
-            self._keep(stored)
-            if stored.expires - _MARGIN > self._settings.clock():
-                return stored
-            sign_in = stored
-        if stored is None or sign_in.refresh_token is None:
+        newer = yield from self._load_newer(sign_in)
+        if newer is not None:
+            if newer.expires - _MARGIN > self._settings.clock():
+                return newer
+            sign_in = newer
+        if sign_in.refresh_token is None:
             self._loaded.pop(name, None)
-            raise self._make_error(
-                f"your sign-in for {name} has ended",
-                "aiip.authentication-required",
-                f"Sign in again: onym ai login {name}.",
-            )
+            raise self._make_end(name)
         client = OAuthClient(
             registration=sign_in.registration,
             settings=self._settings,
@@ -677,6 +716,9 @@ class StoredCredentials:
             grant = yield from client.refresh(sign_in.refresh_token, target)
         except AuthorizationError as error:
             if error.oauth_error == "invalid_grant":
+                newer = yield from self._wait_for_newer(sign_in)
+                if newer is not None:
+                    return newer
                 self._loaded.pop(name, None)
                 error.hint = f"Your sign-in has ended. Sign in again: onym ai login {name}."
             raise strip_frames(error)  # noqa: B904 - without its frames, which have seen the tokens
@@ -690,6 +732,19 @@ class StoredCredentials:
         yield Work(lambda: self._store.save(renewed))
         self._keep(renewed)
         return renewed
+
+    def _wait_for_newer(self, sign_in: SignIn) -> Flow[SignIn | None]:
+        """Return the sign-in of another process that has just used the same refresh token."""
+        for _ in range(_MOST_LOOKS):
+            newer = yield from self._load_newer(sign_in)
+            if newer is not None:
+                return newer
+            yield Wait(_WAIT_SECONDS)
+        return None
+
+    def _make_end(self, name: str) -> AuthorizationError:
+        message, hint = f"your sign-in for {name} has ended", f"Sign in again: onym ai login {name}."
+        return self._make_error(message, "aiip.authentication-required", hint)
 
     def _make_error(self, message: str, code: str, hint: str) -> AuthorizationError:
         return AuthorizationError(message, code=code, clause=_CLAUSE, hint=hint)

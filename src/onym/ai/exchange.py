@@ -144,17 +144,17 @@ class DPoPNonces:
         return self._nonces.get(str(origin))
 
     def update(self, origin: Origin, headers: Headers) -> bool:
-        """Keep the response's nonce. Report whether it has one that differs from the last."""
+        """Keep the response's nonce. Report whether it has one, which another request may have got first."""
         values = headers.get_all("dpop-nonce")
         nonce = values[0] if len(values) == 1 else ""
         if not 0 < len(nonce) <= _MAX_NONCE or not _NONCE.match(nonce):
             return False
         with self._lock:
-            changed = self._nonces.pop(str(origin), None) != nonce
+            self._nonces.pop(str(origin), None)
             self._nonces[str(origin)] = nonce
             if len(self._nonces) > self._limit:
                 self._nonces.popitem(last=False)
-        return changed
+        return True
 
 
 _MAX_CHALLENGE: Final = 8 * 1024

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from onym.errors import CredentialError, OnymError
-from onym.sign.keys import MAX_HISTORY, Signer
+from onym.sign.keys import MAX_AUTHORITY_KEYS, Signer
 from onym.sign.keystore import (
     MAX_AGE,
     KeyRecord,
@@ -40,7 +40,9 @@ REFRESH_SECONDS: Final = 20.0
 #: seconds without the list after which nothing is signed
 PATIENCE_SECONDS: Final = 600.0
 _KIND: Final = "signing-key"
-#: who puts this value announces the first key, which need not wait
+#: records that are read at once
+_PAGE: Final = 200
+#: the machine that puts this value announces the first key, which need not wait
 _FIRST: Final = "signing-fleet/first"
 _T = TypeVar("_T")
 
@@ -86,9 +88,11 @@ class FleetKeys:
     def refresh(self) -> None:
         """Announce the keys of this machine, and read the list. Raises StoreError, CredentialError."""
         at = self._clock()
-        records = self._list.exchange(self._list_own(), at, self.max_age)
+        records, refusal = self._list.exchange(self._list_own(), at, self.max_age)
         with self._lock:
             self._records, self._read_at = records, at
+        if refusal is not None:
+            raise refusal
 
     def signer(self, at: float) -> Signer:
         """Return the key of this machine that signs at that time.
@@ -165,11 +169,18 @@ class FleetKeys:
         return tuple(sorted(self._records.values(), key=lambda record: (record.created, record.kid)))
 
     def _keep_fresh(self) -> None:
+        failed = False
         while not self._stopped.wait(REFRESH_SECONDS):
             try:
                 self.refresh()
-            except OnymError as error:
-                _LOG.warning("the fleet's keys cannot be read: %s (%s)", error.message, error.code)
+            except Exception as error:  # noqa: BLE001 - the thread notices revocations, so it must not end
+                if not failed:  # said once, until it succeeds again
+                    known = error if isinstance(error, OnymError) else None
+                    reason = f"{known.message} ({known.code})" if known else type(error).__name__
+                    _LOG.warning("the fleet's keys cannot be read: %s", reason, exc_info=known is None)
+                failed = True
+            else:
+                failed = False
 
 
 class _KeyList:
@@ -179,8 +190,10 @@ class _KeyList:
         self._store: SharedStore = open_shared_store(url, clock=clock)
         self._thread = StoreThread()
 
-    def exchange(self, own: Iterable[KeyRecord], at: float, max_age: float) -> dict[str, KeyRecord]:
-        """Announce what is new or changed of these keys, and return all keys by their kid."""
+    def exchange(
+        self, own: Iterable[KeyRecord], at: float, max_age: float
+    ) -> tuple[dict[str, KeyRecord], CredentialError | None]:
+        """Announce what is new or changed of these keys. Return all keys by their kid, and why one is not."""
         return self._run(self._exchange(tuple(own), at, max_age))
 
     def read(self) -> dict[str, KeyRecord]:
@@ -200,22 +213,39 @@ class _KeyList:
         return self._thread.run(work)
 
     async def _read(self) -> dict[str, KeyRecord]:
-        found = await self._store.find(f"{_KIND}/", limit=MAX_HISTORY)
-        records = (decode_records(value.value, "the list of the fleet's keys") for _, value in found)
-        return {record.kid: record for group in records for record in group}
+        prefix, records = f"{_KIND}/", dict[str, KeyRecord]()
+        found = await self._store.find(prefix, limit=_PAGE)
+        while found:
+            for _, value in found:
+                for record in decode_records(value.value, "the list of the fleet's keys"):
+                    records[record.kid] = record
+            found = await self._store.find(prefix, limit=_PAGE, after=found[-1][0])
+        return records
 
-    async def _exchange(self, own: tuple[KeyRecord, ...], at: float, max_age: float) -> dict[str, KeyRecord]:
-        known = await self._read()
+    async def _exchange(
+        self, own: tuple[KeyRecord, ...], at: float, max_age: float
+    ) -> tuple[dict[str, KeyRecord], CredentialError | None]:
+        known, refusal = await self._read(), None
         for record in own:
             if record.kid not in known:
-                await self._announce(record, known, at, max_age)
+                try:
+                    await self._announce(record, known, at, max_age)
+                except CredentialError as error:
+                    refusal = error  # the earlier keys go on
             else:
                 await self._change(record.kid, lambda old, new=record: _merge(old, new))  # type: ignore[misc]
-        return await self._read() if own else known
+        return (await self._read() if own else known), refusal
 
     async def _announce(
         self, record: KeyRecord, known: dict[str, KeyRecord], at: float, max_age: float
     ) -> None:
+        published = sum(other.is_published(at) for other in known.values())
+        if published >= MAX_AUTHORITY_KEYS:
+            raise CredentialError(
+                f"the fleet publishes {published} keys, and callers accept at most {MAX_AUTHORITY_KEYS}",
+                code="credential.too-many",
+                hint="Revoke the keys of machines that are gone: onym ai keys list --fleet URL",
+            )
         first = await self._store.put_new(_FIRST, record.kid.encode(), FOREVER)
         # no copy of a set needs to be waited for if there is none, or if nobody could sign with its keys
         alone = not any(other.can_sign(at) for other in known.values())

@@ -31,6 +31,7 @@ from onym.ai.oauth_metadata import (
     fetch_server_metadata,
     is_web_url,
     make_unavailable_error,
+    make_unreachable_error,
     parse_url,
 )
 from onym.ai.records import SCOPE_CHARACTER, Level
@@ -38,6 +39,7 @@ from onym.ai.settings import ResolverSettings
 from onym.common.strict_json import encode_base64url, parse_json_object
 from onym.errors import (
     AuthorizationError,
+    DeadlineExceeded,
     DiscoveryError,
     NetError,
     SignatureError,
@@ -501,7 +503,9 @@ class OAuthClient:
                     retryable=True,
                 )
             return read_keys(reply.body)
-        except (DiscoveryError, SignatureError) as error:
+        except DiscoveryError as error:
+            raise make_unreachable_error(error, "RFC 7517 5") from error
+        except SignatureError as error:
             raise self._make_refusal(f"has unusable keys: {error.message}", "RFC 7517 5") from error
 
     def _post(
@@ -537,7 +541,8 @@ class OAuthClient:
                     f"the authorization server {row.issuer} cannot be reached: {error.message}",
                     clause="RFC 6749 3.2",
                     status=503,
-                    retryable=error.retryable,
+                    # a token that was issued and lost does no harm
+                    retryable=error.retryable or isinstance(error, DeadlineExceeded),
                 ) from error
             renewed = self.nonces.update(origin, reply.headers)
             if again or not renewed or _read_error(reply)[0] != "use_dpop_nonce":
@@ -753,7 +758,10 @@ def _read_redirect(
 ) -> tuple[str | None, Secret | None]:
     """Return the fault of a redirect, or its code."""
     place, _, query = redirected.reveal().partition("?")
-    pairs = parse_qsl(query.partition("#")[0], keep_blank_values=True, max_num_fields=32)
+    try:
+        pairs = parse_qsl(query.partition("#")[0], keep_blank_values=True, max_num_fields=32)
+    except ValueError:
+        return "redirected with more than 32 parameters", None
     found = {name: Secret(value) for name, value in pairs}
     if place != begun.redirect_uri or len(found) < len(pairs):
         return "redirected to another URL, or repeated a parameter", None

@@ -229,9 +229,7 @@ def _fetch_document(url: str, settings: ResolverSettings, clause: str) -> Flow[d
     try:
         reply = yield from fetch_url(url, settings, accept="application/json", limit=MAX_DOCUMENT)
     except DiscoveryError as error:
-        raise make_unavailable_error(
-            error.message, clause=clause, status=503, retryable=error.retryable
-        ) from error
+        raise make_unreachable_error(error, clause) from error
     if reply.status in {404, 410}:
         settings.cache.put(key, CacheEntry(value=None, expires=now + NEGATIVE_LIFE))
         return None
@@ -361,6 +359,12 @@ def choose_registration(
         status=403,
         hint="Nothing was sent. If you trust it, add a Registration with its issuer and your client ID.",
     )
+
+
+def make_unreachable_error(error: DiscoveryError, clause: str) -> AuthorizationError:
+    """Return the error for a document of an authorization server that cannot be fetched now."""
+    retryable = error.retryable or error.code == "aiip.upstream-timeout"
+    return make_unavailable_error(error.message, clause=clause, status=503, retryable=retryable)
 
 
 def make_unavailable_error(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
+from shutil import rmtree
 from typing import IO, Final
 
 from onym.common.platform import (
@@ -26,6 +27,7 @@ from onym.common.platform import (
     get_user_id,
     is_open_to_others,
     is_owned_by_user,
+    swap_folders,
     sync_file,
     sync_folder,
 )
@@ -105,6 +107,28 @@ def remove_file(path: Path) -> None:
     """Remove the file durably, if it exists."""
     path.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def replace_folder(new: Path, folder: Path) -> None:
+    """Let `new` take the place of `folder`, which may not exist, and remove the old content.
+
+    On Linux, readers see the old or the new content at every moment; elsewhere the folder is missing for the
+    moment between two renames. Both have to be on one file system.
+    """
+    if not folder.exists():
+        new.rename(folder)
+    elif swap_folders(new, folder):
+        rmtree(new)
+    else:
+        old = folder.with_name(f".{folder.name}.{token_hex(8)}.old")
+        folder.rename(old)
+        try:
+            new.rename(folder)
+        except OSError:
+            old.rename(folder)
+            raise
+        rmtree(old)
+    sync_folder(folder.parent)
 
 
 @contextmanager

@@ -20,6 +20,9 @@ CLOSE_ON_EXEC: Final = getattr(os, "O_CLOEXEC", 0)
 BINARY: Final = getattr(os, "O_BINARY", 0)
 
 _OTHERS: Final = 0o077
+# linux/fcntl.h, linux/fs.h
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
 _OTHERS_WRITE: Final = 0o022
 
 
@@ -41,6 +44,20 @@ def is_open_to_others(state: os.stat_result) -> bool:
 def is_writable_by_others(state: os.stat_result) -> bool:
     """Whether the mode lets the group or other users write."""
     return not IS_WINDOWS and bool(state.st_mode & _OTHERS_WRITE)
+
+
+def swap_folders(one: Path, other: Path) -> bool:
+    """Exchange two folders of one file system in one step; False if the system cannot do that."""
+    if sys.platform != "linux":
+        return False
+    import ctypes  # late: few programs exchange folders
+
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):  # a C library without it
+        return False
+    done: int = rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+    return done == 0
 
 
 def limit_process(*, memory: int, niceness: int) -> None:

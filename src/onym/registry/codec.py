@@ -12,14 +12,18 @@ Each log record contains the digest of the record before, so that every change i
 SHA-256 over the canonical text of the record without its own `digest` member. Canonical text has keys
 sorted by code point, no white space, UTF-8 without escapes beyond those that JSON requires, and finite
 numbers as Python writes them. It is close to RFC 8785 but does not claim conformance.
+
+Personal data can be removed from a record: its digest covers salted commitments to the lines of the event's
+texts (docs/decisions/0056). Records of older releases have no salts, and their digests cover the texts.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import MISSING, fields, replace
 from datetime import date, datetime
 from functools import partial
@@ -28,7 +32,18 @@ from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_ty
 
 from onym.common.text import format_timestamp, parse_timestamp
 from onym.errors import StoreError
-from onym.registry.records import Actor, DraftReference, Entry, Event, Head, LogRecord, Note, Request
+from onym.registry.records import (
+    Actor,
+    Appeal,
+    DraftReference,
+    Entry,
+    Event,
+    Head,
+    ListMessage,
+    LogRecord,
+    Note,
+    Request,
+)
 
 #: version of the form
 VERSION: Final = 1
@@ -38,7 +53,7 @@ MAX_DEPTH: Final = 32
 _MAX_INTEGER: Final = 1 << 63
 
 #: a value that has a JSON form
-Codable = Entry | Request | Event | Actor | Note | DraftReference | LogRecord
+Codable = Entry | Request | Event | Actor | Note | DraftReference | ListMessage | Appeal | LogRecord
 _Value = TypeVar("_Value", bound=Codable)
 
 _VERSIONED: Final = (Entry, Request, LogRecord)
@@ -281,17 +296,125 @@ def canonicalize_json(data: Any) -> str:
     return text
 
 
+#: members of a record that its digest does not cover: they only tell how it is computed
+_OUTSIDE_DIGEST: Final = ("digest", "salt", "salts", "removed")
+#: what stands in place of a line that was removed
+REMOVED_TEXT: Final = "[removed]"
+
+
 def compute_digest(record: LogRecord) -> str:
-    """Return the digest that the record must have."""
+    """Return the digest that the record must have: of an old record that lost a text, that of the rest.
+
+    If the record has salts, each text of `event.data` counts as the list of commitments to its lines. A
+    commitment is HMAC-SHA256 of the line under the line's salt, which is HMAC-SHA256 of its place under the
+    record's salt.
+    """
     data = to_data(record)
-    del data["digest"]
+    for member in _OUTSIDE_DIGEST:
+        data.pop(member, None)
+    if record.salt or record.salts or any(record.removed.values()):
+        data["event"]["data"] = _commit_texts(record, data["event"].get("data", {}), "")
     return hashlib.sha256(canonicalize_json(data).encode()).hexdigest()
 
 
+def is_unsalted_remainder(record: LogRecord) -> bool:
+    """Report whether a text was removed from a record without salts: its digest cannot be computed."""
+    return "" in record.removed.values()
+
+
+def iter_lines(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the place and the text of each line in `event.data`."""
+    if isinstance(value, str):
+        yield from ((f"{place}#{number}", line) for number, line in enumerate(value.split("\n")))
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from iter_lines(item, _join_place(place, key))
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from iter_lines(item, f"{place}/{number}")
+
+
+def remove_lines(record: LogRecord, places: Set[str]) -> LogRecord:
+    """Return the record without the text of these lines; its digest stays valid if it has salts."""
+    salts = {
+        place: record.salts.get(place) or _derive_salt(record.salt, place)
+        for place, _ in iter_lines(record.event.data)
+        if place not in record.removed
+    }
+    salted = bool(record.salt or record.salts or any(record.removed.values()))
+    lines = dict(iter_lines(record.event.data))
+    removed = {
+        place: _commit_line(salts[place], lines[place]) if salted else ""
+        for place in sorted(places - record.removed.keys())
+    }
+    kept = {place: salt for place, salt in salts.items() if place not in removed} if salted else {}
+    data = _replace_lines(record.event.data, "", places)
+    return replace(
+        record,
+        event=replace(record.event, data=MappingProxyType(data)),
+        salt="",
+        salts=MappingProxyType(kept),
+        removed=MappingProxyType({**record.removed, **removed}),
+    )
+
+
+def _commit_texts(record: LogRecord, value: Any, place: str) -> Any:
+    if isinstance(value, str):
+        return [_commit_place(record, found, line) for found, line in iter_lines(value, place)]
+    if isinstance(value, dict):
+        return {key: _commit_texts(record, item, _join_place(place, key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_commit_texts(record, item, f"{place}/{number}") for number, item in enumerate(value)]
+    return value
+
+
+def _commit_place(record: LogRecord, place: str, line: str) -> str:
+    if place in record.removed:
+        return record.removed[place]
+    salt = record.salts.get(place)
+    if salt is None and not record.salt:
+        raise _make_broken_chain_error(record.number, f"record {record.number} lacks the salt of {place}")
+    return _commit_line(salt or _derive_salt(record.salt, place), line)
+
+
+def _replace_lines(value: Any, place: str, places: Set[str]) -> Any:
+    if isinstance(value, str):
+        lines = (REMOVED_TEXT if found in places else line for found, line in iter_lines(value, place))
+        return "\n".join(lines)
+    if isinstance(value, Mapping):
+        return {key: _replace_lines(item, _join_place(place, key), places) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replace_lines(item, f"{place}/{number}", places) for number, item in enumerate(value)]
+    return value
+
+
+def _join_place(place: str, key: str) -> str:
+    """Return the place of a member: RFC 6901 4, and without the "#" that begins the number of a line."""
+    return f"{place}/{key.replace('~', '~0').replace('/', '~1').replace('#', '~2')}"
+
+
+def _derive_salt(salt: str, place: str) -> str:
+    return hmac.digest(salt.encode(), place.encode(), "sha256").hex()
+
+
+def _commit_line(salt: str, line: str) -> str:
+    return hmac.digest(salt.encode(), line.encode(), "sha256").hex()
+
+
 def seal_record(
-    previous: LogRecord | Head | None, *, at: datetime, actor: Actor, event: Event, rule: str, clause: str
+    previous: LogRecord | Head | None,
+    *,
+    at: datetime,
+    actor: Actor,
+    event: Event,
+    rule: str,
+    clause: str,
+    salt: str = "",
 ) -> LogRecord:
-    """Return the record after `previous` (None: the first). Raises StoreError (registry.bad-record)."""
+    """Return the record after `previous` (None: the first). Raises StoreError (registry.bad-record).
+
+    With a `salt` (random and secret only once texts were removed), texts can be removed later.
+    """
     number, digest = (0, GENESIS) if previous is None else (previous.number, previous.digest)
     record = LogRecord(
         number=number + 1,
@@ -302,6 +425,7 @@ def seal_record(
         clause=clause,
         previous=digest,
         digest="",
+        salt=salt,
     )
     return replace(record, digest=compute_digest(record))
 
@@ -315,7 +439,13 @@ def verify_link(previous: LogRecord | None, record: LogRecord) -> None:
         raise _make_broken_chain_error(
             record.number, f"record {record.number} does not contain the digest of the record before"
         )
-    if record.digest != compute_digest(record):
+    lines = dict(iter_lines(record.event.data)) if record.removed else {}
+    if any(lines.get(place) != REMOVED_TEXT for place in record.removed):
+        raise _make_broken_chain_error(
+            record.number, f"record {record.number} has another text where one was removed"
+        )
+    # a text was removed from a record without salts; the redaction's record has a digest of what remains
+    if not is_unsalted_remainder(record) and record.digest != compute_digest(record):
         raise _make_broken_chain_error(record.number, f"record {record.number} does not match its digest")
 
 

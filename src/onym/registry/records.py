@@ -21,11 +21,15 @@ __all__ = [
     "IANA_CLOCK",
     "TOKEN_PREFIX",
     "Actor",
+    "Appeal",
+    "AppealLevel",
+    "AppealState",
     "Decision",
     "DraftReference",
     "Entry",
     "Event",
     "EventKind",
+    "ListMessage",
     "LogRecord",
     "Note",
     "Notice",
@@ -151,6 +155,8 @@ class RequestState(StrEnum):
     REJECTED = "rejected"
     WITHDRAWN = "withdrawn"
     TIMED_OUT = "timed-out-to-provisional"
+    #: a decision about it is appealed; the request returns to the decision's state, or is opened again
+    APPEAL = "appeal"
 
     @property
     def is_final(self) -> bool:
@@ -161,6 +167,22 @@ class RequestState(StrEnum):
 _FINAL_STATES: Final = frozenset(
     {RequestState.APPROVED, RequestState.REJECTED, RequestState.WITHDRAWN, RequestState.TIMED_OUT}
 )
+
+
+class AppealLevel(StrEnum):
+    """The bodies that decide appeals, in order (RFC 8126 10)."""
+
+    IESG = "iesg"
+    IAB = "iab"
+
+
+class AppealState(StrEnum):
+    """The states of an appeal."""
+
+    PENDING = "pending"
+    UPHELD = "upheld"
+    DISMISSED = "dismissed"
+    WITHDRAWN = "withdrawn"
 
 
 class EventKind(StrEnum):
@@ -189,12 +211,25 @@ class EventKind(StrEnum):
     IESG_DECLINE = "iesg-decline"  # [reason]
     REASSIGN = "reassign"  # [to, change_controller, reason] a provisional entry
     DEMAND_CHANGES = "demand-changes"  # [reason] of a provisional entry
+    # who reviews a request (RFC 8126 5.2)
+    ASSIGN_EXPERT = "assign-expert"  # [expert, reason] one of several experts; an expert hands a request on
+    RECUSE = "recuse"  # [reason; the service adds `experts_left`] an expert with a conflict of interest
+    APPOINT_EXPERT = "appoint-expert"  # [expert, reason] a temporary expert, by the IESG
+    # list review, read from the list's archive
+    LINK_MESSAGES = "link-messages"  # [messages: list of {url, subject, at}, announce: start list review]
+    # appeals (RFC 8126 10)
+    APPEAL = "appeal"  # [reason] to the IESG, against a decision
+    APPEAL_TO_IAB = "appeal-to-iab"  # [reason] against the IESG's answer
+    WITHDRAW_APPEAL = "withdraw-appeal"  # [reason]
+    UPHOLD_APPEAL = "uphold-appeal"  # [reason; of a registration: remedy; of the IAB: reference]
+    DISMISS_APPEAL = "dismiss-appeal"  # [reason; of the IAB: reference]
     # about an entry, by people who may update it
     ATTACH_SECURITY_NOTE = "attach-security-note"  # [text, reference]
     DESIGNATE = "designate"  # [add, remove: account ids]
     RETIRE = "retire"  # [reason] provisional -> historical, registered -> deprecated
     # timers, as IANA's clock
     REVIEW_TIMEOUT = "review-timeout"
+    REMIND = "remind"  # the next step of a request is overdue
     DRAFT_EXPIRED = "draft-expired"
     DRAFT_PUBLISHED = "draft-published"  # [reference] the draft has become an RFC; by IANA
     NAMESPACE_EXPIRED = "namespace-expired"
@@ -209,6 +244,9 @@ class EventKind(StrEnum):
     DEFINE = "define"  # [definition] the registries, policies and words of the service
     OVERRIDE = "override"  # [reason, and one of: status; remove; undoes (a record's number; the store adds
     # `restore`, the entry before it); some of registrant, change_controller, iesg_approved]
+    REDACT = (
+        "redact"  # [reason, records] personal data was removed from records; only `Store.redact` sends it
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +281,37 @@ class DraftReference:
 
     name: str
     expires: date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListMessage:
+    """A message about a request in a mailing list's archive."""
+
+    url: str
+    subject: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appeal:
+    """An appeal against the decision that ended a request (RFC 8126 10).
+
+    `against` is the state that the decision led to, `decision` its time. `for_registrant` is true if the
+    registrant appeals; otherwise the appeal is against the registrant's case, or supports it.
+    """
+
+    by: str
+    grounds: str
+    level: AppealLevel
+    against: RequestState
+    decision: datetime
+    filed: datetime
+    #: when an answer is expected
+    due: datetime
+    for_registrant: bool = False
+    state: AppealState = AppealState.PENDING
+    decided: datetime | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,6 +378,20 @@ class Request:
     as_registrant: bool = False
     #: the review timeout has passed, and the request continues (RFC 4395)
     timed_out: bool = False
+    #: an upgrade that was asked for by someone who may not update the entry (RFC 7595 7.3)
+    third_party: bool = False
+    #: the expert who coordinates the review; the other experts may act too (RFC 8126 5.2)
+    expert: str | None = None
+    #: experts with a conflict of interest, and experts whom the IESG appointed for this request
+    recused: frozenset[str] = frozenset()
+    temporary_experts: frozenset[str] = frozenset()
+    #: reminders of the present step, and the time of the last one
+    reminded: int = 0
+    reminded_at: datetime | None = None
+    #: the messages of the list review that were found in the list's archive, oldest first
+    messages: tuple[ListMessage, ...] = ()
+    #: the appeals, oldest first; the last one is pending in the state `appeal`
+    appeals: tuple[Appeal, ...] = ()
     #: the draft with the template
     draft: DraftReference | None = None
     #: the last result: registered, incomplete, duplicate, declined, provisional, ...
@@ -364,8 +447,28 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """What one registrant may store: requests that are open, and bytes in the log in one day (UTC)."""
+
+    open_requests: int = 200
+    daily_bytes: int = 16 * 1024 * 1024
+
+
+DEFAULT_QUOTA: Final = Quota()
+#: roles of the registry's own people, who have no quota
+STAFF: Final = frozenset({Role.IANA, Role.EXPERT, Role.IESG})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogRecord:
-    """One accepted event. `digest` is SHA-256 over `previous` and the canonical JSON of the rest, in hex."""
+    """One accepted event. `digest` is SHA-256 over `previous` and the canonical JSON of the rest, in hex.
+
+    If there are salts, the digest covers commitments to the lines of the event's texts in place of the texts
+    (`onym.registry.codec`), so that it holds without a text that was removed. `salt` gives the salt of every
+    line; once a text was removed, `salts` has those of the lines that remain, and `removed` the commitments
+    to those that do not. Keys are places such as `/fields/contact#0`. A record of an older release has no
+    salt, and what was removed from it has the commitment "".
+    """
 
     number: int
     at: datetime
@@ -375,3 +478,6 @@ class LogRecord:
     clause: str
     previous: str
     digest: str
+    salt: str = ""
+    salts: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    removed: Mapping[str, str] = field(default_factory=lambda: EMPTY)

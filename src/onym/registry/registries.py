@@ -14,6 +14,7 @@ The rows in force are those below, or those that an operator defined (`definitio
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from onym.errors import UnknownEntryError
-from onym.registry.records import Role, Status
+from onym.registry.records import RequestState, Role, Status
 
 #: an Internet-Draft expires this long after its date
 DRAFT_LIFETIME: Final = timedelta(days=185)
@@ -76,6 +77,63 @@ class Policy:
     decided_by: Role = Role.EXPERT
     #: the reasonable duration of the decision; None: the profile's `expert_time`
     time: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReminderPlan:
+    """When the holder of an overdue request is reminded, and whom reminders go to from number `escalate`.
+
+    The first reminder is after `wait` in the state (or at the due date if `by_due`), the others `every` so
+    long, `most` in all.
+    """
+
+    wait: timedelta
+    every: timedelta
+    most: int
+    by_due: bool = False
+    escalate: int
+    escalate_to: tuple[Role, ...]
+    clause: str
+
+
+_PLAN: Final = "docs/decisions/0054"
+#: the reminders of each state (docs/decisions/0054)
+REMINDER_PLANS: Final[Mapping[RequestState, ReminderPlan]] = {
+    RequestState.DRAFT: ReminderPlan(
+        wait=timedelta(days=30), every=timedelta(days=30), most=3, escalate=3, escalate_to=(), clause=_PLAN
+    ),
+    RequestState.LIST_REVIEW: ReminderPlan(
+        wait=timedelta(days=28), every=timedelta(days=14), most=3, by_due=True,
+        escalate=3, escalate_to=(Role.IANA,), clause=_PLAN,
+    ),
+    RequestState.SUBMITTED: ReminderPlan(
+        wait=timedelta(days=7), every=timedelta(days=7), most=4,
+        escalate=3, escalate_to=(Role.IESG,), clause=_PLAN,
+    ),
+    RequestState.EXPERT_REVIEW: ReminderPlan(
+        wait=timedelta(days=21), every=timedelta(days=7), most=6, by_due=True,
+        escalate=2, escalate_to=(Role.IANA, Role.IESG), clause="RFC 8126 5.3",
+    ),
+    RequestState.MORE_REVIEW: ReminderPlan(
+        wait=timedelta(days=28), every=timedelta(days=14), most=3,
+        escalate=3, escalate_to=(Role.EXPERT, Role.IANA), clause=_PLAN,
+    ),
+    RequestState.IETF_REVIEW: ReminderPlan(
+        wait=timedelta(days=60), every=timedelta(days=30), most=4,
+        escalate=2, escalate_to=(Role.IANA,), clause=_PLAN,
+    ),
+    RequestState.APPEAL: ReminderPlan(
+        wait=timedelta(days=60), every=timedelta(days=14), most=6, by_due=True,
+        escalate=2, escalate_to=(Role.IANA,), clause="RFC 8126 10",
+    ),
+}  # fmt: skip
+
+#: two months, never shorter than two calendar months: the time to appeal (RFC 2026 6.5.4)
+APPEAL_WINDOW: Final = timedelta(days=62)
+#: after another person's appeal was answered
+APPEAL_WINDOW_OF_OTHERS: Final = timedelta(days=30)
+#: the time in which the answer to an appeal is expected (docs/decisions/0054)
+APPEAL_TIME: Final = timedelta(days=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -591,6 +649,26 @@ class _RowsInForce(Mapping[str, _Row_T], Generic[_Row_T]):
 REGISTRIES: Final[Mapping[str, Registry]] = _RowsInForce("registries")
 #: every profile in force, by ID
 PROFILES: Final[Mapping[str, Profile]] = _RowsInForce("profiles")
+
+
+_NAME_LETTERS: Final = string.ascii_lowercase + string.digits + "+-._"
+#: a text that may be a misspelt name; its near spellings are about 80 for each letter
+_NEAR_TEXT: Final = re.compile(r"[a-z0-9+._-]{3,24}")
+
+
+def list_near_spellings(text: str) -> frozenset[str]:
+    """Return every spelling that has one letter more, less or other than `text`, or two letters swapped.
+
+    Empty unless `text`, in lower case, is 3 to 24 letters of a name.
+    """
+    if not _NEAR_TEXT.fullmatch(text):
+        return frozenset()
+    halves = [(text[:at], text[at:]) for at in range(len(text) + 1)]
+    found = {head + tail[1:] for head, tail in halves if tail}
+    found |= {head + tail[1] + tail[0] + tail[2:] for head, tail in halves if len(tail) > 1}
+    found |= {head + letter + tail[1:] for head, tail in halves if tail for letter in _NAME_LETTERS}
+    found |= {head + letter + tail for head, tail in halves for letter in _NAME_LETTERS}
+    return frozenset(found - {text})
 
 
 def get_registry(identifier: str) -> Registry:

@@ -25,6 +25,8 @@ from onym.registry.records import (
     EventKind,
     Request,
     RequestKind,
+    RequestState,
+    Role,
     Status,
 )
 from onym.registry.registries import DRAFT_LIFETIME, PROFILES, Profile, Registry, get_profile
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from onym.registry.checks import ReferenceData, Report
     from onym.registry.checks.reference_data import NameIndex
     from onym.registry.iana import Snapshot
+    from onym.registry.list_archive import ArchiveContent, RequestLinks
     from onym.registry.store import Applied, EntryChange, ImportReport, Store
     from onym.sign.keys import SigningKey
 
@@ -177,9 +180,21 @@ def _overlay_fields(document: Document, profile: Profile, given: SubmissionInput
         values[key] = TemplateValue(id=key, label=label, text=text, line=base.line_of(key))
     if not values and document.templates == ():
         return replace(document, templates=(base,))
+    if "syntax" in form:
+        document = _overlay_syntax(document, base, values["syntax"])
     return replace(
         document, templates=(replace(base, values=MappingProxyType(values)), *document.templates[1:])
     )
+
+
+def _overlay_syntax(document: Document, base: Template, value: TemplateValue) -> Document:
+    """The document with the ABNF of the form's field, in place of that in the template's field."""
+    from onym.registry.documents import find_value_blocks  # late: see parse_submission
+
+    old = base.values.get("syntax")
+    lines = range(0) if old is None else range(old.line, old.line + old.text.count("\n") + 1)
+    kept = (block for block in document.blocks if block.line not in lines)
+    return replace(document, blocks=(*kept, *find_value_blocks(value)))
 
 
 def get_requested_status(submission: ParsedSubmission) -> str:
@@ -307,6 +322,8 @@ _ACCOUNT_MEMBERS: Final = {
     EventKind.REASSIGN: ("to",),
     EventKind.OVERRIDE: ("registrant",),
     EventKind.DESIGNATE: ("add",),
+    EventKind.ASSIGN_EXPERT: ("expert",),
+    EventKind.APPOINT_EXPERT: ("expert",),
 }
 #: people in one event
 _MAX_PEOPLE: Final = 64
@@ -378,6 +395,37 @@ async def _get_account_id(store: AccountStore, word: str, member: str) -> str:
     return account.id
 
 
+#: experts of one registry that are counted
+_MAX_EXPERTS: Final = 1000
+
+
+async def _complete_expert_event(store: Store, event: Event, actor: Actor) -> Event:
+    """Return an event about experts, checked against the accounts: the engine does not know them.
+
+    An assignment needs an account with the role expert, or a temporary expert of the request. A recusal gets
+    `experts_left`, the number of experts who can still decide. Raises RefusalError (registry.wrong-role).
+    """
+    if event.kind not in (EventKind.ASSIGN_EXPERT, EventKind.RECUSE):
+        return event
+    request = await store.request(event.request or "")
+    listed = await store.accounts.list(realm=event.registry, role=Role.EXPERT, limit=_MAX_EXPERTS)
+    able = {account.id for account in listed if not account.disabled}
+    if request is not None:
+        able = (able | request.temporary_experts) - request.recused
+    if event.kind is EventKind.RECUSE:
+        return replace(event, data={**event.data, "experts_left": len(able - {actor.id})})
+    expert = event.data.get("expert")
+    if isinstance(expert, str) and expert.strip() and expert not in able:
+        raise RefusalError(
+            "this account is not a Designated Expert who can decide about the request",
+            code="registry.wrong-role",
+            field="expert",
+            clause="RFC 8126 5.2",
+            hint="Run onym registry user roles LOGIN --add expert, or let the IESG appoint the account.",
+        )
+    return event
+
+
 async def apply_step(
     store: Store,
     event: Event,
@@ -392,7 +440,8 @@ async def apply_step(
     `expected` is the version that the caller saw; `exact` rejects a time before the last record. Raises
     RegistryError in all its kinds.
     """
-    return await store.apply(await resolve_accounts(store, event), actor, at, expected=expected, exact=exact)
+    event = await _complete_expert_event(store, await resolve_accounts(store, event), actor)
+    return await store.apply(event, actor, at, expected=expected, exact=exact)
 
 
 def get_applied_request(applied: Applied) -> Request:
@@ -400,6 +449,41 @@ def get_applied_request(applied: Applied) -> Request:
     request = applied.decision.request
     assert request is not None  # noqa: S101 - an event about a request has one
     return request
+
+
+async def plan_archive_links(
+    store: Store, registry: str, data: bytes, *, link: str | None = None
+) -> tuple[ArchiveContent, tuple[RequestLinks, ...]]:
+    """Read a mailing list's archive, and find the open requests of a registry that its messages are about.
+
+    Raises RegistryError (registry.bad-archive, registry.archive-too-large) and UsageError.
+    """
+    from onym.registry.list_archive import parse_archive, plan_links  # late: mail and XML for one command
+
+    content = await asyncio.to_thread(parse_archive, data, link=link)
+    requests: list[Request] = []
+    for state in _LISTED_STATES:
+        after: str | None = None
+        while len(requests) < _MAX_LISTED:
+            page = await store.requests(registry=registry, state=state, after=after, limit=_REQUESTS_PAGE)
+            requests += page.items
+            after = page.next
+            if after is None:
+                break
+    return content, await asyncio.to_thread(plan_links, content.messages, requests)
+
+
+#: states of requests that the messages of a list can be about; their number
+_LISTED_STATES: Final = (
+    RequestState.DRAFT,
+    RequestState.LIST_REVIEW,
+    RequestState.SUBMITTED,
+    RequestState.EXPERT_REVIEW,
+    RequestState.MORE_REVIEW,
+    RequestState.IETF_REVIEW,
+)
+_MAX_LISTED: Final = 10_000
+_REQUESTS_PAGE: Final = 200
 
 
 async def iter_entries(store: Store, registry: str) -> AsyncIterator[Entry]:
@@ -480,9 +564,12 @@ async def import_snapshot(
     from onym.registry.iana import fill_missing_columns  # late: see preview_import
 
     rows = fill_missing_columns(snapshot, await list_entries(store, snapshot.registry))
-    return await store.import_entries(
+    report = await store.import_entries(
         snapshot.registry, rows, actor, at, source=snapshot.source, progress=progress
     )
+    if snapshot.frame is not None:
+        await store.save_frame(snapshot.registry, snapshot.frame)
+    return report
 
 
 # -- export ---------------------------------------------------------------------------------------------
@@ -493,7 +580,7 @@ class FeedAddresses:
     """Where a feed's links lead: the registry's page, the feed itself, and the page of an entry."""
 
     home: str
-    entry: Callable[[str], str]
+    entry: Callable[[Entry], str]
     feed: str | None = None
 
 
@@ -504,29 +591,40 @@ def render_entries(
     registry: str,
     updated: date,
     status: Status | None = None,
+    frame: bytes | None = None,
 ) -> str:
-    """The entries in a format of IANA or as JSON. A csv-2015 file has one status: permanent by default."""
+    """The entries in a format of IANA or as JSON. A csv-2015 file has one status: permanent by default.
+
+    XML is written into `frame`, the XML file that was imported last, if there is one.
+    """
     from onym.registry.iana import write_entries  # late: writers of few requests
 
     if format == "csv-2015":
         status = status or DEFAULT_CSV_STATUS
-    return write_entries(entries, format=format, registry=registry, updated=updated, status=status)
+    return write_entries(
+        entries, format=format, registry=registry, updated=updated, status=status, frame=frame
+    )
 
 
 def render_feed(
     changes: Iterable[EntryChange],
     *,
-    registry: str,
+    registry: str | None,
     updated: datetime,
     authority: str = DEFAULT_FEED_AUTHORITY,
     addresses: FeedAddresses | None = None,
 ) -> str:
-    """The changes as an Atom feed (RFC 4287). `authority` is a domain and a year, for the IDs (RFC 4151)."""
+    """The changes as an Atom feed (RFC 4287). `authority` is a domain and a year, for the IDs (RFC 4151).
+
+    Without a `registry`, it is the feed of all registries.
+    """
     from onym.registry.iana import compare_logged_entries, format_atom_feed  # late: see render_entries
 
     if addresses is None:
-        home = f"tag:{authority}:{registry}"
-        addresses = FeedAddresses(home=home, entry=lambda name: f"{home}:{name}")
+        addresses = FeedAddresses(
+            home=f"tag:{authority}:{registry or 'all'}",
+            entry=lambda entry: f"tag:{authority}:{entry.registry}:{entry.name}",
+        )
     compared = (compare_logged_entries(change.before, change.after, at=change.at) for change in changes)
     return format_atom_feed(
         filter(None, compared),

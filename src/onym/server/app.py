@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from onym.registry.store import Store
     from onym.server.settings import Settings
+    from onym.server.webhooks import WebhookSender
 
 
 def create_app(
@@ -56,6 +57,7 @@ def create_app(
     `routes` default to the registry's. `clock` returns the time in UTC, `monotonic` seconds.
     """
     from onym.server import registry  # late: the pages need templates and the checker
+    from onym.server.registry.api.policies import APIPolicyMiddleware
     from onym.server.registry.dependencies import CatalogMiddleware
     from onym.server.registry.responses import render_service_page
 
@@ -72,9 +74,11 @@ def create_app(
             for issuer in settings.oidc
         },
     )
+    store.quota = settings.quotas
     app = Starlette(
         routes=[*list_auth_routes(), *(registry.list_routes() if routes is None else routes)],
         middleware=[
+            Middleware(APIPolicyMiddleware, settings),
             Middleware(HeadersMiddleware, settings),
             Middleware(CatalogMiddleware, parts),
             Middleware(AuditMiddleware, parts),
@@ -141,18 +145,33 @@ async def _run_lifespan(app: Starlette) -> AsyncIterator[None]:
     }
     await parts.store.accounts.drop_group_roles(granted)
     stop = asyncio.Event()
-    sender = None if parts.settings.smtp is None else MailSender(parts.settings, parts.store, parts.clock)
-    task = None if sender is None else asyncio.create_task(sender.run(stop), name="onym mail")
+    tasks = [
+        asyncio.create_task(sender.run(stop))
+        for sender in list_senders(parts.settings, parts.store, parts.clock)
+    ]
     try:
         yield
     finally:
         stop.set()
-        if task is not None:
-            await task
+        await asyncio.gather(*tasks)
         for provider in parts.providers.values():
             await provider.close()
         for part in getattr(app.state, "closing", ()):
             await part.close()
+
+
+def list_senders(
+    settings: Settings, store: Store, clock: Callable[[], datetime]
+) -> list[MailSender | WebhookSender]:
+    """Return what sends the notices of the outbox: mail and webhooks, as far as the settings have them."""
+    found: list[MailSender | WebhookSender] = []
+    if settings.smtp is not None:
+        found.append(MailSender(settings, store, clock))
+    if settings.webhooks:
+        from onym.server.webhooks import WebhookSender  # late: few services have webhooks
+
+        found.append(WebhookSender(settings, store, clock))
+    return found
 
 
 def _get_utc_now() -> datetime:
@@ -198,6 +217,9 @@ async def serve(
             ready=ready,
             stop=stop,
             protocol=BoundedProtocol,
+            connections_per_address=settings.connections_per_address,
+            # a proxy brings the connections of many clients
+            unlimited=settings.trusted_proxies,
         )
 
 

@@ -17,18 +17,20 @@ import re
 import socket
 import ssl
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from onym.errors import ConfigError
+from onym.net.hosts import get_client_network
 from onym.uri.log_filter import install_logging_filter
 
 #: bytes of a PEM file that are searched
@@ -101,6 +103,12 @@ def _make_tls_extension(der: bytes) -> dict[str, Any]:
     }
 
 
+#: the answer to a connection beyond the limit
+_TOO_MANY_CONNECTIONS: Final = (
+    b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+)
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """Closes a connection if the head or body is too slow, or if the client does not read the response.
 
@@ -108,6 +116,12 @@ class BoundedProtocol(HttpToolsProtocol):
     """
 
     certificate_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    #: connections of one client at once; peers in `unlimited` (proxies that bring many clients) have no limit
+    connections_per_address: int | None = None
+    unlimited: tuple[IPv4Network | IPv6Network, ...] = ()
+    #: open connections by client; a class with a limit has its own
+    open_connections: ClassVar[Counter[str]] = Counter()
+    _counted: str | None = None
     _tls: dict[str, Any] | None = None
     _is_proxy = False
 
@@ -122,6 +136,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer, and take the client certificate of the connection."""
         super().connection_made(transport)
+        if not self._count_connection():
+            transport.write(_TOO_MANY_CONNECTIONS)
+            transport.close()
+            return
         self._is_proxy = _is_within(self.client, self.certificate_proxies)
         tls = transport.get_extra_info("ssl_object")
         certificate = None if tls is None else tls.getpeercert(binary_form=True)
@@ -132,12 +150,31 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers."""
+        if self._counted is not None:
+            self.open_connections[self._counted] -= 1
+            if self.open_connections[self._counted] <= 0:
+                del self.open_connections[self._counted]
+            self._counted = None
         self._cancel_timer()
         self._cancel_stall_timer()
         super().connection_lost(exc)
 
+    def _count_connection(self) -> bool:
+        """Count the connection; report False if its client has too many."""
+        limit = self.connections_per_address
+        if limit is None or self.client is None or _is_within(self.client, self.unlimited):
+            return True
+        client = get_client_network(self.client[0])
+        if self.open_connections[client] >= limit:
+            return False
+        self._counted = client
+        self.open_connections[client] += 1
+        return True
+
     def data_received(self, data: bytes) -> None:
         """Parse the data, and reject a head that is too long."""
+        if self.transport.is_closing():
+            return
         super().data_received(data)
         if self._in_head:
             self._taken += len(data)
@@ -327,6 +364,8 @@ async def serve_app(
     client_ca: str | Path | None = None,
     certificate_proxies: Sequence[str] = (),
     reuse_port: bool = False,
+    connections_per_address: int | None = None,
+    unlimited: Sequence[str] = (),
 ) -> None:
     """Serve in this loop until a signal arrives or `stop` is set.
 
@@ -337,7 +376,9 @@ async def serve_app(
 
     `client_ca` is a PEM file of the authorities that issue client certificates: clients may then show one,
     and the app decides who must. `certificate_proxies` are addresses and networks of proxies that verify
-    client certificates and send them in the field Client-Cert. Raises ConfigError `config.plain-http`,
+    client certificates and send them in the field Client-Cert. A client (an IPv4 address or an IPv6 /64
+    network) has at most `connections_per_address` connections, except those in the CIDR blocks of
+    `unlimited`. Raises ConfigError `config.plain-http`,
     `config.bad-certificate`, `config.bad-proxy`, `config.cannot-listen`.
     """
     _require_tls_or_loopback(host, certificate is not None or plain)
@@ -352,7 +393,9 @@ async def serve_app(
         app,
         host=host,
         port=port,
-        http=_with_certificate_proxies(protocol, certificate_proxies),
+        http=_limit_connections(
+            _with_certificate_proxies(protocol, certificate_proxies), connections_per_address, unlimited
+        ),
         ws="none",
         loop="none",
         lifespan="on",
@@ -399,6 +442,20 @@ def _with_certificate_proxies(
         ) from None
     members = {"certificate_proxies": networks}
     return type(protocol.__name__, (protocol,), members) if networks else protocol
+
+
+def _limit_connections(
+    protocol: type[BoundedProtocol], limit: int | None, unlimited: Sequence[str]
+) -> type[BoundedProtocol]:
+    """Return the protocol that limits the connections of an address."""
+    if limit is None:
+        return protocol
+    members = {
+        "connections_per_address": limit,
+        "unlimited": tuple(ip_network(block, strict=False) for block in unlimited),
+        "open_connections": Counter[str](),
+    }
+    return type(protocol.__name__, (protocol,), members)
 
 
 def get_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -2,6 +2,8 @@
 
 The store writes a notice together with its event, so no notice is lost. If the service stops between
 sending a message and recording that, it sends the message again with the same Message-ID.
+
+A message names the request, says what is expected of its reader and gives the full reason and a link.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ import asyncio
 import hashlib
 import logging
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.message import EmailMessage
 from email.policy import SMTP as WIRE
@@ -20,7 +23,19 @@ from typing import TYPE_CHECKING, Final
 
 from onym.accounts.records import Account, validate_email
 from onym.errors import OnymError, RegistryError
-from onym.registry.records import Role
+from onym.registry.engine import find_appeal_deadline
+from onym.registry.records import LogRecord, Request, Role
+from onym.registry.registries import REGISTRIES
+from onym.server.registry.labels import (
+    EVENT_LABELS,
+    NEXT_STEPS,
+    REQUEST_KIND_LABELS,
+    STATE_LABELS,
+    STATUS_LABELS,
+    format_date,
+    format_time,
+)
+from onym.server.registry.urls import entry_url
 from onym.server.settings import Settings
 from onym.server.settings_parser import get_host_and_port
 
@@ -29,7 +44,14 @@ if TYPE_CHECKING:
 
     from onym.registry.store import OutboxNotice, Store
 
-__all__ = ["MAX_ATTEMPTS", "MailSender", "build_message", "compute_retry_time"]
+__all__ = [
+    "MAX_ATTEMPTS",
+    "MailSender",
+    "NoticeContext",
+    "build_message",
+    "compute_retry_time",
+    "poll_outbox",
+]
 
 #: notices claimed at once, and tries before a notice is given up (about three days)
 BATCH: Final = 20
@@ -45,6 +67,14 @@ _LONGEST_TEXT: Final = 100_000
 _LOG: Final = logging.getLogger("onym.server")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeContext:
+    """What a notice is about: its log record, and the request as it is now. None for what is unknown."""
+
+    record: LogRecord | None = None
+    request: Request | None = None
+
+
 class MailSender:
     """Sends the notices of the outbox. `clock` returns the time in UTC."""
 
@@ -58,18 +88,7 @@ class MailSender:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Send until `stop` is set; a notice that is being sent is finished first."""
-        while not stop.is_set():
-            try:
-                done = await self.send_due()
-            except OnymError as error:
-                _LOG.error("the outbox cannot be read: %s", error.code)
-                done = 0
-            except Exception as error:  # noqa: BLE001 - later mail must still be sent
-                _LOG.error("mail cannot be sent: %s", type(error).__name__)
-                done = 0
-            if not done:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), POLL)
+        await poll_outbox(self.send_due, stop, "mail")
 
     async def send_due(self) -> int:
         """Send the notices that are due now, at most a batch. Return how many were claimed."""
@@ -116,11 +135,12 @@ class MailSender:
         """Send one notice and mark it. Raises the errors that break the connection."""
         from aiosmtplib import SMTPRecipientsRefused, SMTPResponseException
 
-        addresses = await self._list_addresses(notice)
+        context = await self._load_context(notice)
+        addresses = await self._list_addresses(notice, context)
         if not addresses:
             await self._mark_failed(notice, "no recipient has an address", permanent=True)
             return
-        message = build_message(notice, addresses, self._settings, self._clock())
+        message = build_message(notice, addresses, self._settings, self._clock(), context)
         try:
             await connection.send_message(message, sender=self._smtp.sender, recipients=addresses)
         except SMTPRecipientsRefused as error:
@@ -139,11 +159,19 @@ class MailSender:
         if again is None:
             _LOG.error("notice %d was given up: %s", notice.id, reason)
 
-    async def _list_addresses(self, notice: OutboxNotice) -> list[str]:
+    async def _load_context(self, notice: OutboxNotice) -> NoticeContext:
+        records = await self._store.log(after=notice.number - 1, limit=1)
+        record = next((record for record in records if record.number == notice.number), None)
+        request = None if notice.request is None else await self._store.request(notice.request)
+        return NoticeContext(record=record, request=request)
+
+    async def _list_addresses(self, notice: OutboxNotice, context: NoticeContext) -> list[str]:
         if isinstance(notice.to, Role):
             found = list(
                 await self._store.accounts.list(realm=notice.registry, role=notice.to, limit=_MOST_RECIPIENTS)
             )
+            if notice.to is Role.EXPERT and context.request is not None:
+                found = [account for account in found if account.id not in context.request.recused]
         else:
             account = await self._store.accounts.get(notice.to)
             found = [] if account is None else [account]
@@ -151,8 +179,28 @@ class MailSender:
         return sorted({address for address in good if address is not None})[:_MOST_RECIPIENTS]
 
 
+async def poll_outbox(send_due: Callable[[], Awaitable[int]], stop: asyncio.Event, what: str) -> None:
+    """Call `send_due` until `stop` is set, with a pause when nothing is due. `what` is for the log."""
+    while not stop.is_set():
+        try:
+            done = await send_due()
+        except OnymError as error:
+            _LOG.error("the outbox cannot be read: %s", error.code)
+            done = 0
+        except Exception as error:  # noqa: BLE001 - later notices must still be sent
+            _LOG.error("%s cannot be sent: %s", what, type(error).__name__)
+            done = 0
+        if not done:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), POLL)
+
+
 def build_message(
-    notice: OutboxNotice, addresses: list[str], settings: Settings, at: datetime
+    notice: OutboxNotice,
+    addresses: list[str],
+    settings: Settings,
+    at: datetime,
+    context: NoticeContext = NoticeContext(),
 ) -> EmailMessage:
     """Build the message: text/plain in UTF-8, with a Message-ID that depends only on the notice.
 
@@ -165,7 +213,7 @@ def build_message(
     message = EmailMessage(policy=_POLICY)
     message["From"] = smtp.sender
     message["To"] = addresses[0] if len(addresses) == 1 else f"{notice.registry} {notice.to}:;"
-    message["Subject"] = format_header_line(notice.subject) or "Registry notice"
+    message["Subject"] = format_header_line(_build_subject(notice)) or "Registry notice"
     message["Date"] = format_datetime(at)
     message["Message-ID"] = f"<notice-{notice.id}-{_hash_notice(settings, notice)}@{domain}>"
     if notice.request is not None:
@@ -173,11 +221,73 @@ def build_message(
         message["References"] = f"<request-{_format_id_part(notice.request)}@{domain}>"
     message["List-Id"] = f"<{_format_id_part(notice.registry)}.{smtp.list_id or domain}>"
     message["Auto-Submitted"] = "auto-generated"
-    text = notice.text[:_LONGEST_TEXT].rstrip() + "\n"
-    if notice.request is not None:
-        text += f"\n-- \n{settings.base_url}/requests/{_format_id_part(notice.request)}\n"
+    text = _build_text(notice, settings, context)
     message.set_content(_clean_body(text), charset="utf-8")
     return message
+
+
+def _build_subject(notice: OutboxNotice) -> str:
+    """Return the subject, with the ID of the request if it does not name the request."""
+    if notice.request is None or notice.request in notice.subject:
+        return notice.subject
+    return f"{notice.subject} [{notice.request}]"
+
+
+def _build_text(notice: OutboxNotice, settings: Settings, context: NoticeContext) -> str:
+    """Return what happened with its full reason, what is expected, the request, and a link."""
+    record, request = context.record, context.request
+    parts = [notice.text[:_LONGEST_TEXT].rstrip()]
+    if notice.text.strip() != notice.subject.strip():
+        parts.insert(0, notice.subject)
+    elif record is not None and isinstance(record.event.data.get("reason"), str):
+        reason = record.event.data["reason"].strip()
+        parts += [reason[:_LONGEST_TEXT]] if reason else []
+    link = ""
+    if request is not None:
+        parts.append(_describe_expected_step(notice, request))
+        parts.append("\n".join(_list_facts(request, record)))
+    if notice.request is not None:
+        link = f"/requests/{_format_id_part(notice.request)}"
+    elif record is not None and record.event.name is not None:
+        link = entry_url(notice.registry, record.event.name)
+    text = "\n\n".join(parts) + "\n"
+    return text + (f"\n-- \n{settings.base_url}{link}\n" if link else "")
+
+
+def _describe_expected_step(notice: OutboxNotice, request: Request) -> str:
+    step = NEXT_STEPS[request.state]
+    if request.state.is_final:
+        end = find_appeal_deadline(request)
+        appeal = f" It can be appealed until {format_date(end.date())}." if end is not None else ""
+        return f"Expected of you: nothing. {step}{appeal}"
+    if _is_holder(notice, request):
+        due = f" An answer is expected by {format_date(request.due.date())}." if request.due else ""
+        return f"Expected of you: the next step. {step}{due}"
+    return f"Expected of you: nothing now. {step}"
+
+
+def _is_holder(notice: OutboxNotice, request: Request) -> bool:
+    """Report whether the next step is the recipient's."""
+    if request.holder is Role.EXPERT:
+        return notice.to in {Role.EXPERT, request.expert, *request.temporary_experts}
+    return notice.to == (request.registrant if request.holder is Role.REGISTRANT else request.holder)
+
+
+def _list_facts(request: Request, record: LogRecord | None) -> list[str]:
+    kind, status = REQUEST_KIND_LABELS[request.kind], STATUS_LABELS[request.status]
+    due = "" if request.due is None else f", until {format_date(request.due.date())}"
+    facts = [
+        f"Request:  {request.id}, {kind}: {request.name} ({status})",
+        f"Registry: {REGISTRIES[request.registry].title}",
+        f"State:    {STATE_LABELS[request.state]}, since {format_time(request.since)}{due}",
+    ]
+    if record is not None:
+        facts.append(
+            f"Step:     {EVENT_LABELS[record.event.kind]}, {format_time(record.at)} [{record.clause}]"
+        )
+    if request.archive:
+        facts.append(f"List:     {format_header_line(request.archive)}")
+    return facts
 
 
 def compute_retry_time(at: datetime, attempts: int) -> datetime | None:

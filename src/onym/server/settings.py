@@ -14,6 +14,7 @@ from onym.accounts.records import Issuer
 from onym.common import settings as common
 from onym.errors import ConfigError
 from onym.net.hosts import is_loopback
+from onym.registry.records import DEFAULT_QUOTA, Quota
 from onym.registry.words import OWN_NAMES, parse_role
 from onym.server.settings_parser import (
     CookieName,
@@ -29,6 +30,8 @@ from onym.server.settings_parser import (
     Port,
     RateLimit,
     SecretLine,
+    Slug,
+    WebURL,
     add_client_secrets,
     get_host_and_port,
     require_consistent_issuers,
@@ -38,16 +41,28 @@ from onym.uri.secret import Secret
 if TYPE_CHECKING:
     from onym.registry.registries import Registry
 
-__all__ = ["PREFIX", "Issuer", "RateLimit", "RateLimits", "Settings", "Smtp", "load_settings"]
+__all__ = [
+    "PREFIX",
+    "Issuer",
+    "Quotas",
+    "RateLimit",
+    "RateLimits",
+    "Settings",
+    "Smtp",
+    "Webhook",
+    "load_settings",
+]
 
 #: prefix of the variables; `ONYM_REGISTRY_CONFIG` names the file
 PREFIX: Final = "ONYM_REGISTRY_"
 #: what a provider's groups may give, in both vocabularies
 _ROLES: Final = tuple(name for role in OWN_NAMES for name in (str(role), OWN_NAMES[role]))
+_MOST_WEBHOOKS: Final = 16
 _YEAR: Final = 366 * 24 * 3600
 _READS: Final = RateLimit(burst=600, per_minute=1200)
 _WRITES: Final = RateLimit(burst=60, per_minute=60)
 _LOGINS: Final = RateLimit(burst=10, per_minute=5)
+_UPLOADS: Final = RateLimit(burst=32 * 1024, per_minute=256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +80,42 @@ class Smtp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """A receiver of changes: an HTTPS URL, and the file of the secret that signs the deliveries.
+
+    `registries` limits it to some registries. Only public addresses are reached: `allow_networks` adds CIDR
+    blocks, and `network` "local" this computer, by plain HTTP too. `ca_file` is trusted beside the system's
+    authorities. The URL is not in the repr, because its path may be a secret.
+    """
+
+    name: Slug
+    url: WebURL = field(repr=False)
+    secret_file: Line
+    registries: tuple[Line, ...] = ()
+    network: Literal["trusted", "local"] = "trusted"
+    allow_networks: tuple[NetworkBlock, ...] = ()
+    ca_file: Line | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """The rate limits of one visitor. `logins` limits attempts by address and by login."""
+    """The rate limits of one visitor.
+
+    `logins` limits attempts by address and by login, `uploads` the KiB that one address sends in requests.
+    """
 
     reads: RateLimit = _READS
     writes: RateLimit = _WRITES
     logins: RateLimit = _LOGINS
+    uploads: RateLimit = _UPLOADS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas(Quota):
+    """What one registrant may store: requests that are open, and bytes in the log in one day (UTC)."""
+
+    open_requests: Annotated[int, Meta(ge=1, le=1_000_000)] = DEFAULT_QUOTA.open_requests
+    daily_bytes: Annotated[int, Meta(ge=1024, le=1 << 40)] = DEFAULT_QUOTA.daily_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +125,8 @@ class Settings:
     `base_url` is the public origin, without a path. `database` is a file or URL. `allowed_hosts` are the
     accepted Host values (default: the host of `base_url`). `trusted_proxies` are CIDR blocks whose
     `X-Forwarded-For` is used. `profile` is the procedure of new requests for schemes; "any" lets
-    registrants choose, for tests. Times are in seconds, sizes in bytes.
+    registrants choose, for tests. `connections_per_address` limits the connections of one client, except
+    trusted proxies. Times are in seconds, sizes in bytes.
     """
 
     base_url: OriginURL = "http://127.0.0.1:8000"
@@ -96,9 +142,12 @@ class Settings:
     body_limit: Annotated[int, Meta(ge=64 * 1024, le=256 * 1024 * 1024)] = 4 * 1024 * 1024
     local_accounts: bool = True
     profile: Literal["rfc7595", "rfc4395", "any"] = "rfc7595"
+    connections_per_address: Annotated[int, Meta(ge=1, le=100_000)] = 256
     rates: RateLimits = RateLimits()
+    quotas: Quotas = Quotas()
     smtp: Smtp | None = None
     oidc: tuple[IssuerTable, ...] = ()
+    webhooks: tuple[Webhook, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.allowed_hosts:
@@ -168,6 +217,7 @@ def _require_consistent(settings: Settings) -> None:
             hint="Add an OpenID provider, or set local_accounts = true.",
         )
     require_consistent_issuers(settings.oidc, "oidc", _ROLES)
+    _require_consistent_webhooks(settings.webhooks)
     unsafe = smtp is not None and smtp.security == "none" and smtp.password is not None
     if smtp is not None and unsafe and not is_loopback(smtp.host):
         raise ConfigError(
@@ -175,3 +225,26 @@ def _require_consistent(settings: Settings) -> None:
             code="config.bad-setting",
             hint='Set smtp.security to "starttls" or "tls".',
         )
+
+
+def _require_consistent_webhooks(webhooks: tuple[Webhook, ...]) -> None:
+    from onym.registry.registries import REGISTRIES  # late: other services have settings without registries
+
+    if len(webhooks) > _MOST_WEBHOOKS:
+        raise ConfigError(f"[[webhooks]] must be at most {_MOST_WEBHOOKS} tables", code="config.bad-setting")
+    if len({webhook.name for webhook in webhooks}) < len(webhooks):
+        raise ConfigError("two [[webhooks]] tables have the same name", code="config.bad-setting")
+    for index, webhook in enumerate(webhooks):
+        unknown = [name for name in webhook.registries if name not in REGISTRIES]
+        if unknown:
+            raise ConfigError(
+                f"webhooks[{index}].registries: there is no registry {unknown[0][:64]!r}",
+                code="config.bad-setting",
+                hint=f"Use {', '.join(REGISTRIES)}.",
+            )
+        if webhook.url.startswith("http:") and webhook.network != "local":
+            raise ConfigError(
+                f"webhooks[{index}].url must be an https:// URL",
+                code="config.bad-setting",
+                hint='For tests, network = "local" allows http:// to loopback.',
+            )

@@ -51,6 +51,16 @@ def parse_origin(value: object) -> str:
     return str(uri.normalize()).rstrip("/")
 
 
+def parse_web_url(value: object) -> str:
+    """Parse an https URL without query, fragment and user; http is allowed for loopback only."""
+    uri = _parse_url(parse_line(value))
+    if uri.query is not None:
+        raise ValueError("must be a URL without a query")
+    if uri.scheme == "http" and not is_loopback(_get_bare_host(uri)):
+        raise ValueError("must be an https:// URL (http:// is allowed for loopback only)")
+    return str(uri.normalize())
+
+
 def _parse_issuer(value: object) -> str:
     """Parse an issuer (OpenID Connect Discovery 3). It is compared byte for byte, so it is not normalised."""
     plain = parse_line(value)
@@ -158,6 +168,7 @@ def _strip_brackets(host: str) -> str:
 Line: TypeAlias = Annotated[str, Parser(parse_line)]
 SecretLine: TypeAlias = Annotated[Secret, Parser(parse_secret)]
 OriginURL: TypeAlias = Annotated[str, Parser(parse_origin)]
+WebURL: TypeAlias = Annotated[str, Parser(parse_web_url)]
 IssuerURL: TypeAlias = Annotated[str, Parser(_parse_issuer)]
 HostField: TypeAlias = Annotated[str, Parser(_parse_host_field)]
 HostName: TypeAlias = Annotated[str, Parser(_parse_host_name)]

@@ -66,6 +66,8 @@ _REJECTED: Final = "store.rejected"
 #: waits for two seconds
 _END_HOLDER: Final = """SELECT pg_terminate_backend(pid, 2000) FROM pg_locks WHERE locktype = 'advisory'
 AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = ? AND pid <> pg_backend_pid()"""
+_LOCK_FLEET: Final = """SELECT pg_advisory_xact_lock(?), pg_backend_pid(),
+extract(epoch FROM clock_timestamp())::float8"""
 _SCHEMES: Final = ("postgresql://", "postgres://", "postgresql+psycopg://")
 _FORMATS: Final = "CREATE TABLE IF NOT EXISTS onym_formats (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
 
@@ -82,13 +84,18 @@ class TableGroup:
 
 
 class PostgresTransaction:
-    """The statements of one transaction, written as for sqlite3: `?` stands for a parameter."""
+    """The statements of one transaction, written as for sqlite3: `?` stands for a parameter.
 
-    __slots__ = ("_connection", "_watchdog")
+    `time` is the server's, in seconds since the epoch, when the transaction got its turn. `clock_difference`
+    is how far it is from the clock of this process.
+    """
+
+    __slots__ = ("_connection", "_watchdog", "clock_difference", "time")
 
     def __init__(self, connection: Connection[Any], watchdog: _Watchdog) -> None:
         self._connection = connection
         self._watchdog = watchdog
+        self.time = self.clock_difference = 0.0
 
     def execute(self, query: str, parameters: Sequence[Any] = ()) -> Cursor[Any]:
         """Run a statement and return its cursor."""
@@ -198,7 +205,8 @@ class PostgresWriter:
     nothing but the database. If it raises, only its own changes are undone.
 
     `owner` is a random name of this process, whose lock it holds. After an interruption the lock is taken
-    again; meanwhile others may have taken the process for dead.
+    again; meanwhile others may have taken the process for dead. `clock` returns seconds since the epoch; each
+    transaction compares it with the server's.
 
     Raises StoreError: `store.unreachable`, `store.unfinished` (it is unknown whether the transaction was
     committed), `store.rejected` (one statement), `store.newer`, `store.pooler` or `store.closed`.
@@ -211,14 +219,17 @@ class PostgresWriter:
         *,
         name: str,
         most: int = 256,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         require_extra("psycopg", "postgresql")
         self._url = _normalize_url(url)
         self._tables = tables
         self._most = most
+        self._clock = clock
         self.owner = secrets.token_hex(16)
-        #: the number of the server's session
+        #: the number of the server's session, and when it began
         self._backend = 0
+        self._connected = float("inf")
         self._failed = float("-inf")
         self._watchdog = _Watchdog(name)
         try:
@@ -230,6 +241,11 @@ class PostgresWriter:
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
+
+    @property
+    def session_age(self) -> float:
+        """The seconds for which this process has had its session without an interruption."""
+        return time.monotonic() - self._connected
 
     async def run(self, work: Callable[[PostgresTransaction], T]) -> T:
         """Return the result of the work, once it is committed.
@@ -323,10 +339,13 @@ class PostgresWriter:
             raise _convert_error(error, code=_UNREACHABLE if operational else _REJECTED) from None
 
     def _lock_fleet(self, transaction: PostgresTransaction) -> None:
-        query = "SELECT pg_advisory_xact_lock(?), pg_backend_pid()"
-        row = transaction.execute(query, (self._tables.lock_key,)).fetchone()
+        began = self._clock()
+        row = transaction.execute(_LOCK_FLEET, (self._tables.lock_key,)).fetchone()
         if row is None or row[1] != self._backend:
             raise _make_pooler_error()
+        transaction.time = now = row[2]
+        # 0 if it is between the readings of this process's clock
+        transaction.clock_difference = min(now - began, 0.0) or max(now - self._clock(), 0.0)
 
     def _get_connection(self) -> Connection[Any]:
         if self._connection is None:
@@ -359,6 +378,7 @@ class PostgresWriter:
             if connection is not None:
                 connection.close()
             raise
+        self._connected = time.monotonic()
         return connection
 
     def _open_connection(self) -> Connection[Any]:

@@ -95,8 +95,8 @@ DEFAULT_VALKEY: Final = ValkeyOptions()
 class SharedStore(Protocol):
     """Values by key. Every method is atomic, also between machines, and raises StoreError if it fails.
 
-    Codes: `store.unreachable`, `store.full`, `store.too-large`, `store.epoch`, `store.clock` and
-    `store.eviction`, and the codes of `onym.store.valkey`. A key that is not valid raises UsageError
+    Codes: `store.unreachable`, `store.full`, `store.too-large`, `store.epoch`, `store.clock`, `store.closed`
+    and `store.eviction`, and the codes of `onym.store.valkey`. A key that is not valid raises UsageError
     `store.bad-key`.
     """
 
@@ -543,7 +543,11 @@ class SQLiteStore:
         self._thread.shutdown()
 
     async def _run(self, work: Callable[[], _Result]) -> _Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, _run_on_file, work)
+        try:
+            running = asyncio.get_running_loop().run_in_executor(self._thread, _run_on_file, work)
+        except RuntimeError:  # the thread has ended
+            raise StoreError("the store was closed", code="store.closed") from None
+        return await running
 
     def _execute(self, query: str, arguments: tuple[Any, ...]) -> sqlite3.Cursor:
         with self._files.acquire() as database:

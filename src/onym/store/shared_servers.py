@@ -98,7 +98,8 @@ class PostgresStore:
         limits: StoreLimits = DEFAULT_LIMITS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        from onym.store.sql import Database, DatabaseProfile, Failure, prepare_tables  # late: optional
+        from onym.store.sql import Database, prepare_tables  # late: optional
+        from onym.store.sql_errors import DatabaseProfile, Failure
 
         self._limits = limits
         self._clock = clock

@@ -1,4 +1,4 @@
-"""SQL databases, SQLite or PostgreSQL: open, read and write one, and turn driver errors into `StoreError`.
+"""SQL databases, SQLite or PostgreSQL: open, read and write one.
 
 SQLite: one file in WAL mode with `synchronous=FULL` (a committed transaction survives kill -9 and a
 power cut) and foreign keys on. Writers begin with `BEGIN IMMEDIATE`, so that a writer never finds at its
@@ -8,9 +8,8 @@ transactions.
 PostgreSQL: writers wait for an advisory lock that ends with their transaction. A transaction that still
 loses a race is tried again; after `TRIES` tries the result is a `StaleError`.
 
-Failures are classified by SQLite's result codes and PostgreSQL's SQLSTATE, never by the text of a
-message, and errors contain no secret. Each application passes a `DatabaseProfile` with its error codes,
-its hints and the number of its advisory lock.
+`sql_errors` turns the failures of both into StoreError. Each application passes a `DatabaseProfile` with
+its error codes, its hints and the number of its advisory lock.
 
 A cursor marks where the next page of a list begins. It belongs to one list with one set of filters, and is
 checked when it comes back. It contains no secret and is not signed: queries only compare with its content.
@@ -23,12 +22,11 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import (
@@ -46,11 +44,26 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine  # noqa: TID251 - here only
+from sqlalchemy.pool import NullPool
 from sqlalchemy.types import TypeEngine
 
 from onym.common.strict_json import decode_base64url, encode_base64url
 from onym.common.text import format_timestamp, parse_timestamp
 from onym.errors import RegistryError, StaleError, StoreError
+from onym.store.sql_errors import (
+    NO_CONNECT,
+    NO_MORE_CONNECTIONS,
+    NO_PASSWORD,
+    OLD_SERVER,
+    REJECTED_USER,
+    UNKNOWN_DATABASE,
+    WRONG_PASSWORD,
+    DatabaseProfile,
+    Failure,
+    is_lost_race,
+    make_failure_error,
+    translate_errors,
+)
 from onym.store.sqlite import create_private_file, enable_wal
 from onym.uri.secret import Secret
 
@@ -87,164 +100,6 @@ def make_number_type() -> TypeEngine[int]:
     return BigInteger().with_variant(Integer(), "sqlite")
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """One class of database failures: the last part of its code, what happened and what to do."""
-
-    code: str
-    message: str
-    hint: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseProfile:
-    """What an application says about its database.
-
-    Error codes begin with `name` ("registry" gives `registry.busy`). `lock_key` is the PostgreSQL advisory
-    lock of its writers: applications that share a database use different keys. `failures` are by SQLite
-    result code (int) or SQLSTATE (str) and take precedence over the general ones.
-    """
-
-    name: str
-    lock_key: int
-    failures: Mapping[int | str, Failure] = field(default_factory=dict)
-
-
-_BUSY: Final = Failure(
-    "busy",
-    "the database is busy with another writer",
-    "Try again. If it stays busy, look for a stuck writer.",
-)
-_FULL: Final = Failure(
-    "full", "the disk of the database is full", "Free some space; nothing was half-written."
-)
-_READ_ONLY: Final = Failure(
-    "read-only", "the database is read-only", "Check the owner and the mode of the file."
-)
-_CORRUPT: Final = Failure(
-    "corrupt", "the file is damaged or not a database", "Restore a backup into a new file."
-)
-_UNREACHABLE: Final = "unreachable"
-_CONNECTION: Final = Failure(
-    _UNREACHABLE,
-    "the database cannot be reached",
-    "Check that it runs, and the host and the user in the URL.",
-)
-_OTHER: Final = Failure("store", "the database reported an error", "Look at the log of the database.")
-
-#: by SQLite's result code (sqlite3.h), whole or primary, and by SQLSTATE (PostgreSQL, appendix A), whole or
-#: its class
-_FAILURES: Final[Mapping[int | str, Failure]] = MappingProxyType(
-    {
-        5: _BUSY,
-        6: _BUSY,
-        8: _READ_ONLY,
-        10: Failure("io", "the disk reported an error", "Check the disk and the file system."),
-        11: _CORRUPT,
-        13: _FULL,
-        14: Failure(
-            _UNREACHABLE,
-            "the database file cannot be opened",
-            "Check that the folder exists and can be written to.",
-        ),
-        26: _CORRUPT,
-        "08": _CONNECTION,
-        "28": Failure(
-            _UNREACHABLE, "the database rejected the user or the password", "Check the user in the URL."
-        ),
-        "3D": Failure(
-            _UNREACHABLE, "the database server has no such database", "Check the last part of the URL."
-        ),
-        "40": _BUSY,
-        "42501": Failure(
-            "read-only", "the database is read-only for this user", "Grant the user its rights."
-        ),
-        "25006": _READ_ONLY,
-        "53": _FULL,
-        "55P03": _BUSY,
-        "57": _CONNECTION,
-        "XX001": _CORRUPT,
-        "XX002": _CORRUPT,
-    }
-)
-#: serialisation failure, deadlock, lock timeout
-_RACES: Final = frozenset({"40001", "40P01", "55P03"})
-_UNIQUE: Final = frozenset({"23505"})
-_SQLITE_UNIQUE: Final = frozenset({1555, 2067})
-
-
-@contextmanager
-def translate_errors(profile: DatabaseProfile) -> Iterator[None]:
-    """Turn driver errors that leave the block into StoreError; all others pass."""
-    try:
-        yield
-    except SQLAlchemyError as error:
-        failure = _find_failure(profile, error)
-        raise StoreError(
-            f"{failure.message}: {_format_cause(error)}",
-            code=f"{profile.name}.{failure.code}",
-            hint=failure.hint,
-        ) from None
-    except OSError as error:
-        raise StoreError(
-            f"the database file cannot be used: {error.strerror or type(error).__name__}",
-            code=f"{profile.name}.io",
-            hint="Check the path, the owner and the free space.",
-        ) from None
-
-
-def is_lost_race(error: BaseException) -> bool:
-    """Report whether another transaction came between, so that the same one may succeed now."""
-    return isinstance(error, DBAPIError) and _get_sqlstate(error) in _RACES
-
-
-def is_duplicate(error: BaseException) -> bool:
-    """Report whether a unique key rejected the row."""
-    if not isinstance(error, DBAPIError):
-        return False
-    return _get_sqlstate(error) in _UNIQUE or _get_sqlite_code(error) in _SQLITE_UNIQUE
-
-
-def _find_failure(profile: DatabaseProfile, error: SQLAlchemyError) -> Failure:
-    if not isinstance(error, DBAPIError):
-        return _OTHER
-    code, state = _get_sqlite_code(error), _get_sqlstate(error)
-    keys: tuple[int | str, ...] = ()
-    if code is not None:
-        keys = (code, code & 0xFF)
-    elif state:
-        keys = (state, state[:2])
-    elif error.connection_invalidated or _is_connection_failure(error):
-        return _CONNECTION  # psycopg has no SQLSTATE if no server answered
-    for table in (profile.failures, _FAILURES):
-        for key in keys:
-            if key in table:
-                return table[key]
-    return _OTHER
-
-
-def _is_connection_failure(error: DBAPIError) -> bool:
-    return type(error.orig).__name__ in {"OperationalError", "ConnectionTimeout", "PoolTimeout"}
-
-
-def _format_cause(error: SQLAlchemyError) -> str:
-    """Return class and code, not the text, which may quote values, file names and connection strings."""
-    if not isinstance(error, DBAPIError):
-        return type(error).__name__
-    name: Any = getattr(error.orig, "sqlite_errorname", None) or _get_sqlstate(error)
-    return f"{type(error.orig).__name__} {name}" if name else type(error.orig).__name__
-
-
-def _get_sqlite_code(error: DBAPIError) -> int | None:
-    code: int | None = getattr(error.orig, "sqlite_errorcode", None)
-    return code
-
-
-def _get_sqlstate(error: DBAPIError) -> str | None:
-    state: str | None = getattr(error.orig, "sqlstate", None)
-    return state
-
-
 _Result = TypeVar("_Result")
 
 #: how often one transaction is tried
@@ -278,6 +133,26 @@ class Database:
         """Close all connections."""
         await self._plain.dispose()
 
+    async def check_connection(self) -> None:
+        """Connect to the PostgreSQL server; explain a failure better than a later call can.
+
+        Raises StoreError: `unreachable`, `wrong-credentials`, `unknown-database`, `no-permission`,
+        `too-many-connections`, `old-server`.
+        """
+        if self.path is not None:
+            return
+        with translate_errors(self.profile, self._url):
+            try:
+                async with self._plain.connect() as connection:
+                    version = connection.dialect.server_version_info or ()
+            except DBAPIError as error:
+                failure = await _diagnose_connection(self._url, error)
+                if failure is None:
+                    raise
+                raise make_failure_error(self.profile, failure, self._url) from None
+        if tuple(version) < _OLDEST_SERVER:
+            raise make_failure_error(self.profile, OLD_SERVER, self._url)
+
     def has_file(self) -> bool:
         """Report whether the SQLite file exists; a PostgreSQL database reports for itself."""
         return self.path is None or self.path.is_file()
@@ -297,7 +172,7 @@ class Database:
     def create_file(self) -> None:
         """Create an empty SQLite file that only its owner can read: it may contain password hashes."""
         if self.path is not None:
-            with translate_errors(self.profile):
+            with translate_errors(self.profile, self._url):
                 create_private_file(self.path)
             # other faults of the file are reported when it is opened
             with (
@@ -309,7 +184,7 @@ class Database:
     @asynccontextmanager
     async def open_reader(self, *, snapshot: bool = False) -> AsyncIterator[AsyncConnection]:
         """Open a connection for reading; with `snapshot`, several statements see the same state."""
-        with translate_errors(self.profile):
+        with translate_errors(self.profile, self._url):
             async with (self._snapshot if snapshot else self._plain).connect() as connection:
                 yield connection
 
@@ -319,7 +194,7 @@ class Database:
         `work` may run again from the start, so it must change nothing but the database. Raises StaleError
         for a race lost `TRIES` times and StoreError for a failure; nothing is written then.
         """
-        with translate_errors(self.profile):
+        with translate_errors(self.profile, self._url):
             for _ in range(TRIES):
                 try:
                     async with self._turn, self._writer.begin() as connection:
@@ -334,12 +209,74 @@ class Database:
             hint="Read the data again, then try again.",
         )
 
+    async def forget_deleted(self) -> None:
+        """Overwrite what a SQLite file keeps of deleted rows. PostgreSQL does so by itself (autovacuum)."""
+        if self.path is None:
+            return
+        with translate_errors(self.profile, self._url):
+            async with self._turn, self._plain.connect() as connection:
+                await connection.exec_driver_sql("VACUUM")
+                await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
     async def _lock_writers(self, connection: AsyncConnection) -> None:
         if self.dialect == "postgresql":
             await connection.execute(text(f"SET LOCAL lock_timeout = '{_PATIENCE}s'"))
             await connection.execute(
                 text("SELECT pg_advisory_xact_lock(:key)"), {"key": self.profile.lock_key}
             )
+
+
+#: the oldest PostgreSQL that the tests cover
+_OLDEST_SERVER: Final = (14,)
+#: databases that every PostgreSQL server has
+_MAINTENANCE: Final = ("postgres", "template1")
+#: seconds for each step of a diagnosis
+_DIAGNOSIS_SECONDS: Final = 3
+
+
+async def _diagnose_connection(url: URL, error: DBAPIError) -> Failure | None:
+    """Return why the server rejected a connection, or None if it did not answer.
+
+    The driver reports only a text. Its flags, the server's other databases and its port show the cause.
+    """
+    attempt = getattr(error.orig, "pgconn", None)
+    if attempt is None:
+        return None
+    for database in _MAINTENANCE:
+        engine = create_async_engine(
+            url.set(database=database),
+            poolclass=NullPool,
+            hide_parameters=True,
+            connect_args={"connect_timeout": _DIAGNOSIS_SECONDS},
+        )
+        query = text(
+            "SELECT has_database_privilege(datname, 'CONNECT') FROM pg_database WHERE datname = :name"
+        )
+        with suppress(SQLAlchemyError):
+            async with engine.connect() as connection:
+                allowed = (await connection.execute(query, {"name": url.database or url.username})).scalar()
+            return UNKNOWN_DATABASE if allowed is None else NO_MORE_CONNECTIONS if allowed else NO_CONNECT
+    if attempt.needs_password:
+        return NO_PASSWORD
+    if attempt.used_password:
+        return WRONG_PASSWORD
+    return REJECTED_USER if await _is_listening(url) else None
+
+
+async def _is_listening(url: URL) -> bool:
+    """Report whether a server accepts connections at the first host of the URL."""
+    host = str(url.host or url.normalized_query.get("host", ("localhost",))[0])
+    port = url.port or int(url.normalized_query.get("port", ("5432",))[0])
+    try:
+        async with asyncio.timeout(_DIAGNOSIS_SECONDS):
+            if host.startswith("/"):
+                _, writer = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+            else:
+                _, writer = await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
 
 
 _FORMATS: Final = "CREATE TABLE IF NOT EXISTS onym_formats (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"

@@ -296,6 +296,34 @@ def test_an_approved_call_runs_once_and_its_receipt_names_the_approval(bank: Ban
     assert bank.paid[before:] == [12]
 
 
+def test_the_lost_answer_of_an_approved_call_is_fetched_after_the_approval_has_ended(
+    bank: Bank, line: Line
+) -> None:
+    """Otherwise people would approve the same payment again."""
+    key, before = new_key(), len(bank.paid)
+    evidence = bank.approver.approve(asked(bank, line, {"amount": 12}, key))
+    first = post(line, "/pay", {"amount": 12}, key, evidence=evidence)
+    assert first.status == 200
+    bank.offset = 3600.0
+    try:
+        for given in (evidence, None):
+            again = post(line, "/pay", {"amount": 12}, key, evidence=given)
+            assert (again.status, again.body, again.get("idempotency-replayed")) == (200, first.body, "?1")
+            receipt = verify_filed(again.receipt, bank.public, body=again.body)
+            assert receipt.approval is None
+        assert code(post(line, "/pay", {"amount": 13}, key, evidence=evidence)) == (
+            422,
+            "idempotency-mismatch",
+        )
+        assert code(post(line, "/pay", {"amount": 12}, new_key(), evidence=evidence)) == (
+            403,
+            "approval-mismatch",
+        )
+    finally:
+        bank.offset = 0.0
+    assert bank.paid[before:] == [12]
+
+
 def test_reading_with_an_approval_is_done_once_too(bank: Bank, line: Line) -> None:
     key = new_key()
     evidence = bank.approver.approve(asked(bank, line, {"opaque": "x"}, key, "/read"))
@@ -418,10 +446,17 @@ def test_attack_79_a_retired_key_is_refused_and_a_new_one_is_fetched(bank: Bank,
     challenge = asked(bank, line, {"amount": 12}, key)
     old, known = approver.key, list(approver.published)
     retired = approver.approve(challenge)
+    fetched = [0.0]
+    bank.become()
+    bank.apps[-1]._approvals._keys[approver.issuer]._clock = lambda: fetched[0]
     try:
+        unused = new_key()
+        other = approver.approve(asked(bank, line, {"amount": 12}, unused))
+        assert post(line, "/pay", {"amount": 12}, unused, evidence=other).status == 200
         approver.key = SigningKey.generate("ES256").with_thumbprint()
         approver.published = [approver.key.public()]
-        bank.become()  # a process that has not seen the old key
+        # the process has the old keys, and believes them for a minute
+        fetched[0] = 61.0
         heard = post(line, "/pay", {"amount": 12}, key, evidence=retired)
         assert code(heard) == (403, "approval-mismatch")
         heard = post(line, "/pay", {"amount": 12}, key, evidence=approver.approve(challenge))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -332,6 +333,40 @@ def test_a_store_that_fails_later_is_told_as_such(tmp_path: Path, store: Blockin
         base.execute("DROP TABLE keys")
     base.close()
     assert refused(lambda: store.begin(SCOPE, "f", 1e9)).code == "aiip.unavailable"
+
+
+def test_an_interruption_that_could_not_be_written_is_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise every other process would say that the request is still running."""
+    monkeypatch.setattr("onym.ai.endpoint.idempotency._RETRY_SECONDS", 0.01)
+
+    async def look() -> bool:
+        store, other = (SQLiteIdempotencyStore(tmp_path / "k.sqlite", most=9) for _ in range(2))
+        await store.begin(SCOPE, "f", 1e9)
+        run, away = store._writer.run, [True]
+
+        async def run_when_there(work: Any) -> Any:
+            if away:
+                away.pop()
+                raise sqlite3.OperationalError("disk I/O error")
+            return await run(work)
+
+        monkeypatch.setattr(store._writer, "run", run_when_there)
+        with pytest.raises(AIIPError):
+            await store.interrupt(SCOPE)
+        try:
+            while True:
+                with pytest.raises(AIIPError) as caught:
+                    await other.begin(SCOPE, "f", 1e9)
+                if not caught.value.retryable:
+                    return caught.value.code == "aiip.idempotency-in-progress"
+                await asyncio.sleep(0)
+        finally:
+            store.close()
+            other.close()
+
+    assert asyncio.run(look())
 
 
 def test_owners_of_nothing_are_forgotten(tmp_path: Path, store: BlockingStore) -> None:

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,9 +17,10 @@ from typing import Any
 import pytest
 
 from ai_support import PATIENCE, key_store
-from onym.ai.endpoint import Endpoint, Limits
+from onym.ai.endpoint import Endpoint, Limits, Task, task_store
 from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX, RETENTION_SECONDS, KeyScope
 from onym.ai.endpoint.postgres import PostgresIdempotencyStore
+from onym.ai.endpoint.task_store import NewTask
 from onym.errors import AIIPError, ConfigError, UsageError
 from onym.store.postgres import hash_lock
 from onym.uri.secret import Secret
@@ -50,7 +53,7 @@ def url(server: Postgres, database: str) -> Secret:
 class Store:
     """A store of one machine, for tests that wait for each call."""
 
-    def __init__(self, url: Secret, **limits: int) -> None:
+    def __init__(self, url: Secret, **limits: Any) -> None:
         self.store = PostgresIdempotencyStore(url, **{"most": 9, **limits})
         self.owner = self.store.owner
 
@@ -335,6 +338,149 @@ def test_two_endpoints_run_one_key_once(url: Secret, tmp_path: Path) -> None:
         assert [one.json() for one in again] == [number % 10 for number in range(20)]
         assert sorted(ran) == list(range(10))
         assert (await posts[1]("/pay", "k1", amount=7)).status == 422
+
+    play(url, tmp_path, work, fill)
+
+
+class Clock:
+    """The time of a machine, which a test sets ahead or back."""
+
+    def __init__(self, ahead: float = 0.0) -> None:
+        self.ahead = ahead
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
+
+
+@pytest.mark.parametrize("ahead", [61.0, DAY, -DAY])
+def test_a_machine_with_another_time_does_not_start(url: Secret, tmp_path: Path, ahead: float) -> None:
+    """The failure matrix: clocks that are five seconds apart are not ready."""
+    keys = key_store(tmp_path, at=time.time() - 2 * DAY)
+    app = Endpoint(NAME, keys=keys, store=url, clock=Clock(ahead))
+    with pytest.raises(ConfigError) as caught:
+        app.check()
+    assert caught.value.code == "config.bad-store"
+
+
+@pytest.mark.parametrize("ahead", [61.0, 2 * DAY, -DAY])
+def test_a_machine_whose_time_changes_begins_nothing_and_deletes_nothing(
+    open_store: Callable[..., Store], server: Postgres, database: str, ahead: float
+) -> None:
+    clock = Clock()
+    right, wrong = open_store(), open_store(clock=clock)
+    tasks = wrong.store.open_tasks(clock)
+    task = NewTask(id="t", caller="c", call=b"", marker=b"m", limits=Limits())
+    right.begin(key(1), now=clock(), task=task)
+    wrong.begin(key(2), now=clock())
+    clock.ahead = ahead
+    error = wrong.refuse(key(3), now=clock())
+    assert (error.code, error.retryable) == ("aiip.unavailable", True)
+    wrong.store._sweep(clock())
+    for call in (tasks.list_orphans, tasks.sweep):
+        with pytest.raises(AIIPError) as caught:
+            asyncio.run(call(clock()))
+        assert caught.value.code == "aiip.unavailable"
+    wrong.complete(key(2), b"done")  # what has begun still ends
+    assert right.begin(key(2), now=time.time()) == b"done"
+    assert count(server, database)[""] == (2, 5)
+    clock.ahead = 0.0
+    assert wrong.begin(key(3), now=clock()) is None
+    tasks.close()
+
+
+def test_a_change_is_seen_also_if_the_look_runs_again(open_store: Callable[..., Store]) -> None:
+    """A transaction that fails beside the look makes it run a second time."""
+    store = open_store().store
+    tasks = store.open_tasks(time.time)
+    gate = threading.Event()
+
+    async def work() -> None:
+        assert await tasks.has_foreign_changes()  # the first look
+        assert not await tasks.has_foreign_changes()
+        await store.transact(lambda base: base.execute("SELECT nextval('task_changes')").rowcount)
+        calls = [
+            asyncio.ensure_future(store.transact(lambda _: gate.wait(PATIENCE))),
+            asyncio.ensure_future(tasks.has_foreign_changes()),
+            asyncio.ensure_future(store.transact(lambda _: 1 // 0)),
+        ]
+        await asyncio.sleep(0)  # they wait for the writer now
+        gate.set()
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        assert found[1] is True
+        assert isinstance(found[2], ZeroDivisionError)
+
+    try:
+        asyncio.run(work())
+    finally:
+        gate.set()
+        tasks.close()
+
+
+def test_an_owner_that_may_have_lost_only_its_session_has_not_certainly_ended(
+    open_store: Callable[..., Store], server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_store, "BEAT_SECONDS", 3600.0)  # no sign of life in the time of this test
+    first, second = open_store(), open_store()
+    one, other = (store.store.open_tasks(time.time) for store in (first, second))
+    task = NewTask(id="t", caller="c", call=b"", marker=b"m", limits=Limits())
+    first.begin(key(1), now=time.time(), task=task)
+
+    def look(at: float = 0.0) -> list[str]:
+        return [orphan.owner for orphan in asyncio.run(other.list_orphans(time.time() + at))]
+
+    try:
+        assert look() == []
+        end_session(server, first.owner)
+        assert look() == ["lost"]
+        # the database may have been away for a day, so that nobody could give a sign of life
+        assert look(DAY) == ["lost"]
+        with pytest.raises(AIIPError):
+            asyncio.run(one.find("t"))
+        asyncio.run(one.find("t"))  # a new session with the same owner
+        assert look() == []
+        end_session(server, first.owner)
+        monkeypatch.setattr(task_store, "BEAT_SECONDS", 0.0)
+        assert look() == ["ended"]
+    finally:
+        one.close(), other.close()
+
+
+def test_a_running_task_whose_owner_lost_its_session_is_not_continued_beside_it(
+    url: Secret, server: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart of PostgreSQL all sessions are new, and the functions go on."""
+    monkeypatch.setattr(task_store, "BEAT_SECONDS", 3600.0)
+    ran: list[Any] = []
+    go, began = asyncio.Event(), asyncio.Event()
+
+    def fill(app: Endpoint) -> None:
+        @app.resource("/copy", effects="write", task=True)
+        async def copy(task: Task) -> int:
+            ran.append(task.restored)
+            await task.checkpoint(1)
+            began.set()
+            await go.wait()
+            return 2
+
+        @app.resource("/plain", effects="write", task=True)
+        async def plain() -> int:
+            await go.wait()
+            return 3
+
+    async def work(apps: list[Endpoint], posts: list[Any]) -> None:
+        tasks: Any = apps[1]._exchanges.tasks
+        started = [await posts[0](path, path, ("prefer", "respond-async")) for path in ("/copy", "/plain")]
+        await began.wait()
+        own: Any = apps[0]._exchanges.store
+        end_session(server, own.owner)
+        await tasks.runner._search()
+        assert ran == [None]
+        go.set()
+        for answer in started:
+            while not (record := await tasks.runner.require(answer.json()["id"])).is_final:
+                pass  # the other endpoint is about to write it
+            assert record.state == "completed"
+        assert ran == [None]
 
     play(url, tmp_path, work, fill)
 

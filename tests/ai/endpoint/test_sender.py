@@ -11,7 +11,7 @@ import json
 import secrets
 import time
 from base64 import b64encode, urlsafe_b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,15 +22,16 @@ import trustme
 
 from ai_support import Heard, Line, key_store, serve_authority
 from oauth_support import HandIssuer, issuer_network, secure_issuer
-from onym.ai.endpoint import Endpoint
+from onym.ai.endpoint import Endpoint, Task
 from onym.ai.endpoint.context import Call
 from onym.ai.endpoint.oauth import JWTAuthorization
-from onym.errors import StoreError
+from onym.errors import CredentialError, StoreError
 from onym.sign.dpop import DPoPKey, generate_dpop_key, sign_dpop_proof
 from onym.sign.keys import SigningKey, read_authority_keys
 from onym.sign.receipts import access_token_hash, content_digest, request_hash, verify_filed
 from onym.sign.sealing import TemporarySecrets
 from onym.store.shared import MemoryStore, SQLiteStore, StoreLimits
+from onym.uri.secret import Secret
 from sign_support import b64
 
 NAME = "bank.test"
@@ -60,6 +61,18 @@ class Store(MemoryStore):
         if self.broken:
             raise StoreError("gone", code="store.unreachable")
         return await super().epoch()
+
+
+class SecretsAway:
+    """A folder of fleet secrets that could not be read for ten minutes."""
+
+    def list_secrets(self) -> Sequence[Secret]:
+        raise CredentialError("the secrets cannot be read", code="credential.unreadable")
+
+
+@dataclass
+class Amount:
+    amount: int
 
 
 @dataclass
@@ -207,6 +220,10 @@ def open_bank(folder: Path, ca: trustme.CA, server: HandIssuer, **options: Any) 
             async def pay(call: Call, amount: int = 0) -> int:
                 seen.append(call)
                 return amount
+
+            @app.resource("/order", effects="financial", task=True, max_age=300)
+            async def order(task: Task) -> int:
+                return (await task.ask(Amount, "How much?")).amount
 
         @app.resource("/fresh", max_age=300)
         async def fresh() -> str:
@@ -536,8 +553,13 @@ def test_attack_66_a_store_that_is_full_or_away_refuses_all_and_forgets_nothing(
         assert bank.send("/open", bank.token(cnf=None), None, scheme="Bearer").status == 200
         store.broken = True
         assert bank.call("/open").json()["code"] == "unavailable"
+        store.broken = False
+        nonces = bank.app._exchanges.authorization._proofs._nonces
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(nonces, "_secrets", SecretsAway())
+            assert bank.call("/open").json()["code"] == "unavailable"
         # a store that lost its content makes the proofs of before stale
-        store.broken, store.lost = False, True
+        store.lost = True
         refused(bank.call("/open"), "use_dpop_nonce")
 
 
@@ -733,3 +755,68 @@ def test_a_resource_can_ask_for_a_recent_and_strong_sign_in(bank: Bank) -> None:
     assert bank.send("/fresh", token, bank.proof("/fresh", token, method="GET"), method="GET").status == 200
     for claims in ({"acr": 5}, {"auth_time": "now"}):
         refused(bank.call("/open", token=bank.token(**claims)), "invalid_token", "authentication-required")
+
+
+def test_the_result_of_a_task_asks_for_the_sign_in_of_its_resource(bank: Bank) -> None:
+    """RFC 9470 3: a sign-in that is too old to begin a task does not read its result and events either."""
+    now = int(bank.clock())
+    new, old = (bank.token(auth_time=now - age) for age in (0, 1_000))
+    task = _begin_order(bank, new)
+    assert _ask_task(bank, old, "GET", task).status == 200
+    for part in ("/result", "/events"):
+        heard = _ask_task(bank, old, "GET", task, part)
+        assert (heard.status, heard.json()["code"]) == (401, "step-up-required")
+        assert 'max_age="300"' in challenge(heard)
+        assert heard.receipt is not None
+        assert _ask_task(bank, new, "HEAD", task, part).status in {200, 202}
+        # another person learns nothing
+        foreign = [
+            _ask_task(bank, bank.token(auth_time=at, sub="user-8"), "GET", name, part)
+            for at in (now, now - 1_000)
+            for name in (task, "x" * 32)
+        ]
+        told = {(one.status, one.receipt, json.dumps(one.json() | {"instance": None})) for one in foreign}
+        assert len(told) == 1
+        assert foreign[0].json()["code"] == "task-not-found"
+
+
+def test_what_changes_a_task_is_bound_as_closely_as_its_resource_demands(bank: Bank) -> None:
+    """Financial and physical effects: DELETE and input need a proof that covers them."""
+    token = bank.token(auth_time=int(bank.clock()))
+    task = _begin_order(bank, token)
+    while _ask_task(bank, token, "GET", task).json()["state"] != "input-required":
+        pass
+    changes = [("POST", "/input", b'{"amount": 5}'), ("DELETE", "", b"")]
+    for method, part, body in changes:
+        heard = _ask_task(bank, token, method, task, part, body)
+        assert (heard.status, heard.json()["code"]) == (401, "sender-constraint")
+    assert _ask_task(bank, token, "GET", task).json()["state"] == "input-required"
+    for method, part, body in changes:
+        rqh = request_hash(
+            method=method,
+            target=f"task:{task}{part}",
+            digest=content_digest(body) if body else None,
+            content_type="application/json" if body else None,
+            idempotency_key=None,
+        )
+        assert _ask_task(bank, token, method, task, part, body, request_hash=rqh).status in {202, 409}
+
+
+def _begin_order(bank: Bank, token: str) -> str:
+    name = secrets.token_hex(8)
+    proof = bank.proof("/order", token, request_hash=bank.hash("/order", b"", name))
+    fields = (("Prefer", "respond-async"), ("Idempotency-Key", f'"{name}"'))
+    heard = bank.send("/order", token, proof, *fields)
+    assert heard.status == 202
+    return str(heard.json()["id"])
+
+
+def _ask_task(
+    bank: Bank, token: str, method: str, task: str, part: str = "", body: bytes = b"", **changes: Any
+) -> Heard:
+    target = f"/.well-known/aiip/tasks/{task}{part}"
+    proof = bank.proof("", token, method=method, url=f"https://{bank.line.authority}{target}", **changes)
+    fields = [("Authorization", f"DPoP {token}"), ("DPoP", proof), *([JSON] if body else [])]
+    # a connection of its own, because a refusal closes it if the body was not read
+    with Line(bank.line.authority, bank.ca) as line:
+        return line.ask(method, target, body, *fields, service=False)

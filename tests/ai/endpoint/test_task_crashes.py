@@ -313,7 +313,8 @@ def test_an_owner_that_was_taken_for_dead_changes_nothing(place: Factory) -> Non
         steps = 6 if continued else 4
         expected = Counter(["slow", "scan", "scan", "half", *(f"copy {item}" for item in range(steps))])
         if continued:
-            # PostgreSQL ends the session of a process that was paused in a transaction: it looks dead
+            # PostgreSQL ends the session of a process that was paused in a transaction: nothing tells it from
+            # one that has ended. The step that was under way is repeated, and no other one
             assert (place.folder / "store").read_text().startswith("postgresql")
             expected["copy 3"] += 1
         assert ran == expected

@@ -409,6 +409,40 @@ def test_a_task_of_another_caller_does_not_exist(tmp_path: Path, ca: trustme.CA)
         works.go.set()
 
 
+def test_a_task_of_another_authority_does_not_exist(tmp_path: Path, ca: trustme.CA) -> None:
+    """Attack 91: two authorities share a store, and each hands out and signs only for its own tasks."""
+    works = Works()
+
+    def make(authority: str) -> Endpoint:
+        app = Endpoint(authority, keys=key_store(tmp_path / authority[:4]), store=tmp_path / "k.sqlite")
+        works.fill(app)
+        return app
+
+    with (
+        serve_authority(make, "factory.test", ca=ca) as (_, authority),
+        serve_authority(make, "shop.test", ca=ca) as (_, other),
+        Line(authority, ca) as line,
+        Line(other, ca) as foreign,
+    ):
+        task = start(line, "/move", key("a"), load="crate").json()["id"]
+        on(line, "GET", task, "", b"", ("Prefer", "wait=20"))
+        for method, part, body, fields in (
+            ("GET", "", b"", ()),
+            ("GET", "/events", b"", ()),
+            ("GET", "/result", b"", ()),
+            ("DELETE", "", b"", ()),
+            ("POST", "/input", b'{"zone": "A3"}', (TYPE,)),
+            ("PUT", "", b"", ()),
+        ):
+            heard = on(foreign, method, task, part, body, *fields)
+            assert (heard.status, heard.json()["code"]) == (404, "task-not-found")
+            assert heard.receipt is None
+        status = on(line, "GET", task).json()
+        assert (status["state"], status.get("canceling")) == ("input-required", None)
+        assert on(line, "POST", task, "/input", b'{"zone": "A3"}', TYPE).status == 202
+        assert end_of(line, task)["state"] == "completed"
+
+
 def test_limits_of_tasks(serving: Serving) -> None:
     works = Works()
     limits = Limits(tasks_running=2, tasks_kept=3, task_events=20, stream_seconds=60)
@@ -445,6 +479,110 @@ def test_progress_is_cut_and_events_have_a_limit(serving: Serving) -> None:
         assert len(end_of(line, task)["progress"]["note"]) == 500
         assert len(on(line, "GET", task, "/events").body) < 4_000
         assert end_of(line, start(line, "/nan").json()["id"])["state"] == "failed"
+
+
+@pytest.mark.parametrize("limits", [{"task_events": 40}, {"task_bytes": 6_000}])
+def test_a_task_that_reports_without_end_keeps_its_limits_and_its_end(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
+) -> None:
+    """Attack 97: the number of events, and their bytes."""
+    monkeypatch.setattr("onym.ai.endpoint.task_runner._PROGRESS_SECONDS", 0.0)
+
+    def fill(app: Endpoint) -> None:
+        @app.resource("/chatty", task=True)
+        async def chatty(task: Task) -> int:
+            import asyncio
+
+            for step in range(150):
+                task.progress(step, note="x" * 500)
+                await asyncio.sleep(0.005)
+            return 150
+
+    with serving(fill, limits=Limits(**limits)) as (_, line):
+        task = start(line, "/chatty").json()["id"]
+        last = end_of(line, task)
+        assert (last["state"], last["progress"]["done"]) == ("completed", 149.0)
+        found = events_of(on(line, "GET", task, "/events").body)[:-1]
+        reports = [event for event in found if event.event == "progress"]
+        octets = sum(len(event.event) + len(event.data) for event in found)
+        assert 5 < len(reports) < 150
+        assert len(found) <= limits.get("task_events", 150)
+        assert octets <= limits.get("task_bytes", 100_000) + 1_000  # one report more, and the states
+        assert json.loads(found[-1].data)["state"] == "completed"
+
+
+def test_text_that_utf8_cannot_encode_does_not_keep_a_task_from_its_end(serving: Serving) -> None:
+    """Names of files may contain such text (PEP 383)."""
+
+    def fill(app: Endpoint) -> None:
+        @app.resource("/files", task=True)
+        async def files(task: Task) -> str:
+            task.progress(1, 1, "caf\udce9.txt")
+            return "done"
+
+        @app.resource("/asks", task=True)
+        async def asks(task: Task) -> str:
+            return (await task.ask(Zone, "Where is caf\udce9.txt?")).zone
+
+    with serving(fill) as (_, line):
+        last = end_of(line, start(line, "/files").json()["id"])
+        assert (last["state"], last["progress"]["note"]) == ("completed", "caf?.txt")
+        task = start(line, "/asks").json()["id"]
+        asked = on(line, "GET", task, "", b"", ("Prefer", "wait=20")).json()
+        assert asked["inputs"]["description"] == "Where is caf?.txt?"
+        on(line, "DELETE", task)
+        end_of(line, task)
+
+
+def test_a_task_ends_whatever_fails(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("the password is hunter2")
+
+    monkeypatch.setattr("onym.ai.endpoint.task_runner.RunningTask.take_pending", fail)
+    works = Works()
+    works.go.set()
+    with serving(works.fill) as (_, line):
+        last = end_of(line, start(line, "/pay", key("a"), amount=7).json()["id"])
+        assert (last["state"], last["error"]["code"]) == ("failed", "internal")
+        assert "hunter2" not in json.dumps(last)
+    assert any("RuntimeError" in record.getMessage() for record in caplog.records)
+
+
+def test_a_task_beyond_its_time_limit(serving: Serving) -> None:
+    """An effect may go on, and the task says so; a function that ends in time after all has its result."""
+    import asyncio
+
+    go = threading.Event()
+
+    def fill(app: Endpoint) -> None:
+        @app.resource("/pay", effects="write", task=True)
+        def pay(task: ThreadTask) -> int:
+            go.wait(PATIENCE)
+            return 1
+
+        @app.resource("/read", task=True)
+        async def read() -> int:
+            await asyncio.sleep(PATIENCE)
+            return 2
+
+        @app.resource("/finish", effects="write", task=True)
+        async def finish() -> int:
+            try:
+                await asyncio.sleep(PATIENCE)
+            except asyncio.CancelledError:
+                return 3
+            return 4
+
+    paths = ("/pay", "/read", "/finish")
+    with serving(fill, limits=Limits(task_seconds=0.1)) as (_, line):
+        try:
+            ends = [end_of(line, start(line, path, key(path)).json()["id"]) for path in paths]
+        finally:
+            go.set()
+        codes = [(end["state"], end.get("error", {}).get("code")) for end in ends]
+        assert codes == [("failed", "interrupted"), ("failed", "upstream-timeout"), ("completed", None)]
 
 
 def test_methods_of_the_parts(serving: Serving) -> None:
@@ -609,3 +747,77 @@ def test_a_task_that_was_stored_but_not_launched_runs_once(
         assert again.status == 202
         assert end_of(line, again.json()["id"])["state"] == "completed"
         assert works.ran == ["pay 7"]
+
+
+def test_the_watcher_survives_what_it_does_not_expect(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A failed search, and a task that cannot be taken over, are logged once and keep nothing else."""
+    monkeypatch.setattr("onym.ai.endpoint.task_runner._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("onym.ai.endpoint.task_runner._SEARCH_SECONDS", 0.01)
+    works = Works()
+    works.go.set()
+    with serving(works.fill) as (app, line):
+        runner = app._exchanges.tasks.runner
+        launch, list_orphans, find = runner.launch, runner.store.list_orphans, runner.store.find
+        broken: list[str] = []
+        faults = iter(range(10))
+
+        async def find_never(task: str) -> Any:
+            raise AIIPError("the database is away", code="aiip.unavailable", retryable=True)
+
+        async def list_badly(at: float) -> Any:
+            if next(faults, None) is not None:
+                raise RuntimeError("no list")
+            return await list_orphans(at)
+
+        def launch_good(record: Any, *given: Any) -> None:
+            if record.id in broken:
+                raise ValueError("no call")
+            launch(record, *given)
+
+        monkeypatch.setattr(runner.store, "list_orphans", list_badly)
+        monkeypatch.setattr(runner, "launch", launch_good)
+        monkeypatch.setattr(runner.store, "find", find_never)
+        for name in "ab":  # stored, but not launched
+            assert start(line, "/pay", key(name), amount=7).status == 503
+        monkeypatch.setattr(runner.store, "find", find)
+        broken.append(start(line, "/pay", key("a"), amount=7).json()["id"])
+        good = start(line, "/pay", key("b"), amount=7).json()["id"]
+        assert end_of(line, good)["state"] == "completed"
+        assert on(line, "GET", broken[0]).json()["state"] == "submitted"
+        while next(faults, None) is not None:
+            pass
+        said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert sum("RuntimeError" in text for text in said) == 1
+        assert sum("ValueError" in text for text in said) == 1
+        assert broken[0] not in caplog.text  # the ID is all that a caller without a token needs
+        broken.clear()
+
+
+def test_a_change_of_another_process_is_read_again_after_a_failure(
+    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store goes away between the look for changes and the reading of what has changed."""
+    monkeypatch.setattr("onym.ai.endpoint.task_runner._LOOK_SECONDS", 0.01)
+    works = Works()
+    with serving(works.fill) as (app, line):
+        runner = app._exchanges.tasks.runner
+        task = start(line, "/pay", key("a"), amount=7).json()["id"]
+        assert works.began.wait(PATIENCE)
+        refresh, away = runner._refresh, [True]
+
+        async def refresh_when_there() -> None:
+            if away:
+                away.pop()
+                raise AIIPError("the database is away", code="aiip.unavailable", retryable=True)
+            await refresh()
+
+        monkeypatch.setattr(runner, "_refresh", refresh_when_there)
+        with closing(sqlite3.connect(tmp_path / "keys.sqlite")) as base:
+            base.execute("UPDATE tasks SET canceling = 1")
+            base.commit()
+        while not runner.find_running(task).cancelled:
+            pass  # the watcher looks again
+        works.go.set()
+        assert end_of(line, task)["state"] == "canceled"

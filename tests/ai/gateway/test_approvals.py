@@ -420,6 +420,44 @@ def test_changes_against_the_last_approved_call_are_shown() -> None:
     play(scenario())
 
 
+def test_a_last_call_whose_secret_is_gone_is_no_obstacle() -> None:
+    """It is kept for months, and the secrets that seal it for two rotations."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        await bench.approve(await bench.ask(), BOB)
+        bench.desk._secrets = TemporarySecrets()
+        record = await bench.ask(2)
+        (row,) = (await bench.desk.review(record)).rows
+        assert (row.value, row.change) == ("10", "")
+        assert (await bench.approve(record, BOB)).state is ApprovalState.APPROVED
+
+    play(scenario())
+
+
+def test_the_oldest_calls_are_listed_if_more_wait_than_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        bench, asked = Bench(), []
+        for number in range(6):
+            asked.append((await bench.ask(number)).id)
+            bench.now += 1
+        monkeypatch.setattr("onym.ai.gateway.approvals.MAX_LISTED", 4)
+        listed = [record.id for record in await bench.desk.list_open(BOB, approver=True)]
+        assert listed == asked[:4]
+
+    play(scenario())
+
+
+def test_records_show_nothing_of_the_call() -> None:
+    async def scenario() -> str:
+        record = await Bench().ask()
+        return repr(record) + repr(record.call)
+
+    shown = play(scenario())
+    assert "amount" not in shown
+    assert "eyJ" not in shown
+
+
 def test_the_store_holds_nothing_readable_and_no_record_can_be_moved() -> None:
     async def scenario() -> None:
         bench = Bench()

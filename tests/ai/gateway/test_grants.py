@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from onym.ai.credentials import Credential
-from onym.ai.gateway.grants import GrantBroker, GrantServer, Route, Subject
+from onym.ai.gateway.grants import Connection, GrantBroker, GrantServer, Route, Subject
 from onym.ai.oauth import Grant
 from onym.ai.oauth_metadata import Registration
 from onym.ai.records import AnchorDocument, Auth, Effects, Level, Requirements, Resolution
@@ -236,6 +236,58 @@ def test_the_gateway_asks_in_its_own_name_only_to_read_and_only_if_it_may(
     assert refused(make_broker(clock), server, None).code == "aiip.sign-in-required"
 
 
+def connect(grant: Grant, **changes: Any) -> Connection:
+    """A connection for the authority of `RESOLUTION`."""
+    known = {"issuer": AS, "authority": "bank.example", "resource": DOCUMENT.resource or "", "grant": grant}
+    return Connection(**{**known, **changes})
+
+
+@pytest.mark.parametrize(
+    ("authority", "service"),
+    [
+        ("evil.example", "https://evil.example/.well-known/aiip/v1"),
+        # a document that names the bank's service and resource as its own
+        ("evil.example", "https://bank.example/.well-known/aiip/v1"),
+        # the authority now names another resource
+        ("bank.example", "https://bank.example/other"),
+    ],
+)
+def test_a_connection_for_one_authority_is_never_used_at_another(
+    clock: FakeClock, server: Server, authority: str, service: str
+) -> None:
+    grant = Grant(
+        token=Secret("token-of-the-bank"),
+        scopes=frozenset({"read", "pay"}),
+        expires=clock.time() + 99,
+        refresh_token=Secret("refresh-token-of-the-bank"),
+    )
+    person = replace(ALICE, provider=OP, connections=(connect(grant),))
+    broker = make_broker(clock)
+    assert obtain(broker, server, person, "read") == "token-of-the-bank"
+    other = replace(
+        RESOLUTION,
+        authority=authority,
+        document=replace(DOCUMENT, authority=authority, service=service, resource=service),
+    )
+    wanted: Any = {"scopes": ["read"], "effects": Effects.READ}
+    chosen = broker.choose_grant(RESOLUTION, person, **wanted)
+    assert isinstance(refused(broker, server, person, "read", resolution=other), ConnectionRequired)
+    # also if the route was chosen for the bank, and if the token must be renewed
+    for later in (0, 100):
+        clock.advance(later)
+        with pytest.raises(ConnectionRequired):
+            drive(broker.obtain(other, person, chosen, **wanted), server)
+    assert server.forms == []
+    # a connection of its own is enough
+    own = connect(
+        replace(grant, token=Secret("its-own"), expires=clock.time() + 99),
+        authority=authority,
+        resource=service,
+    )
+    both = replace(person, connections=(*person.connections, own))
+    assert obtain(broker, server, both, "read", resolution=other) == "its-own"
+
+
 def test_a_person_can_connect_and_a_program_cannot(clock: FakeClock, server: Server) -> None:
     person = replace(ALICE, provider=OP)
     broker = make_broker(clock)
@@ -247,7 +299,7 @@ def test_a_person_can_connect_and_a_program_cannot(clock: FakeClock, server: Ser
     connected = Grant(
         token=Secret("token-of-connection"), scopes=frozenset({"read"}), expires=clock.time() + 99
     )
-    with_connection = replace(person, connections={AS: connected})
+    with_connection = replace(person, connections=(connect(connected),))
     assert obtain(broker, server, with_connection, "read") == "token-of-connection"
     more = refused(broker, server, with_connection, "read", "pay")
     assert isinstance(more, ConnectionRequired)
@@ -255,7 +307,7 @@ def test_a_person_can_connect_and_a_program_cannot(clock: FakeClock, server: Ser
 
 
 def test_a_connection_that_ends_is_renewed_and_stored(clock: FakeClock, server: Server) -> None:
-    stored: list[tuple[str, Grant]] = []
+    stored: list[Connection] = []
     old = Grant(
         token=Secret("token-of-connection"),
         scopes=frozenset({"read"}),
@@ -265,19 +317,20 @@ def test_a_connection_that_ends_is_renewed_and_stored(clock: FakeClock, server: 
     person = replace(
         ALICE,
         provider=OP,
-        connections={AS: old},
-        save_connection=lambda issuer, grant: Work(lambda: stored.append((issuer, grant))),
+        connections=(connect(old),),
+        save_connection=lambda connection: Work(lambda: stored.append(connection)),
     )
     renewed = obtain(make_broker(clock), server, person, "read")
-    ((issuer, grant),) = stored
-    assert (issuer, grant.token.reveal()) == (AS, renewed)
-    assert grant.refresh_token == Secret("rotated")
+    (kept,) = stored
+    assert kept == connect(kept.grant)
+    assert kept.grant.token.reveal() == renewed
+    assert kept.grant.refresh_token == Secret("rotated")
     assert server.forms[0]["refresh_token"] == "first"
 
 
 def test_a_connection_without_a_refresh_token_ends(clock: FakeClock, server: Server) -> None:
     old = Grant(token=Secret("token-of-connection"), scopes=frozenset({"read"}), expires=clock.time())
-    person = replace(ALICE, provider=OP, connections={AS: old})
+    person = replace(ALICE, provider=OP, connections=(connect(old),))
     assert isinstance(refused(make_broker(clock), server, person, "read"), ConnectionRequired)
 
 
@@ -300,6 +353,41 @@ def test_a_sign_in_that_ends_takes_its_tokens_along_also_those_on_their_way(
     before = len(server.forms)
     assert obtain(broker, server, late)
     assert len(server.forms) == before + 1
+
+
+def test_a_session_that_another_gateway_has_ended_gets_no_token_and_leaves_none(
+    clock: FakeClock, server: Server
+) -> None:
+    broker, live = make_broker(clock), True
+    asked: list[bool] = []
+
+    def check() -> bool:
+        asked.append(live)
+        return live
+
+    person = replace(ALICE, check_live=lambda: Work(check))
+    first = obtain(broker, server, person)
+    # a kept token needs no look at the store: the request has found the session there
+    assert obtain(broker, server, person) == first
+    assert asked == [True]
+    live = False
+    assert refused(broker, server, person, "read").code == "aiip.sign-in-required"
+    assert len(server.forms) == 2
+    # neither the new token nor the kept one is left
+    live = True
+    assert obtain(broker, server, person, "read") not in {"", first}
+    assert obtain(broker, server, person) != first
+    assert len(server.forms) == 4
+    # the same for a connection that is renewed
+    live = False
+    old = Grant(
+        token=Secret("token-of-connection"),
+        scopes=frozenset({"read"}),
+        expires=clock.time() + 10,
+        refresh_token=Secret("first"),
+    )
+    connected = replace(person, provider=OP, connections=(connect(old),))
+    assert refused(broker, server, connected, "read").code == "aiip.sign-in-required"
 
 
 def test_a_token_that_the_resource_refused_is_not_used_again(clock: FakeClock, server: Server) -> None:

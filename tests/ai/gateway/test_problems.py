@@ -33,6 +33,8 @@ CASES: list[tuple[errors.OnymError, int, str]] = [
     (errors.DeniedError("x", code="aiip.approval-required"), 403, "approval-required"),
     (errors.DeniedError("x", code="aiip.authentication-required"), 403, "authentication-required"),
     (errors.DeniedError("x", code="aiip.sender-constraint"), 403, "sender-constraint"),
+    (errors.AuthorizationError("x"), 403, "authorization-unavailable"),
+    (errors.AuthorizationError("x", status=503, retryable=True), 503, "authorization-unavailable"),
     (errors.DeadlineExceeded("x"), 504, "upstream-timeout"),
     (errors.PolicyError("x", reason="private"), 502, "blocked-address"),
     (errors.ResolveError("x"), 502, "upstream-unreachable"),
@@ -68,6 +70,14 @@ def test_each_error_has_its_status_and_code(error: errors.OnymError, status: int
     found = make_refusal(error)
     assert (found.status, found.code) == (status, code)
     assert format_proxy_status(found, "gw.example").startswith('"gw.example"; ')
+
+
+@pytest.mark.parametrize(("status", "again"), [(503, True), (503, False), (403, False), (None, False)])
+def test_a_refusal_of_an_authorization_server_is_told_from_a_server_that_failed(
+    status: int | None, again: bool
+) -> None:
+    found = make_refusal(errors.AuthorizationError("x", status=status, retryable=again))
+    assert (found.status, found.retryable) == (status or 403, again)
 
 
 @as_subtests("code", CODES)

@@ -226,7 +226,7 @@ def test_the_same_definition_again_is_told_as_such() -> None:
 
 
 def test_a_document_is_read_on_after_a_broken_rule() -> None:
-    grammar = parse_blocks([Block(text='s = t u\nt = "a" | "b"\nu = "c"\nt =/ "d"\nv =/ |', line=4)])
+    grammar = parse_blocks([Block(text='s = t u\nt = "a" \'b\'\nu = "c"\nt =/ "d"\nv =/ |', line=4)])
     assert [(each.line, each.field) for each in grammar.problems] == [(5, "t"), (8, "v")]
     assert grammar.rule("t").node is None
     with pytest.raises(GrammarError) as caught:

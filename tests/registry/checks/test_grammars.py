@@ -28,9 +28,14 @@ def of(abnf: str, **more: object):
         ('kite-URI = "kite:" 1*( ALPHA / DIGIT )', None),
         ('kite-URI = "kite:" path-rootless [ "?" query ] [ "#" fragment ]', "fragment-in-syntax"),
         ('kite-URI = "kite:" 1*ALPHA "[" ', "not-a-uri"),
-        ('kite-URI = "kite:" loop\nloop = "(" [ loop ] ")"', "recursive-rule"),
+        # every string of a superset of the recursion is an absolute-URI
+        ('kite-URI = "kite:" loop\nloop = "(" [ loop ] ")"', None),
+        ('kite-URI = "kite:" loop\nloop = "[" [ loop ] "]"', "not-a-uri"),
+        ('kite-URI = "kite:" loop "["\nloop = "(" loop ")"', "recursive-rule"),
         ('kite-URI = "kite:" nowhere', "undefined-rule"),
+        ('kite-URI = "kite:" [ nowhere ] "["', "not-a-uri"),
         ('kite-URI = "kite:" <whatever there is>', "prose-rule"),
+        ('kite-URI = "kite:" name\nname = <any name of a kite>', "prose-rule"),
         ('kite-URI = "kite:" 1*999999( ALPHA / "-" )', "grammar-too-large"),
         ('kite-URI = "kite:" ( "a"\n', "abnf-syntax"),
         ('kite-URI = "kite:" loop\nloop = "(" loop ")"', "recursive-rule"),
@@ -226,7 +231,7 @@ def test_the_rule_of_the_scheme_is_found_however_its_name_is_written(text):
 @pytest.mark.parametrize(
     "text",
     [
-        'a-URI = "a:" name\nb-URI = "b:" name\nname = *( %x21-7E )\n',
+        'first = "a:" name\nsecond = "b:" name\nname = *( %x21-7E )\n',
         'a = *( %x21-7E )\nb = "b"\n',
         'a = "a" b\nb = "b" a\n',
     ],
@@ -242,9 +247,18 @@ def test_a_grammar_whose_rule_is_not_clear_is_a_warning_and_no_pass(text):
 
 
 def test_a_draft_without_a_template_is_told_as_a_hint_that_its_rule_is_not_clear():
-    two = replace(draft("Kites.", abnf='a-URI = "a:" ALPHA\nb-URI = "b:" ALPHA'), templates=())
+    two = replace(draft("Kites.", abnf='first = "a:" ALPHA\nsecond = "b:" ALPHA'), templates=())
     assert codes(two, "S1") == {"could-not-check"}
     assert not any("no ABNF" in each.message for each in report(two).findings if each.check == "S1")
+
+
+def test_the_schemes_of_a_text_without_a_template_are_inferred_from_the_names_of_rules():
+    two = replace(
+        draft("Kites.", abnf='a-URI = "a:" ALPHA "["\nb-URI = "b:" ALPHA "]"\nc = "c:" ALPHA'), templates=()
+    )
+    found = report(two)
+    assert found.scheme == "a"
+    assert [each.witness for each in found.findings if each.code == "not-a-uri"] == ["a:a[", "b:a]"]
 
 
 def test_the_grammar_of_something_else_is_not_taken_for_the_scheme_s():
@@ -305,8 +319,7 @@ def test_a_broken_rule_is_told_as_such_and_as_no_other_scheme():
 @pytest.mark.parametrize(
     "abnf",
     [
-        'kite-URI = "kite:" loop\nloop = "(" [ loop ] ")"',
-        'kite-URI = "kite:" nowhere',
+        'kite-URI = "kite:" loop\nloop = "(" loop ")"',
         'kite-URI = "kite:" <whatever there is>',
         'kite-URI = "kite:" 1*999999( ALPHA / "-" )',
     ],
@@ -316,6 +329,22 @@ def test_what_was_not_decided_is_told_as_no_pass(abnf):
     assert {each.level for each in found} == {Level.WARNING, Level.HINT}
     (left,) = [each for each in found if each.code == "could-not-check"]
     assert left.message.startswith("not checked: inclusion in absolute-URI")
+
+
+@pytest.mark.parametrize(
+    ("abnf", "code", "witness"),
+    [
+        ('kite-URI = "kite:" nowhere', "undefined-rule", None),
+        ('kite-URI = "kite:" name\nname = <any name of a kite>', "prose-rule", None),
+        # only the string without the undefined rule is known to be wrong, and there is none
+        ('kite-URI = "kite:" name "["\nname = <any name of a kite>', "prose-rule", "kite:a["),
+    ],
+)
+def test_an_answer_on_a_condition_is_a_warning_that_names_the_rule(abnf, code, witness):
+    # decision 0053: the answer says what it depends on, instead of no answer
+    (found,) = [each for each in report(of(abnf)).findings if each.check == "S1"]
+    assert (found.level, found.code, found.witness) == (Level.WARNING, code, witness)
+    assert ("nowhere" if code == "undefined-rule" else "name") in found.message
 
 
 @pytest.mark.parametrize("least", [2_000, 9_000])

@@ -208,7 +208,8 @@ def test_the_ai_draft_is_read_though_its_template_stands_on_one_line() -> None:
 
 @pytest.mark.parametrize(
     ("number", "dated", "templates"),
-    [(3986, "2005-01-01", 0), (4395, "2006-02-01", 1), (7595, "2015-06-01", 2), (8615, "2019-05-01", 0)],
+    # the blank forms of both procedures are not registrations
+    [(3986, "2005-01-01", 0), (4395, "2006-02-01", 0), (7595, "2015-06-01", 1), (8615, "2019-05-01", 0)],
 )
 def test_whole_rfcs_are_read(number: int, dated: str, templates: int) -> None:
     document = read(SPEC / "rfc" / f"rfc{number}.txt", need_template=False)

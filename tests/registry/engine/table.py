@@ -14,6 +14,9 @@ from datetime import UTC, datetime, timedelta
 from onym.registry.engine import RegistryState
 from onym.registry.records import (
     Actor,
+    Appeal,
+    AppealLevel,
+    AppealState,
     Entry,
     EventKind,
     LogRecord,
@@ -49,6 +52,20 @@ ACTORS = {
 REVIEW = (S.EXPERT_REVIEW, S.MORE_REVIEW)
 LIVE = (S.DRAFT, S.LIST_REVIEW, S.SUBMITTED, *REVIEW, S.IETF_REVIEW)
 BOTH = ("rfc4395", "rfc7595")
+
+
+def _appeal(against: RequestState, state: AppealState, decided: datetime | None) -> Appeal:
+    return Appeal(
+        by="owner", grounds="it was complete", level=AppealLevel.IESG, against=against, decision=ASKED,
+        filed=ASKED, due=AT, for_registrant=True, state=state, decided=decided,
+    )  # fmt: skip
+
+
+#: the owner's appeal: pending against a rejection, or dismissed by the IESG
+APPEALS = {
+    S.APPEAL: _appeal(S.REJECTED, AppealState.PENDING, None),
+    S.APPROVED: _appeal(S.APPROVED, AppealState.DISMISSED, ASKED),
+}
 
 
 @dataclass(frozen=True)
@@ -88,6 +105,11 @@ class Scene:
             "announced": ASKED, "expert_asked": asked, "version": 4,
             "outcome": "incomplete" if state is S.REJECTED else None,
         }  # fmt: skip
+        if state is S.EXPERT_REVIEW:
+            # overdue, and its expert was reminded once
+            base |= {"due": AT - timedelta(days=8), "reminded": 1, "reminded_at": AT - timedelta(days=8)}
+        if state in APPEALS:
+            base["appeals"] = (APPEALS[state],)
         return Request(**{**base, **changes})  # type: ignore[arg-type]
 
 
@@ -131,6 +153,8 @@ class Step:
 
 P4, P7 = ("rfc4395",), ("rfc7595",)
 OWNER, IANA, EXPERT, IESG = ("owner",), ("iana",), ("expert",), ("iesg",)
+OTHERS = ("designee", "stranger", "iana", "expert", "iesg")
+ASKED_OF_EXPERTS = (S.SUBMITTED, *REVIEW)
 #: 7595: what goes to the expert on receipt, and what it does to the row
 _ON_RECEIPT = (S.SUBMITTED,)
 
@@ -144,7 +168,6 @@ STEPS: tuple[Step, ...] = (
     Step(K.WITHDRAW, "W1", LIVE, OWNER, S.WITHDRAWN, "released"),
     # IANA's
     Step(K.REJECT_INCOMPLETE, "I1", _ON_RECEIPT, IANA, S.REJECTED),
-    Step(K.CHECK_COMPLETE, "I1", _ON_RECEIPT, IANA, S.REJECTED, scenes=("new, incomplete",)),
     Step(K.CHECK_COMPLETE, "I2", _ON_RECEIPT, IANA, S.REJECTED, scenes=("new, taken",), profiles=P4),
     Step(K.CHECK_COMPLETE, "I3", _ON_RECEIPT, IANA, S.APPROVED, T.PROVISIONAL,
          scenes=("new provisional", "update provisional"), profiles=P7),
@@ -192,6 +215,20 @@ STEPS: tuple[Step, ...] = (
     Step(K.REVIEW_TIMEOUT, "T1", REVIEW, IANA, None, "same",
          ("new historical", "new, taken", "update permanent", "update of the IESG's", "upgrade",
           "retire provisional", "retire permanent", "separate use", "reassign"), P4),
+    Step(K.REMIND, "T2", (S.SUBMITTED,), IANA, None),
+    Step(K.REMIND, "T3", (S.EXPERT_REVIEW,), IANA, None, profiles=P7),
+    # the people of the review
+    Step(K.ASSIGN_EXPERT, "E7", ASKED_OF_EXPERTS, ("iana", "expert"), None),
+    Step(K.RECUSE, "E8", ASKED_OF_EXPERTS, EXPERT, None),
+    Step(K.APPOINT_EXPERT, "E9", ASKED_OF_EXPERTS, IESG, None),
+    Step(K.LINK_MESSAGES, "R2", LIVE, ("iana", "expert"), None),
+    # appeals
+    Step(K.APPEAL, "A1", (S.REJECTED, S.TIMED_OUT), (*OWNER, *OTHERS), S.APPEAL),
+    Step(K.APPEAL, "A1", (S.APPROVED,), OTHERS, S.APPEAL),
+    Step(K.APPEAL_TO_IAB, "A2", (S.APPROVED,), OWNER, S.APPEAL),
+    Step(K.WITHDRAW_APPEAL, "A3", (S.APPEAL,), OWNER, S.REJECTED),
+    Step(K.UPHOLD_APPEAL, "A4", (S.APPEAL,), IESG, S.SUBMITTED),
+    Step(K.DISMISS_APPEAL, "A5", (S.APPEAL,), IESG, S.REJECTED),
 )  # fmt: skip
 
 #: what an event must bring, so that it is refused for no other reason
@@ -200,6 +237,16 @@ DATA: dict[EventKind, dict[str, object]] = {
     K.ASK_MORE_REVIEW: {"reason": "ask the group"},
     K.REJECT: {"reason": "too general"},
     K.IESG_DECLINE: {"reason": "no consensus"},
+    K.ASSIGN_EXPERT: {"expert": "eve"},
+    K.APPOINT_EXPERT: {"expert": "eve", "reason": "all are authors"},
+    K.RECUSE: {"reason": "an author"},
+    K.LINK_MESSAGES: {
+        "messages": [{"url": "https://list.example/1", "subject": "demo", "at": "2026-02-20T00:00:00Z"}]
+    },
+    K.APPEAL: {"reason": "it was complete"},
+    K.APPEAL_TO_IAB: {"reason": "the IESG did not answer the point"},
+    K.UPHOLD_APPEAL: {"reason": "it was complete"},
+    K.DISMISS_APPEAL: {"reason": "it was not complete"},
 }
 #: events about requests; the rest are about entries
 REQUEST_EVENTS = tuple(dict.fromkeys(step.event for step in STEPS))

@@ -35,6 +35,8 @@ DATA: dict[EventKind, dict[str, Any]] = {
     K.OVERRIDE: {"status": "historical", "reason": "an error of 2015"},
 }
 OVERRIDES = {"uri-schemes": "historical", "llm-parameters": "deprecated", "ai-namespaces": "suspended"}
+#: they concern files and the log, not a row
+OUTSIDE = (K.IMPORT, K.REDACT)
 ENTRY_EVENTS = tuple(dict.fromkeys(r.event for r in RULES if r.states == (None,) and r.event is not K.OPEN))
 
 SCHEME_STATUSES = (T.PERMANENT, T.PROVISIONAL, T.HISTORICAL, T.PENDING_REVIEW)
@@ -99,7 +101,7 @@ def ask(
 
 
 @pytest.mark.parametrize("registry", list(REGISTRIES))
-@as_subtests("event", [e for e in ENTRY_EVENTS if e is not K.IMPORT], ids=str)
+@as_subtests("event", [e for e in ENTRY_EVENTS if e not in OUTSIDE], ids=str)
 def test_each_event_about_a_row_by_each_actor_does_what_it_should_or_is_refused(
     event: EventKind, registry: str
 ) -> None:
@@ -120,7 +122,7 @@ def test_each_event_about_a_row_by_each_actor_does_what_it_should_or_is_refused(
             assert caught.value.code in {"registry.not-allowed", "registry.wrong-role"}, where
 
 
-@as_subtests("event", [e for e in ENTRY_EVENTS if e is not K.IMPORT], ids=str)
+@as_subtests("event", [e for e in ENTRY_EVENTS if e not in OUTSIDE], ids=str)
 def test_nothing_happens_to_a_row_that_is_not_there(event: EventKind) -> None:
     everybody = Actor(id="owner", roles=frozenset(Role))
     with pytest.raises(RefusalError):
@@ -129,7 +131,7 @@ def test_nothing_happens_to_a_row_that_is_not_there(event: EventKind) -> None:
 
 def test_every_rule_about_rows_is_reached() -> None:
     rules = {r.event for r in RULES if r.states == (None,) and r.effect is not None}
-    assert rules - {event for _, event in EXPECTED} == {K.OPEN, K.IMPORT}
+    assert rules - {event for _, event in EXPECTED} == {K.OPEN, *OUTSIDE}
 
 
 @pytest.mark.parametrize("registry", list(REGISTRIES))
@@ -299,3 +301,17 @@ def test_a_standards_track_rfc_is_no_reference_of_a_provisional_entry() -> None:
             reference="[RFC9999]", standards_track=True,
         )  # fmt: skip
     assert (caught.value.rule, caught.value.clause) == ("C1", "RFC 7595 3")
+
+
+@pytest.mark.parametrize("registry", list(REGISTRIES))
+def test_a_redaction_changes_no_row_and_is_ianas_with_a_reason(registry: str) -> None:
+    decision = ask(K.REDACT, None, ACTORS["iana"], registry, reason="ticket 7", records={})
+    assert (decision.rule, decision.clause) == ("REDACT", "docs/decisions/0056")
+    assert (decision.entry, decision.request, decision.notices) == (None, None, ())
+    with pytest.raises(RefusalError) as caught:
+        ask(K.REDACT, None, ACTORS["iana"], registry, records={})
+    assert caught.value.code == "registry.missing-data"
+    for name in ("expert", "iesg", "owner"):
+        with pytest.raises(RefusalError) as caught:
+            ask(K.REDACT, None, ACTORS[name], registry, reason="ticket 7", records={})
+        assert caught.value.code == "registry.wrong-role"

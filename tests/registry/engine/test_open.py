@@ -69,7 +69,7 @@ def may(kind: RequestKind, wanted: Status, status: Status | None, actor: str) ->
         return wanted is status and (status is not T.PROVISIONAL or actor in ("owner", "designee"))
     if kind is R.STATUS_CHANGE:
         if (status, wanted) == (T.PROVISIONAL, T.PERMANENT):
-            return actor in ("owner", "designee", "expert", "iesg")
+            return True
         if (status, wanted) == (T.PROVISIONAL, T.HISTORICAL):
             return actor in ("owner", "designee")
         return (status, wanted) == (T.PERMANENT, T.HISTORICAL)

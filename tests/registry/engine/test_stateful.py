@@ -60,6 +60,8 @@ FIELDS = {
         "expires": "2026-09-01",
     },
 }  # fmt: skip
+#: what events of experts and appeals bring
+REVIEW_DATA: dict[str, Any] = {"expert": "bo", "remedy": "note", "reference": "https://iab.example/1"}
 REASONS = st.sampled_from(["", "because", "<b>no</b>"])
 
 
@@ -71,7 +73,7 @@ class RegistryMachine(RuleBasedStateMachine):
         self.book = RegistryState()
         self.log: list[LogRecord] = []
         self.at = AT
-        self.numbers = 0
+        self.numbers = self.messages = 0
         #: the entries as each record found them
         self.found: list[dict[tuple[str, str], Entry]] = []
 
@@ -94,8 +96,8 @@ class RegistryMachine(RuleBasedStateMachine):
         return True
 
     def _judge(self, before: dict[tuple[str, str], Entry], event: Event, by: str) -> None:
-        """Permanent entries never sink, and nothing historical wakes up, save by an override or import."""
-        if event.kind in (K.OVERRIDE, K.IMPORT):
+        """Permanent entries never sink, nothing historical wakes up: save by override, import or appeal."""
+        if event.kind in (K.OVERRIDE, K.IMPORT, K.UPHOLD_APPEAL):
             return
         for key, old in before.items():
             new = self.book.entries.get(key)
@@ -140,7 +142,7 @@ class RegistryMachine(RuleBasedStateMachine):
         if kind is K.OPEN:
             return
         about = self.book.requests[number]
-        data = {"reason": reason, "fields": fields}
+        data = {"reason": reason, "fields": fields, **REVIEW_DATA}
         self.ask(Event(kind=kind, registry=about.registry, request=number, name=about.name, data=data), actor)
 
     @rule(number=requests, reason=REASONS, data=st.data())
@@ -152,7 +154,13 @@ class RegistryMachine(RuleBasedStateMachine):
         if actor is None:
             return
         kind = data.draw(st.sampled_from(list_allowed_events(about, entry, actor, self.at)))
-        brought = {"reason": reason or "because"}
+        brought = {"reason": reason or "because", **REVIEW_DATA}
+        if kind is K.LINK_MESSAGES:
+            self.messages += 1
+            url = f"https://list.example/{self.messages}"
+            brought["messages"] = [{"url": url, "subject": "", "at": "2026-01-01T00:00:00Z"}]
+        if kind in (K.ASSIGN_EXPERT, K.APPOINT_EXPERT):
+            brought["expert"] = f"expert-{number}"
         assert self.ask(
             Event(kind=kind, registry=about.registry, request=number, name=about.name, data=brought), actor
         )

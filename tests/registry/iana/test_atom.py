@@ -26,7 +26,7 @@ def feed(*changes: Change | None, **options: Any) -> str:
         "registry": "uri-schemes",
         "updated": _AT,
         "tagger": "registry.example,2026",
-        "link": lambda name: f"https://registry.example/uri-schemes/{name}?a&b",
+        "link": lambda entry: f"https://registry.example/uri-schemes/{entry.name}?a&b",
         "home": "https://registry.example/",
         **options,
     }

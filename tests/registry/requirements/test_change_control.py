@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from onym.registry.engine import publication_refusal
+from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import Entry
 
-from .desk import BOTH, COMPLETE, KIND, PEOPLE, TWO, Desk, K, S, T
+from .desk import BOTH, COMPLETE, FOUR_WEEKS, KIND, PEOPLE, TWO, Desk, K, S, T
 
 MAKERS = ("owner", "designee", "stranger", "iana", "expert", "iesg")
 CONTROL = {"rfc4395": "RFC 4395 5.3", "rfc7595": "RFC 7595 7.3"}
@@ -40,7 +43,7 @@ def test_the_expert_or_the_iesg_asks_for_an_upgrade_unprompted(profile: str, who
 
 @pytest.mark.requirement("rfc4395-5.2-l", "rfc7595-7.2-p")
 @BOTH
-@pytest.mark.parametrize("who", ["owner", "expert", "iesg"])
+@pytest.mark.parametrize("who", ["owner", "designee", "stranger", "iana", "expert", "iesg"])
 def test_an_upgrade_may_be_asked_for_by_request(profile: str, who: str) -> None:
     desk = provisional(profile)
     assert desk.received(T.PERMANENT, by=who, kind=KIND.STATUS_CHANGE).rule == "I4"
@@ -60,9 +63,57 @@ def test_provisional_to_permanent_goes_as_a_new_permanent_registration_does(prof
     desk.only_for(("expert",), K.APPROVE)
     done = desk.do(K.APPROVE, "expert")
     assert (done.rule, done.clause, desk.status) == ("S1", CONTROL[profile], T.PERMANENT)
-    stranger = provisional(profile)
-    asked = {"kind": KIND.STATUS_CHANGE, "status": T.PERMANENT, "profile": profile}
-    assert stranger.refuses(K.OPEN, "stranger", **asked).rule == "U1"
+
+
+@pytest.mark.requirement("rfc4395-5.3-e", "rfc7595-7.3-e")
+@BOTH
+@pytest.mark.parametrize("registrant", ["owner", None])
+def test_anyone_may_ask_for_an_upgrade_and_takes_nothing_from_its_registrant(
+    profile: str, registrant: str | None
+) -> None:
+    own = {**COMPLETE, "contact": "Ada <ada@example.com>"}
+    desk = Desk(profile, entry=T.PROVISIONAL, registrant=registrant, fields=own)
+    stolen = desk.refuses(
+        K.OPEN, "stranger", kind=KIND.STATUS_CHANGE, status=T.PERMANENT, profile=profile,
+        fields={"contact": "Mallory <m@example.com>"},
+    )  # fmt: skip
+    assert (stolen.code, stolen.field) == ("registry.bad-data", "contact")
+    asked = {"contact": own["contact"], "applications": "more of them"}
+    desk.received(T.PERMANENT, by="stranger", kind=KIND.STATUS_CHANGE, fields=asked)
+    assert desk.refuses(K.REVISE, "stranger", fields={"change_controller": "Mallory"}).code
+    assert desk.do(K.APPROVE, "expert").rule == "S1"
+    assert (desk.status, desk.entry.registrant) == (T.PERMANENT, registrant)
+    assert (desk.entry.fields["contact"], desk.entry.fields["applications"]) == tuple(asked.values())
+
+
+@BOTH
+def test_an_upgrade_by_another_leaves_what_its_registrant_changed_meanwhile(profile: str) -> None:
+    desk = Desk(profile, entry=T.PROVISIONAL, fields=COMPLETE)
+    desk.received(T.PERMANENT, by="stranger", kind=KIND.STATUS_CHANGE, fields=COMPLETE)
+    desk.book.entries["uri-schemes", "demo"] = replace(
+        desk.entry, fields={**desk.entry.fields, "change_controller": "Cy <cy@example.com>"}
+    )
+    desk.do(K.APPROVE, "expert")
+    assert desk.entry.fields["change_controller"] == "Cy <cy@example.com>"
+
+
+@pytest.mark.parametrize("name", ["dtn", "ipn"])
+def test_an_imported_row_without_registrant_is_upgraded_as_in_iana_s_own_registry(name: str) -> None:
+    row = next(entry for entry in load_builtin_snapshot("uri-schemes").entries if entry.name == name)
+    desk = Desk("rfc7595")
+    desk.book.entries["uri-schemes", name] = replace(row, status=T.PROVISIONAL)
+    fields = {**COMPLETE, "references": "[RFC9171][RFC9758]"}
+    about = {"name": name, "kind": KIND.STATUS_CHANGE, "status": T.PERMANENT, "fields": fields}
+    desk.do(K.OPEN, "stranger", **about)
+    desk.do(K.ANNOUNCE, "stranger")
+    desk.at += FOUR_WEEKS
+    desk.do(K.SUBMIT, "stranger")
+    assert desk.do(K.CHECK_COMPLETE, "iana").rule == "I4"
+    # what an RFC defines, or who controls it, is the IESG's to approve as well (RFC 7595 7.3)
+    assert desk.do(K.APPROVE, "expert").rule == "U2"
+    assert desk.do(K.IESG_APPROVE, "iesg").rule == "E4"
+    entry = desk.book.entries["uri-schemes", name]
+    assert (entry.status, entry.registrant) == (T.PERMANENT, None)
 
 
 @pytest.mark.requirement("rfc4395-5.3-a", "rfc7595-7.3-a")

@@ -103,7 +103,8 @@ def test_a_permanent_request_is_not_submitted_before_it_was_sent_to_the_list() -
 @pytest.mark.requirement("rfc7595-7.2-g")
 def test_what_was_incomplete_can_be_corrected_and_handed_in_again_by_its_registrant() -> None:
     desk = Desk(P)
-    desk.received(T.PROVISIONAL, fields={**COMPLETE, "contact": ""})
+    desk.submitted(T.PROVISIONAL, fields={**COMPLETE, "contact": ""})
+    desk.do(K.REJECT_INCOMPLETE, "iana")
     desk.only_for(("owner",), K.RESUBMIT, fields=COMPLETE)
     done = desk.do(K.RESUBMIT, "owner", fields=COMPLETE)
     assert (done.rule, done.clause, desk.state()) == ("I1", "RFC 7595 7.2 step 1", S.SUBMITTED)

@@ -63,6 +63,24 @@ def test_a_name_that_is_registered_again_goes_on_counting_versions(store_url: st
     in_store(store_url, work)
 
 
+def test_outcomes_are_changes_and_endings_without_imports(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        await registered(store)
+        refused = await under_review(store, name="other")
+        await store.apply(ask(EventKind.REJECT, request=refused, reason="no"), EXPERT, LATER)
+        await store.import_entries(SCHEMES, [entry(f"n{at}") for at in range(300)], IANA, LATER, source="x")
+        outcomes = await store.list_outcomes(10)
+        kinds = [record.event.kind for record, _ in outcomes]
+        assert kinds[0] is EventKind.REJECT
+        assert EventKind.IMPORT not in kinds
+        assert not {EventKind.OPEN, EventKind.ANNOUNCE, EventKind.SUBMIT} & set(kinds)
+        new = [change for _, change in outcomes if change is not None and change.before is None]
+        assert "conti" in [change.name for change in new]
+        assert await store.list_outcomes(1) == outcomes[:1]
+
+    in_store(store_url, work)
+
+
 def test_the_last_changes_are_of_one_registry_and_of_its_columns(store_url: str) -> None:
     async def work(store: Store) -> None:
         await registered(store)

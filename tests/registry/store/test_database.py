@@ -26,7 +26,7 @@ from onym.registry.store.schema import (
     open_database,
     read_revision,
 )
-from onym.store import sql
+from onym.store import sql_errors as sql
 from onym.uri.secret import Secret
 from registry.store.store_support import (
     AT,
@@ -45,7 +45,7 @@ def test_the_newest_migration_is_the_one_that_the_code_works_with() -> None:
     folder = Path(schema.__file__).with_name("migrations")
     script = ScriptDirectory(str(folder))
     assert script.get_heads() == [REVISION]
-    assert [revision.revision for revision in script.walk_revisions()] == ["0001"]
+    assert [revision.revision for revision in script.walk_revisions()] == ["0002", "0001"]
 
 
 def test_the_migrations_make_the_tables_that_the_code_sees(store_url: str) -> None:
@@ -232,11 +232,11 @@ def test_a_wrong_password_is_told_as_such_and_not_shown(postgres: object) -> Non
     password: str = postgres.password  # type: ignore[attr-defined]
     with pytest.raises(StoreError) as caught:
         run(Store.open(right.replace(password, "sekret")))
-    assert caught.value.code == "registry.unreachable"
+    assert caught.value.code == "registry.wrong-credentials"
     assert "sekret" not in str(caught.value)
     with pytest.raises(StoreError) as caught:
-        run(Store.open(right.replace("/postgres", "/nothing-of-that-name")))
-    assert caught.value.code == "registry.unreachable"
+        run(Store.open(postgres.url("nothing-of-that-name", tcp=True)))  # type: ignore[attr-defined]
+    assert caught.value.code == "registry.unknown-database"
 
 
 def test_a_file_that_is_no_database_is_said_to_be_damaged(tmp_path: Path) -> None:
@@ -322,6 +322,9 @@ class _Raised(Exception):
         ({"sqlite_errorcode": 1811}, "registry.append-only"),
         ({"sqlite_errorcode": 1}, "registry.store"),
         ({"sqlstate": "53100"}, "registry.full"),
+        ({"sqlstate": "53300"}, "registry.too-many-connections"),
+        ({"sqlstate": "53200"}, "registry.no-resources"),
+        ({"sqlstate": "57014"}, "registry.busy"),
         ({"sqlstate": "42P01"}, "registry.wrong-schema"),
         ({"sqlstate": "99999"}, "registry.store"),
         ({}, "registry.store"),

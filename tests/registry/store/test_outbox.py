@@ -61,3 +61,39 @@ def test_two_senders_never_claim_the_same_notice(store_url: str) -> None:
             assert len(ids) == len(set(ids))
 
     run(main())
+
+
+def test_changes_become_notices_of_a_webhook_once_and_in_order(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        async def add(limit: int = 100) -> int:
+            return await store.outbox.add_changes(
+                "hook", (), AT + DAY, render=lambda change: f"text of {change.name}", limit=limit, start=start
+            )
+
+        start: int | None = None
+        assert await add() == 0  # the log is empty, so nothing marks its end
+        start = 0
+        await registered(store, "one")
+        await registered(store, "two")
+        assert await add(limit=1) == 1
+        assert await add() > 0
+        assert await add() == 0
+        found = await store.outbox.claim(AT + DAY, webhook="hook")
+        numbers = [notice.number for notice in found]
+        assert numbers == sorted(set(numbers))
+        assert {notice.text for notice in found} == {"text of one", "text of two"}
+        assert {notice.registry for notice in found} == {"uri-schemes"}
+        await store.outbox.mark_sent(found[0].id, AT + DAY)
+        await store.outbox.mark_failed(found[1].id, AT + DAY, None, "the receiver answered 410")
+        counts = await store.outbox.count_deliveries("hook")
+        assert (counts.sent, counts.given_up, counts.waiting) == (1, 1, len(found) - 2)
+        assert counts.reason == "the receiver answered 410"
+        assert counts.last_sent == AT + DAY
+        # a webhook that is added later begins at the end
+        start = None
+        assert await store.outbox.add_changes("later", (), AT, render=str, limit=9) == 0
+        await registered(store, "three")
+        assert await store.outbox.add_changes("later", ("llm-parameters",), AT, render=str, limit=9) == 0
+        assert await store.outbox.add_changes("later", ("uri-schemes",), AT, render=str, limit=9) > 0
+
+    in_store(store_url, work)

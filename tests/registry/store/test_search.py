@@ -54,6 +54,35 @@ async def found(store: Store, text: str, limit: int = 20) -> list[str]:
     return [item.name for item in await store.search(SCHEMES, text, limit)]
 
 
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [("hotle", "hotel"), ("hotl", "hotel"), ("hhotel", "hotel"), ("motel", "hotel"), ("telnat", "telnet")],
+)
+def test_a_name_that_is_one_letter_away_is_found_if_nothing_else_is(
+    store_url: str, typed: str, name: str
+) -> None:
+    async def work(store: Store) -> None:
+        await filled(store)
+        assert await found(store, typed) == [name]
+        assert await found(store, typed.upper()) == [name]
+        assert [item.name for item in await store.search(None, typed)] == [name]
+        assert await store.search(SCHEMES, typed, near=False) == ()
+        other = entry("abc", description=f"not a {typed}")
+        await store.import_entries(SCHEMES, [other], IANA, AT, source="x")
+        assert await found(store, typed) == ["abc"]
+
+    in_store(store_url, work)
+
+
+def test_two_letters_and_sentences_are_not_misspelt_names(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        await filled(store)
+        assert await found(store, "mx") == []
+        assert await found(store, "hotle now") == []
+
+    in_store(store_url, work)
+
+
 def test_entries_are_counted_by_status_and_named_in_order(store_url: str) -> None:
     async def work(store: Store) -> None:
         assert (await store.count_by_status(SCHEMES), await store.names(SCHEMES)) == ({}, ())

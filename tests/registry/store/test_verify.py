@@ -15,15 +15,19 @@ from sqlalchemy import text
 from accounts.test_store import ADA, people, token
 from onym.accounts.records import AuditRecord
 from onym.errors import RefusalError, StoreError
-from onym.registry.records import Actor, Decision, Entry, Event, Request
+from onym.registry.engine import decide, decide_as_logged
+from onym.registry.records import Actor, Decision, Entry, Event, EventKind, Request
 from onym.registry.store import Decide, Store, restore
 from registry.store.store_support import (
     AT,
     IANA,
+    REGISTRANT,
     SCHEMES,
+    ask,
     entry,
     generated,
     in_store,
+    open_event,
     registered,
     run,
     under_review,
@@ -165,6 +169,37 @@ def test_a_log_that_the_engine_decides_otherwise_now_is_told(
         assert cause in caught.value.message
 
     in_store(store_url, work, decide=engine)
+
+
+def engine_of_an_older_release(
+    event: Event, actor: Actor, at: Any, *, request: Request | None, entry: Entry | None
+) -> Decision:
+    """It rejected an incomplete request when IANA said that it is complete."""
+    subjects = {"request": request, "entry": entry}
+    older = decide_as_logged(event, actor, at, rule="I1", **subjects) if request else None
+    return older or decide(event, actor, at, **subjects)
+
+
+def test_a_log_of_a_release_with_looser_rules_verifies_and_rebuilds(store_url: str) -> None:
+    number = f"{SCHEMES}-1"
+
+    async def fill(store: Store) -> None:
+        await store.apply(open_event("lacky", fields={"contact": "Ada"}), REGISTRANT, AT)
+        for kind, actor in ((EventKind.SUBMIT, REGISTRANT), (EventKind.CHECK_COMPLETE, IANA)):
+            await store.apply(ask(kind, number), actor, AT)
+
+    in_store(store_url, fill, decide=engine_of_an_older_release)
+
+    async def work(store: Store) -> None:
+        assert (await store.log())[-1].rule == "I1"
+        found = await store.verify()
+        assert (found.records, found.requests) == (3, 1)
+        await store.rebuild()
+        request = await store.request(number)
+        assert request is not None
+        assert (request.state, request.outcome) == ("rejected", "incomplete")
+
+    in_store(store_url, work)
 
 
 # ---------- backups

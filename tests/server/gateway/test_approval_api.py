@@ -126,6 +126,16 @@ def test_attack_88_a_token_that_is_not_for_decisions_decides_nothing(
     assert house.run(ann.decide(asked.id, "withdraw")).state == "withdrawn"
 
 
+def test_attack_88_an_unbound_token_sees_no_calls_of_others(house: ApprovalHouse) -> None:
+    ann = house.approvals("ann", client="onym-cli")
+    with house.client(house.bank_grant("ann")) as client:
+        asked = house.run(ann.ask(house.request(client, "/pay", {"amount": 14}, new_key())))
+    unbound, bound = (house.approvals("bob", "approve", bound=is_bound) for is_bound in (False, True))
+    assert asked.id in {row.id for row in house.run(bound.list_waiting())}
+    assert house.run(unbound.list_waiting()) == ()
+    assert refused(house, unbound.get(asked.id)) == "aiip.task-not-found"
+
+
 def test_attack_88_a_program_never_decides_about_the_call_that_it_has_brought(house: ApprovalHouse) -> None:
     ann = house.approvals("ann", "approve")
     with house.client(house.bank_grant("ann")) as client:

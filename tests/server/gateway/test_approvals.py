@@ -30,7 +30,8 @@ from onym.server.gateway.sessions import PersonSessions
 from onym.server.settings_parser import IssuerTable
 from onym.sign.approval import verify_receipt_approval
 from onym.sign.fleet_secrets import FleetSecrets, rotate_secrets
-from onym.sign.keys import read_authority_keys
+from onym.sign.jws import sign_compact
+from onym.sign.keys import SigningKey, read_authority_keys
 from onym.sign.receipts import verify_filed
 from onym.store import open_shared_store
 from onym.uri.secret import Secret
@@ -97,6 +98,11 @@ class Town:
     def lines(self, kind: str) -> list[dict[str, Any]]:
         found = [json.loads(line) for line in (self.folder / "audit.jsonl").read_bytes().splitlines()]
         return [line for line in found if line["event"] == kind]
+
+    @property
+    def signer(self) -> Any:
+        """The key of the bank."""
+        return self.keys.signer(time.time())
 
     def call(self, path: str, given: Any, key: str, evidence: str | None = None) -> Heard:
         fields = [
@@ -213,6 +219,11 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
         def pay(amount: int, to: str = "", pin: str = "") -> int:
             paid.append(amount)
             return len(paid)
+
+        @app.resource("/ship", effects="physical", task=True)
+        async def ship(name: str) -> str:
+            await asyncio.Event().wait()
+            return name
 
         @app.resource("/door", effects="physical")
         def door(name: str) -> str:
@@ -342,6 +353,30 @@ def test_attack_75_80_a_challenge_of_another_call_is_not_shown(town: Town, chang
     assert all("500" not in json.dumps(row) for row in ann.view("/approvals")["rows"])
 
 
+@pytest.mark.parametrize("how", ["altered", "of another key", "expired", "for another gateway"])
+def test_attack_80_a_challenge_that_the_authority_has_not_made_now_is_not_shown(town: Town, how: str) -> None:
+    ann = town.person("ann")
+    before = ann.view("/approvals")["rows"]
+    request = json.loads(town.request("/pay", {"amount": 6}, f"k80-{how}"))
+    head, body, signature = request["transaction_challenge"].split(".")
+    claims = json.loads(base64.urlsafe_b64decode(body + "=="))
+    signer = SigningKey.generate("Ed25519").with_thumbprint() if how == "of another key" else town.signer
+    claims |= {
+        "altered": {"reason": "changed on the way"},
+        "expired": {"iat": claims["iat"] - 2000, "exp": claims["iat"] - 1400},
+        "for another gateway": {"aud": ["https://other.test"]},
+    }.get(how, {})
+    content = json.dumps(claims).encode()
+    token = sign_compact(content, signer, header={"typ": "txn-authz-challenge+jwt"})
+    if how == "altered":
+        token = f"{head}.{base64.urlsafe_b64encode(content).decode().rstrip('=')}.{signature}"
+    heard = ann.ask(json.dumps(request | {"transaction_challenge": token}))
+    assert code(heard) == 403
+    assert ann.view("/approvals")["rows"] == before
+    # with the claims and the key of the authority itself, the same document is shown
+    assert code(ann.ask(json.dumps(request))) == 303
+
+
 @pytest.mark.parametrize("request_text", ["", "{}", "[]", '{"a":1,"a":2}', "x" * 200_000])
 def test_what_is_no_request_is_refused(town: Town, request_text: str) -> None:
     assert code(town.person("ann").ask(request_text)) in {413, 422}
@@ -369,6 +404,15 @@ def fill_in(town: Town, browser: Browser, path: str, *values: str) -> dict[str, 
     page = html.unescape(browser.open("GET", f"/gateway/{town.bank}{path}").body.decode())
     form = dict(re.findall(r'name="(csrf_token|uri|key)" value="([^"]+)"', page))
     return form | {f"in{index}": value for index, value in enumerate(values)}
+
+
+def ask_by_form(town: Town, person: Browser, path: str, *values: str) -> str:
+    """Send the form and its review page; return the path of the approval that the call needs."""
+    review = person.open("POST", "/invoke", fill_in(town, person, path, *values))
+    fields = dict(re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', review.body.decode()))
+    sent = person.open("POST", "/invoke", {name: html.unescape(value) for name, value in fields.items()})
+    assert sent.status == 303, sent.body
+    return sent.get("location") or ""
 
 
 def test_a_payment_from_a_form_is_reviewed_approved_by_another_person_and_sent_once(town: Town) -> None:
@@ -403,6 +447,29 @@ def test_a_payment_from_a_form_is_reviewed_approved_by_another_person_and_sent_o
     assert ann.view(path)["state"] == "used"
     twice = ann.decide(path, "send")
     assert town.paid[before:] == [30], twice.body
+
+
+def test_a_result_is_gone_with_the_session_of_its_person(town: Town) -> None:
+    """The browser that is left behind shows nothing more after a sign-out elsewhere."""
+    ann, bob = town.person("ann"), town.person("bob")
+    path = ask_by_form(town, ann, "/pay", "31")
+    assert code(bob.decide(path, "approve")) == 303
+    result = ann.decide(path, "send").get("location") or ""
+    for part in ("", "/body", "/receipt"):
+        assert code(ann.open("GET", result + part)) == 200
+    asyncio.run(end_person_sessions(town.settings, "real ann@example.net"))
+    for part in ("", "/body", "/receipt", "/gateway-receipt"):
+        assert code(ann.open("GET", result + part)) == 401
+
+
+def test_an_approved_task_is_sent_as_a_task(town: Town) -> None:
+    ann = town.person("ann")
+    path = ask_by_form(town, ann, "/ship", "crate")
+    for approver in ("bob", "cat"):
+        assert code(town.person(approver).decide(path, "approve")) == 303
+    sent = ann.decide(path, "send")
+    assert sent.status == 303
+    assert "/tasks/" in (sent.get("location") or ""), sent.get("location")
 
 
 def test_a_payment_needs_a_sign_in_of_the_last_minutes(town: Town) -> None:

@@ -51,16 +51,44 @@ class Bank:
     folder: Path
 
 
-def make_endpoint(late: Late, issuer: str, calls: list[Call]) -> Endpoint:
-    port, folder, ca = late.port, late.folder, late.ca
+OTHER = "other.test"
+
+
+class Hosts:
+    """Several authorities at one address, each under its own name."""
+
+    def __init__(self, apps: Mapping[str, Endpoint]) -> None:
+        self.apps = apps
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            first = await receive()
+            for app in self.apps.values():
+                messages = iter((first, {"type": "lifespan.shutdown"}))
+
+                async def hear(messages: Any = messages) -> Any:
+                    return next(messages)
+
+                await app(scope, hear, send)
+            return
+        await self.apps[host_of(scope)](scope, receive, send)
+
+
+def host_of(scope: Any) -> str:
+    return dict(scope["headers"])[b"host"].decode().partition(":")[0]
+
+
+def make_endpoint(late: Late, issuer: str, calls: list[Call], name: str = AUTHORITY) -> Endpoint:
+    port, folder, ca = late.port, late.folder / name, late.ca
+    folder.mkdir()
     assert ca is not None
-    resource = f"https://{AUTHORITY}:{port}/.well-known/aiip/v1"
+    resource = f"https://{name}:{port}/.well-known/aiip/v1"
     tls = trust(ca, folder)
     auth = JWTAuthorization(
         issuer, resource, scopes=("balance", "pay"), network=NetConfig(policy=Policy.local(), tls=tls)
     )
     app = Endpoint(
-        f"{AUTHORITY}:{port}",
+        f"{name}:{port}",
         keys=key_store(folder),
         authorization=auth,
         store=folder / "keys.db",
@@ -148,10 +176,21 @@ def client(base: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def make_town(bank: Bank) -> Any:
-    """A gateway whose settings of the authority's server are `row`; `foreign` puts that on another server."""
+    """A gateway whose settings of the authority's server are `row`; `foreign` puts that on another server.
+
+    With `two`, there is a second authority of the same server.
+    """
     made: dict[str, Town] = {}
 
-    def make(name: str, *, foreign: bool, own_key: bool = False, seconds: int = 600, **row: Any) -> Town:
+    def make(
+        name: str,
+        *,
+        foreign: bool,
+        own_key: bool = False,
+        seconds: int = 600,
+        two: bool = False,
+        **row: Any,
+    ) -> Town:
         if name in made:
             return made[name]
         folder = bank.folder / name
@@ -166,7 +205,8 @@ def make_town(bank: Bank) -> Any:
             ca = late.ca
             assert ca is not None
             authority = f"https://{AUTHORITY}:{late.port}/.well-known/aiip/v1"
-            resources = {authority: "balance pay", base: "use"}
+            other = f"https://{OTHER}:{late.port}/.well-known/aiip/v1"
+            resources = {authority: "balance pay", other: "balance pay", base: "use"}
             gateway = client(base)
             if own_key:
                 del gateway["client_secret"]
@@ -196,6 +236,10 @@ def make_town(bank: Bank) -> Any:
                 )
             found["login"], found["server"] = login, server
             late.app = make_endpoint(late, server.issuer, calls)
+            if two:
+                late.app = Hosts(
+                    {AUTHORITY: late.app, OTHER: make_endpoint(late, server.issuer, calls, OTHER)}
+                )
             trusted = folder / "ca.pem"
             ca.cert_pem.write_to_path(str(trusted))
             provider = IssuerTable(
@@ -339,7 +383,9 @@ def test_two_people_never_share_a_token(make_town: Any) -> None:
     browsers = {name: Browser() for name in ("cid", "dan")}
     for name, browser in browsers.items():
         town.sign_in(browser, name)
-    answers = {name: town.send(browser, "/balance") for name, browser in browsers.items()}
+    with ThreadPoolExecutor(2) as pool:  # at the same moment, with no token in the cache
+        sent = {name: pool.submit(town.send, browser, "/balance") for name, browser in browsers.items()}
+    answers = {name: answer.result() for name, answer in sent.items()}
     for name, answer in answers.items():
         assert f"subject-of-{name}" in town.result(browsers[name], answer)
     # nor can one of them open the result of the other
@@ -443,13 +489,81 @@ def test_a_connection_is_shown_ended_and_revoked(make_town: Any) -> None:
     assert browser.open(town.world.port, "GET", f"{back.path}?{back.query}").status == 303
     assert browser.open(town.world.port, "GET", f"{back.path}?{back.query}").status == 403
     listed = browser.open(town.world.port, "GET", "/connections", accept="application/json").json()
-    assert [each["issuer"] for each in listed["connections"]] == [town.server.issuer]
+    (shown,) = listed["connections"]
+    assert (shown["issuer"], shown["authority"]) == (town.server.issuer, town.world.authority)
     assert "token" not in str(listed)
     assert "4711" not in browser.open(town.world.port, "GET", "/connections").body.decode()
-    form = {"csrf_token": browser.token(town.world.port), "issuer": town.server.issuer}
+    form = {"csrf_token": browser.token(town.world.port), "connection": shown["id"]}
     ended = browser.open(town.world.port, "POST", "/connections/end", form, accept="application/json")
     assert ended.json() == {"ended": True, "revoked": True}
+    again = browser.open(town.world.port, "POST", "/connections/end", form, accept="application/json")
+    assert again.json() == {"ended": True, "revoked": False}
+    bad = browser.open(
+        town.world.port, "POST", "/connections/end", {**form, "connection": "x"}, accept="application/json"
+    )
+    assert bad.status == 400
     assert "connection-required" in town.page(browser, "/balance")
+
+
+def connect(town: Town, browser: Browser, authority: str, who: str) -> None:
+    link = f"/connections/begin?uri=ai://{authority}/balance"
+    first = browser.open(town.world.port, "GET", link)
+    assert first.status == 303, first.body
+    back = urlsplit(town.server.sign_in(first.headers["location"], who))
+    answer = browser.open(town.world.port, "GET", f"{back.path}?{back.query}")
+    assert answer.status == 303, answer.body
+
+
+def test_attack_60_a_connection_for_one_authority_is_not_used_at_another_of_the_same_server(
+    make_town: Any,
+) -> None:
+    town = make_town("two", foreign=True, two=True)
+    port, browser = town.world.port, Browser()
+    bank, evil = town.world.authority, f"{OTHER}:{town.world.endpoint.port}"
+    town.sign_in(browser, "ann")
+    connect(town, browser, bank, "ann")
+    csrf = browser.token(port)
+
+    def read(authority: str) -> Answer:
+        form = {"csrf_token": csrf, "uri": f"ai://{authority}/balance"}
+        return browser.open(port, "POST", "/invoke", form, accept="application/json")
+
+    def sent_to(host: str) -> set[str]:
+        heads = [
+            dict(scope["headers"])
+            for scope in town.world.endpoint.seen
+            if scope["type"] == "http" and host_of(scope) == host
+        ]
+        return {_claims(head[b"authorization"].decode()) for head in heads if b"authorization" in head}
+
+    def listed() -> list[tuple[str, str]]:
+        shown = browser.open(port, "GET", "/connections", accept="application/json").json()
+        return [(each["authority"], each["issuer"]) for each in shown["connections"]]
+
+    assert read(bank).status in {200, 303}
+    assert len(sent_to(AUTHORITY)) == 1
+    page = browser.open(port, "GET", f"/gateway/{evil}/balance").body.decode()
+    assert "connection-required" in page
+    refused = read(evil)
+    assert (refused.status, refused.json()["code"]) == (403, "connection-required")
+    assert sent_to(OTHER) == set()
+    # the person connects to the other one as well: each has its own token
+    connect(town, browser, evil, "ann")
+    assert listed() == [(bank, town.server.issuer), (evil, town.server.issuer)]
+    assert read(evil).status in {200, 303}
+    (token,) = sent_to(OTHER)
+    assert f'"aud":"https://{OTHER}' in token
+    page = html.unescape(browser.open(port, "GET", "/connections").body.decode())
+    assert bank in page
+    assert evil in page
+    # and each is ended by itself
+    shown = browser.open(port, "GET", "/connections", accept="application/json").json()["connections"]
+    form = {"csrf_token": csrf, "connection": shown[0]["id"]}
+    ended = browser.open(port, "POST", "/connections/end", form, accept="application/json")
+    assert ended.json() == {"ended": True, "revoked": True}
+    assert listed() == [(evil, town.server.issuer)]
+    assert read(bank).json()["code"] == "connection-required"
+    assert read(evil).status in {200, 303}
 
 
 def test_a_connection_begins_only_for_a_resource_and_a_person(make_town: Any) -> None:

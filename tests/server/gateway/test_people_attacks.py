@@ -11,10 +11,14 @@ import contextlib
 import dataclasses
 import hashlib
 import hmac
+import html
 import json
+import re
 import sqlite3
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,11 +27,17 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import msgspec
 import pytest
 
-from gateway_support import Answer, World, world
+from ai_support import PATIENCE, key_store, serve_asgi, trust
+from gateway_support import AUTHORITY, Answer, Late, World, world
+from oauth_support import METADATA, HandIssuer
 from onym.accounts.oidc import ProviderTokens
-from onym.common.strict_json import encode_base64url
+from onym.ai.endpoint import Endpoint
+from onym.ai.endpoint.oauth import JWTAuthorization
+from onym.common.strict_json import decode_base64url, encode_base64url
 from onym.errors import AIIPError, SignatureError
-from onym.server.gateway.settings import GatewayRates
+from onym.net.config import NetConfig
+from onym.net.policy import Policy
+from onym.server.gateway.settings import AuthorizationServerTable, GatewayRates
 from onym.server.settings import RateLimit
 from onym.server.settings_parser import IssuerTable
 from onym.sign.fleet_secrets import FleetSecrets, rotate_secrets
@@ -43,7 +53,9 @@ pytestmark = pytest.mark.xdist_group("gateway-people")
 
 EVENT = "http://schemas.openid.net/event/backchannel-logout"
 #: what no store, log or answer may show
+CLIENT_SECRET = "the-secret-of-the-client-4711-0815-4711"
 ACCESS, REFRESH, SUBJECT = "planted-access-token", "planted-refresh-token", "planted-subject"
+JSON = b"application/json"
 #: with a name, so that the gateway does not ask for more about the person
 PERSON = {"sub": SUBJECT, "name": "Planted Name"}
 
@@ -129,7 +141,13 @@ def run_town(folder: Path, **changes: Any) -> Iterator[Town]:
             liar.answer = {"access_token": ACCESS, "refresh_token": REFRESH}
             liar.userinfo = dict(PERSON)
         tables = tuple(
-            IssuerTable(id=name, issuer=liar.issuer, client_id="client", network="local")
+            IssuerTable(
+                id=name,
+                issuer=liar.issuer,
+                client_id="client",
+                client_secret=Secret(CLIENT_SECRET),
+                network="local",
+            )
             for name, liar in liars.items()
         )
         given: dict[str, Any] = {
@@ -277,9 +295,9 @@ def test_an_id_token_with_a_wrong_claim_signs_nobody_in(town: Town, changes: dic
 
 
 def test_an_id_token_that_the_provider_did_not_sign_signs_nobody_in(town: Town) -> None:
-    """45: without a signature, with the public key or the client's ID as a secret, by another provider."""
+    """45: without a signature, with a public key or the client's secret as the key, by another provider."""
     now = int(time.time())
-    for kind in ("none", "HS256 id", "HS256 key", "other"):
+    for kind in ("none", "HS256 id", "HS256 key", "HS256 secret", "other"):
         browser = Browser()
         query = town.begin(browser)
         claims = {
@@ -295,6 +313,7 @@ def test_an_id_token_that_the_provider_did_not_sign_signs_nobody_in(town: Town) 
             "none": _unsigned(claims, "none"),
             "HS256 id": _unsigned(claims, "HS256", b"client"),
             "HS256 key": _unsigned(claims, "HS256", public),
+            "HS256 secret": _unsigned(claims, "HS256", CLIENT_SECRET.encode()),
             # the kid of another provider of this gateway
             "other": sign_compact(json.dumps(claims).encode(), town.liars["two"].key),
         }
@@ -703,6 +722,87 @@ def test_attack_52_a_step_up_that_proves_too_little_is_refused_once(
     assert town.account(browser).json()["acr"] == "urn:test:mfa"
 
 
+def test_a_sign_in_of_an_unknown_time_is_not_a_fresh_one(town: Town) -> None:
+    """A3: a provider that signs people in again without asking them makes a new session, and no fresh one."""
+    browser, now = Browser(), int(town.clock().timestamp())
+
+    def see() -> str:
+        page = browser.open(town.site.port, "GET", town.site.path("/agent/forklift"))
+        return html.unescape(page.body.decode())
+
+    def step_up(**claims: Any) -> Answer:
+        (path,) = re.findall(r'href="(/auth/step-up[^"]+)"', see())
+        asked = browser.open(town.site.port, "GET", path)
+        query = dict(parse_qsl(urlsplit(asked.headers["location"]).query))
+        assert query["max_age"] == "300"
+        town.liar.nonce = query["nonce"]
+        town.liar.claims = {**PERSON, "sid": "sid-unknown-time", **claims}
+        return town.back(browser, query)
+
+    town.sign_in(browser, sid="sid-unknown-time")
+    assert "step-up-required" in see()
+    # the provider does not tell it now either: the page names the setting, and the session stays
+    refused = step_up()
+    assert code_of(refused) == (403, "step-up-required")
+    assert "max_age" in refused.json()["hint"]
+    assert is_signed_in(town, browser)
+    assert step_up(auth_time=now).status == 303
+    page = see()
+    assert "step-up-required" not in page
+    assert "approval-required" in page
+
+
+def change_flow(town: Town, browser: Browser, change: Callable[[list[Any]], None]) -> None:
+    """Change the cookie of the browser's only sign-in."""
+    prefix = town.site.settings.flow_cookie
+    ((name, value),) = [pair for pair in browser.cookies.items() if pair[0].startswith(prefix)]
+    secret, packed, *proof = value.split(".")
+    members = json.loads(decode_base64url(packed))
+    change(members)
+    browser.cookies[name] = ".".join([secret, encode_base64url(json.dumps(members).encode()), *proof])
+
+
+def test_a_browser_cannot_move_the_beginning_of_its_sign_in_past_a_sign_out(town: Town) -> None:
+    """50: the tombstone counts for sign-ins that began before it."""
+    browser = Browser()
+    query = town.begin(browser)
+    subject = "planted-mover"
+    assert town.log_out(town.logout_token(sid=None, sub=subject)).status == 200
+    town.clock.ahead = timedelta(seconds=20)
+    town.liar.claims = {**PERSON, "sub": subject}
+
+    def move(members: list[Any]) -> None:
+        members[1] = town.clock().timestamp() + 600
+
+    change_flow(town, browser, move)
+    assert code_of(town.back(browser, query)) == FAILED
+    assert not is_signed_in(town, browser)
+    # one that really begins after it
+    query = town.begin(browser)
+    town.liar.claims = {**PERSON, "sub": subject}
+    assert town.back(browser, query).status == 303
+
+
+@pytest.mark.parametrize("seconds", [700, 10**9, 9 * 10**11])
+def test_a_cookie_that_ends_later_than_it_may_signs_nobody_in_and_leaves_no_mark(
+    town: Town, seconds: int
+) -> None:
+    town.sign_in(Browser())  # the store has tables
+    browser = Browser()
+    query = town.begin(browser)
+
+    def prolong(members: list[Any]) -> None:
+        members[1] += seconds
+
+    change_flow(town, browser, prolong)
+    town.liar.claims = dict(PERSON)
+    assert code_of(town.back(browser, query)) == FAILED
+    with contextlib.closing(sqlite3.connect(town.store)) as database:
+        late = "SELECT count(*) FROM marks WHERE until > ?"
+        # other tests move the clock by hours
+        assert database.execute(late, (time.time() + 2 * 86_400,)).fetchone() == (0,)
+
+
 def test_attack_50_a_refresh_under_way_does_not_outlive_a_sign_out(town: Town) -> None:
     """The new tokens of the provider are not kept, and open nothing."""
     browser = Browser()
@@ -721,6 +821,95 @@ def test_attack_50_a_refresh_under_way_does_not_outlive_a_sign_out(town: Town) -
     assert caught.value.code == "aiip.sign-in-required"
     assert not is_signed_in(town, browser)
     assert not [key for key, _ in _rows(town.store) if key.endswith(session.digest) and "refresh" not in key]
+
+
+class SlowServer(HandIssuer):
+    """An authorization server that exchanges tokens once the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__(origin="https://localhost")
+        self.begun, self.goes_on = threading.Event(), threading.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"] == "/token":
+            self.begun.set()
+            await asyncio.to_thread(self.goes_on.wait, PATIENCE)
+        await super().__call__(scope, receive, send)
+
+
+@contextlib.contextmanager
+def run_second_gateway(town: Town, server: SlowServer) -> Iterator[World]:
+    """A gateway with the store of the town's, before an authority of this server."""
+    late = Late()
+    with contextlib.ExitStack() as stack:
+
+        def prepare(base: str) -> dict[str, Any]:
+            ca = late.ca
+            assert ca is not None
+            server.port = stack.enter_context(serve_asgi(server, "localhost", ca=ca))
+            resource = f"https://{AUTHORITY}:{late.port}/.well-known/aiip/v1"
+            members = {"token_endpoint": f"{server.issuer}/token"}
+            server.answers[METADATA] = (200, server.metadata(**members), [(b"content-type", JSON)])
+            answer = {
+                "access_token": "exchanged-for-the-person",
+                "token_type": "Bearer",
+                "expires_in": 300,
+                "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
+                "scope": "read",
+            }
+            server.answers["/token"] = (200, json.dumps(answer).encode(), [(b"content-type", JSON)])
+            auth = JWTAuthorization(
+                server.issuer,
+                resource,
+                scopes=("read",),
+                network=NetConfig(policy=Policy.local(), tls=trust(ca, late.folder)),
+            )
+            app = Endpoint(f"{AUTHORITY}:{late.port}", keys=key_store(late.folder), authorization=auth)
+            app.resource("/balance", scopes=["read"])(lambda: 7)
+            late.app = app
+            row = AuthorizationServerTable(
+                id="bank", issuer=server.issuer, client_id="gateway", tokens_of=("one",), impersonation=True
+            )
+            return {"authorization_servers": (row,), "ports": (late.port, server.port)}
+
+        settings = town.site.settings
+        shared = {name: getattr(settings, name) for name in ("providers", "store", "secrets")}
+        yield stack.enter_context(world(late=late, prepare=prepare, **shared))
+
+
+def test_attack_50_a_sign_out_at_another_gateway_reaches_an_exchange_under_way(tmp_path: Path) -> None:
+    """A2: the fresh token is not used."""
+    server = SlowServer()
+    with run_town(tmp_path) as first, run_second_gateway(first, server) as second:
+
+        def call(browser: Browser) -> Answer:
+            form = {
+                "csrf_token": browser.token(second.port),
+                "uri": f"ai://{second.authority}/balance",
+            }
+            return browser.open(second.port, "POST", "/invoke", form, accept="application/json")
+
+        def count_calls() -> int:
+            heads = [dict(scope["headers"]) for scope in second.endpoint.seen if scope["type"] == "http"]
+            return sum(b"exchanged" in head.get(b"authorization", b"") for head in heads)
+
+        staying, leaving = Browser(), Browser()
+        first.sign_in(staying, sid="sid-stays", sub="stays")
+        first.liar.answer = {"access_token": "another-access-token"}
+        first.sign_in(leaving, sid="sid-leaves")
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                pending = pool.submit(call, leaving)
+                assert server.begun.wait(PATIENCE)
+                assert first.log_out(first.logout_token(sid="sid-leaves")).status == 200
+            finally:
+                server.goes_on.set()
+            refused = pending.result(PATIENCE)
+        assert code_of(refused) == (401, "sign-in-required")
+        assert count_calls() == 0
+        # a session that goes on gets its token, which this authority does not know
+        call(staying)
+        assert count_calls() == 1
 
 
 def test_tokens_are_refreshed_by_one_request_and_the_others_wait(town: Town) -> None:

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from onym.registry.records import IANA_CLOCK, Entry, EventKind, Status
+from onym.registry.registries import REGISTRIES
 from onym.server.registry.api.openapi import OPERATIONS, build_openapi_document
 from server.registry.site import TEMPLATE, Site
 
@@ -303,6 +304,20 @@ def test_a_draft_is_checked_and_the_report_is_as_its_schema_says(shared: Site) -
     assert unknown.status_code == 404
 
 
+def test_a_grammar_in_the_syntax_field_is_read_in_the_form_of_the_api_and_in_the_text(shared: Site) -> None:
+    grammar = 'kite-URI = "kite:" 1*( ALPHA / "[" )'
+    text = f"Scheme name: kite\nStatus: Provisional\nScheme syntax: {grammar}\nContact: A <a@example.org>\n"
+    bodies = (
+        {"fields": {"name": "kite", "syntax": grammar}},
+        {"template": text},
+        {"template": text.replace('"["', '"]"'), "fields": {"syntax": grammar}},
+    )
+    for body in bodies:
+        data = holds("check", post(shared, "/check", body))
+        found = [each for each in data["findings"] if each["code"] == "not-a-uri"]
+        assert [(each["witness"], each["field"]) for each in found] == [("kite:[", "syntax")], body
+
+
 def test_an_update_is_opened_by_the_api_and_keeps_the_status(fresh: Site) -> None:
     body = {
         "registry": "uri-schemes",
@@ -436,3 +451,30 @@ def test_the_document_says_that_an_override_of_a_removed_name_has_no_version_to_
         "If-None-Match": False,
     }
     assert headers(f"{api}/requests/{{id}}/events") == {"If-Match": True}
+
+
+def test_the_feed_of_all_registries_has_the_entries_of_each_feed(shared: Site) -> None:
+    from xml.etree import ElementTree as ET
+
+    name = "{http://www.w3.org/2005/Atom}"
+
+    def read_ids(path: str) -> tuple[str, list[str], list[str]]:
+        answer = shared.get(path, accept="application/atom+xml")
+        assert answer.headers["content-type"].startswith("application/atom+xml")
+        root = ET.fromstring(answer.content)
+        entries = root.findall(f"{name}entry")
+        times = [entry.findtext(f"{name}updated", "") for entry in entries]
+        assert times == sorted(times, reverse=True)
+        return (
+            root.findtext(f"{name}id", ""),
+            [entry.findtext(f"{name}id", "") for entry in entries],
+            [entry.findtext(f"{name}title", "") for entry in entries],
+        )
+
+    own, ids, titles = read_ids("/changes.atom")
+    feeds = [read_ids(f"/r/{registry}/changes.atom") for registry in REGISTRIES]
+    assert len({own, *(feed[0] for feed in feeds)}) == len(REGISTRIES) + 1
+    assert set(ids) <= {identifier for feed in feeds for identifier in feed[1]}
+    # namespaces and parameters change less often than schemes, and still are in it
+    assert any(title.endswith("(ai-namespaces)") for title in titles)
+    assert any(title.endswith("(uri-schemes)") for title in titles)

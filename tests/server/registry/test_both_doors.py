@@ -113,6 +113,61 @@ def test_every_door_makes_the_same_request(case: str, command_line: Door, web_fo
     assert filled == typed or (isinstance(filled, str) and isinstance(typed, str))
 
 
+NAMESPACE = """\
+Namespace: robots2
+Anchor: {anchor}
+Keys: {keys}
+Description: Robots
+Contact: Rita Example <rita@example.org>
+Change controller: Example Ltd <standards@example.org>
+Expires: {expires}
+"""
+GOOD = {"anchor": "https://robots.example", "keys": "A" * 43, "expires": "2027-12-31"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("anchor", "http://robots.example"),
+        ("anchor", "https://robots.example/path"),
+        ("anchor", "https://ROBOTS.example"),
+        ("keys", "short"),
+        ("expires", "next year"),
+    ],
+)
+def test_the_check_of_a_namespace_refuses_what_submitting_refuses(
+    fresh: Site, tmp_path: Path, field: str, value: str
+) -> None:
+    def check(text: str) -> tuple[list[Any], list[Any], str]:
+        file = tmp_path / "namespace.txt"
+        file.write_text(text, encoding="utf-8")
+        words = ["registry", "submit", "-r", "ai-namespaces", "--dry-run", "--json", str(file)]
+        typed = json.loads(CliRunner().invoke(app, words, prog_name="onym").stdout)
+        body = {"registry": "ai-namespaces", "template": text}
+        sent = fresh.world.client.post("/api/v1/check", json=body, headers=fresh.headers("rita")).json()
+        errors = [
+            [(f["code"], f.get("field")) for f in report["findings"] if f["level"] == "error"]
+            for report in (typed.get("report", typed), sent.get("report", sent))
+        ]
+        form = {"registry": "ai-namespaces", "template": text}
+        return errors[0], errors[1], send(fresh, "/submit/check", "/submit", **form).text
+
+    typed, sent, page = check(NAMESPACE.format(**GOOD))
+    assert (typed, sent) == ([], [])
+    assert 'aria-invalid="true"' not in page
+    text = NAMESPACE.format(**{**GOOD, field: value})
+    typed, sent, page = check(text)
+    assert typed == sent == [("namespace-value", field)]
+    assert f'aria-describedby="f-{field}-problem-1' in page
+    refused = fresh.world.client.post(
+        "/api/v1/requests",
+        json={"registry": "ai-namespaces", "template": text},
+        headers=fresh.headers("rita"),
+    )
+    assert refused.status_code == 409, refused.text
+    assert refused.json()["field"] == field
+
+
 @pytest.mark.parametrize(
     ("case", "member", "value"),
     [

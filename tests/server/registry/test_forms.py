@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from onym.registry.checks import ReferenceData, check
+from onym.registry.checks.runner import load_document
 from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import IANA_CLOCK, Entry, EventKind, Status
 from onym.server.registry.page_parts import describe_missing_registrant
@@ -110,6 +112,40 @@ def test_htmx_gets_the_report_alone(fresh: Site) -> None:
     assert "Check report" in answer.text
 
 
+def test_a_grammar_in_the_form_is_read(fresh: Site) -> None:
+    given = {"field__name": "kite", "field__syntax": 'kite-URI = "kite:" 1*( ALPHA / "[" )'}
+    answer = send(fresh, "/submit/check", "/submit", {"hx-request": "true"}, registry="uri-schemes", **given)
+    assert "not-a-uri" in answer.text
+    assert "<code>kite:[</code>" in answer.text
+
+
+def test_findings_link_their_lines_and_are_counted_as_the_command_line_does(fresh: Site) -> None:
+    template = TEMPLATE.format(name="Kite", status="Provisional")
+    for headers in ({"hx-request": "true"}, {}):
+        answer = send(fresh, "/submit/check", "/submit", headers, registry="uri-schemes", template=template)
+        report = check(load_document(template), known=ReferenceData(entries={}))
+        assert report.counts["error"] == 1
+        assert "1 error: it" in answer.text
+        hints = answer.text.count('<li class="finding hint">')
+        assert (f"{hints} hint" in answer.text) is (hints > 0)
+        assert '<a href="#L1">line 1</a>' in answer.text
+        assert '<li id="L1" value="1" class="fault"><code>Scheme name: Kite</code></li>' in answer.text
+        # the questions are one closed part, not findings
+        assert answer.text.count("Questions for the reviewer (6)") == 1
+        assert "</span> ask a person" not in answer.text
+
+
+def test_a_review_page_links_the_findings_to_the_template(fresh: Site) -> None:
+    sign_in(fresh, "rita")
+    template = TEMPLATE.format(name="kiteline", status="Provisional").replace(" <rita@example.org>", "")
+    saved = send(fresh, "/submit", "/submit", registry="uri-schemes", template=template, step="open")
+    asked = asked_for(fresh, saved)
+    fresh.act("rita", EventKind.SUBMIT, about=asked.id)
+    page = fresh.get(f"/requests/{asked.id}/review", fresh.headers("ian")).text
+    assert '<a href="#L7">line 7</a>' in page
+    assert '<li id="L7" class="fault">' in page
+
+
 def test_nothing_to_check_is_said(fresh: Site) -> None:
     answer = send(fresh, "/submit/check", "/submit", {"hx-request": "true"}, registry="uri-schemes")
     assert "Nothing to check yet" in answer.text
@@ -121,6 +157,51 @@ def test_a_form_without_its_token_changes_nothing(fresh: Site) -> None:
         "/submit", data={"registry": "uri-schemes"}, headers={"accept": "text/html"}
     )
     assert answer.status_code == 403
+
+
+def _attributes(text: str, identifier: str) -> str:
+    found = re.search(rf'<(?:input|textarea|select|div)[^>]* id="{identifier}"[^>]*>', text)
+    assert found is not None, text
+    return found[0]
+
+
+def test_an_error_of_saving_is_tied_to_its_field_which_has_the_focus(fresh: Site) -> None:
+    sign_in(fresh, "rita")
+    fields = {"field__name": "9lives", "field__contact": "Rita <rita@example.org>"}
+    answer = send(fresh, "/submit", "/submit", registry="uri-schemes", status="provisional", **fields)
+    assert answer.status_code == 409
+    assert 'aria-invalid="true" autofocus' in _attributes(answer.text, "f-name")
+    assert 'aria-describedby="f-name-problem-1 f-name-help"' in _attributes(answer.text, "f-name")
+    assert re.findall(r'id="f-name-problem-1">.*?</p>', answer.text)
+    assert 'value="9lives"' in _attributes(answer.text, "f-name")
+    assert answer.text.count("autofocus") == 1
+    assert 'href="#f-name"' in answer.text
+    assert "Rita &lt;rita@example.org&gt;" in answer.text
+
+
+def test_an_error_without_a_field_has_the_focus_itself(fresh: Site) -> None:
+    sign_in(fresh, "rita")
+    about = fresh.ids["draft"]
+    said = {"registry": "uri-schemes", "request": about, "step": "revise", "version": "0"}
+    fields = {"field__name": "drafty", "field__contact": "Rita <rita@example.org>"}
+    answer = send(fresh, "/submit", f"/requests/{about}/edit", **said, **fields)
+    assert answer.status_code == 412
+    assert 'tabindex="-1" autofocus' in _attributes(answer.text, "save-error")
+    assert answer.text.count("autofocus") == 1
+    assert 'aria-invalid="true"' not in answer.text
+
+
+def test_every_field_shows_an_example_and_links_its_clause(shared: Site) -> None:
+    for registry, clause in (
+        ("uri-schemes", "https://www.rfc-editor.org/rfc/rfc7595#section-3.8"),
+        ("llm-parameters", "https://datatracker.ietf.org/doc/html/draft-levy-llm-uri-scheme-00#section-6"),
+        ("ai-namespaces", "/help#expert-review"),
+    ):
+        text = shared.get(f"/submit?registry={registry}").text
+        helps = re.findall(r'<p class="help" id="f-[a-z_]+-help">.*?</p>', text, re.DOTALL)
+        assert len(helps) >= 6
+        assert all("Example: <span" in said and "<a href=" in said for said in helps), helps
+        assert f'<a href="{clause}"' in helps[0]
 
 
 def test_saving_needs_an_account(fresh: Site) -> None:
@@ -213,8 +294,10 @@ def test_the_buttons_are_those_that_the_engine_allows(fresh: Site) -> None:
         "approve-as-provisional",
         "ask-ietf-review",
         "reject",
+        "assign-expert",
+        "recuse",
     }
-    assert kinds("ian") == set()
+    assert kinds("ian") == {"assign-expert"}
     assert fresh.get(path, fresh.headers("rita")).status_code == 403
     assert fresh.get(path).status_code == 401
 

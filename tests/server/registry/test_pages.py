@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from jinja2 import meta
 
-from onym.registry.records import EventKind
+from onym.registry.records import IANA_CLOCK, Entry, EventKind, Status
+from onym.registry.registries import REGISTRIES
 from onym.server.registry import responses
 from onym.server.registry.page_parts import PageFrame
 from onym.server.registry.responses import get_template_environment
 from onym.server.services import STATIC_FOLDER
-from server.registry.site import HOSTILE, Site
+from server.registry.site import HOSTILE, TEMPLATE, Site
 
 LOGINS = ("", "rita", "ian", "eve", "ingo")
 STATES = (
@@ -29,7 +30,7 @@ PLAIN = (
     "/r/uri-schemes?q=hostile", "/r/uri-schemes?status=permanent", "/r/llm-parameters", "/r/ai-namespaces",
     "/r/uri-schemes/hostile%2Bx", "/r/uri-schemes/hostile%2Bx/change", "/r/uri-schemes/proviso",
     "/r/uri-schemes/proviso/compare", "/r/uri-schemes/proviso/change", "/r/ai-namespaces/robots",
-    "/r/ai-namespaces/robots/change", "/login",
+    "/r/ai-namespaces/robots/change", "/login", "/statistics",
 )  # fmt: skip
 
 
@@ -206,6 +207,105 @@ def test_the_picture_of_the_help_page_shows_every_state(shared: Site) -> None:
     ):
         assert f'id="rfc7595-{state}"' in text
     assert 'id="rfc4395-timed-out' in text or "time for review over" in text
+
+
+def test_the_list_is_whole_with_count_letters_and_sorting(fresh: Site) -> None:
+    rows = [
+        Entry(registry="uri-schemes", name=f"{letter}x{at}", status=Status.PROVISIONAL, fields={})
+        for letter in "abc"
+        for at in range(60)
+    ]
+    rows.append(
+        Entry(
+            registry="uri-schemes", name="zz", status=Status.HISTORICAL,
+            fields={"template": "historic/zz", "reference": "[RFC9110, Section 4.2.1]"},
+        )
+    )  # fmt: skip
+    world = fresh.world
+    world.do(world.store.import_entries, "uri-schemes", rows, IANA_CLOCK, world.clock.now(), source="more")
+    text = fresh.get("/r/uri-schemes").text
+    names = re.findall(r'<th scope="row" class="c-name"><a class="name" href="[^"]*">([^<]*)<', text)
+    total = sum(world.do(world.store.count_by_status, "uri-schemes").values())
+    assert len(names) == total > 181
+    assert f"{total} schemes" in text
+    assert '<tr id="letter-a">' in text
+    assert '<a href="#letter-z">Z' in text
+    assert 'href="https://www.iana.org/assignments/uri-schemes/historic/zz"' in text
+    assert 'href="https://www.rfc-editor.org/rfc/rfc9110#section-4.2.1"' in text
+    by_status = fresh.get("/r/uri-schemes?sort=status").text
+    order = re.findall(r'status-([a-z-]+)"', by_status.partition("<tbody>")[2])
+    known = [str(status) for status in REGISTRIES["uri-schemes"].statuses]
+    assert order == sorted(order, key=known.index)
+    assert "letter-" not in by_status
+    unsorted = fresh.get("/r/uri-schemes?sort=luck")
+    assert unsorted.status_code == 404
+    assert "registry.bad-sort" in unsorted.text
+    # the list is kept, and read again after a write
+    fresh.act("ian", EventKind.OVERRIDE, name="zz", remove=True, reason="unused")
+    world.clock.seconds += 1
+    assert 'href="#letter-z"' not in fresh.get("/r/uri-schemes").text
+
+
+def test_news_are_outcomes_one_for_each_request_and_survive_a_large_import(fresh: Site) -> None:
+    rows = [
+        Entry(registry="uri-schemes", name=f"n{at}", status=Status.PROVISIONAL, fields={})
+        for at in range(300)
+    ]
+    world = fresh.world
+    world.do(world.store.import_entries, "uri-schemes", rows, IANA_CLOCK, world.clock.now(), source="more")
+
+    def read_news(text: str) -> list[tuple[str, str]]:
+        part = text.partition('id="news"')[2].partition("</ol>")[0]
+        return re.findall(r'href="([^"]*)">[^<]*</a> <span class="status tone-([a-z]+)">', part)
+
+    news = read_news(fresh.get("/").text)
+    assert len(news) == 8
+    assert len({href for href, _ in news}) == 8
+    of = dict(news)
+    assert of["/requests/" + fresh.ids["incomplete"]] == "bad"
+    assert of["/requests/" + fresh.ids["registered"]] == "info"
+    # the draft that was withdrawn was never public
+    assert "/requests/" + fresh.ids["withdrawn"] not in of
+    sign_in = fresh.headers("rita")
+    assert "/requests/" + fresh.ids["withdrawn"] in dict(read_news(fresh.get("/", sign_in).text))
+
+
+@pytest.mark.parametrize(("state", "tone"), [("rejected", "bad"), ("approved", "good"), ("expert", "warn")])
+def test_a_request_has_the_colour_of_its_outcome(shared: Site, state: str, tone: str) -> None:
+    for path in (f"/requests/{shared.ids[state]}", "/requests"):
+        text = shared.get(path).text
+        row = (
+            text
+            if path != "/requests"
+            else re.findall(rf">{shared.ids[state]}</a>.*?</tr>", text, re.DOTALL)[0]
+        )
+        assert f'class="status tone-{tone}"' in row
+        assert "status-permanent" not in row
+
+
+def test_an_entry_shows_its_syntax_from_the_request(fresh: Site) -> None:
+    grammar = 'syntaxy-URI = "syntaxy:" 1*3( ALPHA / "<" )\n\nFor example, syntaxy:abc and syntaxy:toolong.\n'
+    text = TEMPLATE.format(name="syntaxy", status="Provisional") + "\n1.  Syntax\n\n   " + grammar
+    fields = {"references": "[RFC3986]"}
+    identifier = fresh.open("syntax", "syntaxy", template=text, fields=fields)
+    fresh.act("rita", EventKind.SUBMIT, about=identifier)
+    fresh.act("ian", EventKind.CHECK_COMPLETE, about=identifier)
+    page = fresh.get("/r/uri-schemes/syntaxy").text
+    assert 'aria-label="Railroad diagram of syntaxy-URI"' in page
+    assert "syntaxy-URI = &#34;syntaxy:&#34;" in page
+    assert '<code class="example">syntaxy:abc</code>' in page
+    assert f'href="/requests/{identifier}"' in page
+    assert "no grammar of the scheme" in fresh.get("/r/uri-schemes/ftp").text
+    assert 'id="syntax"' not in fresh.get("/r/ai-namespaces/robots").text
+
+
+def test_search_marks_similar_names(shared: Site) -> None:
+    text = shared.get("/search?q=htpp").text
+    assert ">http</a>" in text
+    assert "1 similar name:" in text
+    assert "1 result for" in shared.get("/search?q=http").text
+    found = shared.get("/api/v1/search?q=htpp", accept="application/json").json()
+    assert [entry["name"] for entry in found["entries"]] == ["http"]
 
 
 def _colours(block: str) -> dict[str, tuple[float, float, float]]:

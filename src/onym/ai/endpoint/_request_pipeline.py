@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from onym.ai.endpoint._runner import HandlerRunner, get_caller_key
+from onym.ai.endpoint._runner import HandlerRunner, decode_stored_answer, get_caller_key
 from onym.ai.endpoint.approvals import ApprovalChecker, CheckedApproval
 from onym.ai.endpoint.context import (
     ANONYMOUS,
@@ -54,7 +54,7 @@ from onym.ai.request_validation import (
 )
 from onym.ai.telemetry import NULL_STAGE, Telemetry
 from onym.common.strict_json import parse_json_value
-from onym.errors import AIIPError, OnymError
+from onym.errors import AIIPError, DeniedError, OnymError
 from onym.uri.ai import AIURI, from_target
 
 _LOG: Final = logging.getLogger("onym.ai.endpoint")
@@ -134,12 +134,16 @@ class RequestPipeline:
             answer = self.make_problem(error, None, head.trace_id)
             await send_answer(send, answer, head=head.method == "HEAD")
 
-    async def _authenticate_task_request(self, head: RequestHead) -> Caller:
-        """Return the caller. A task never shows itself to a caller without the token that it may need."""
+    async def _authenticate_task_request(self, head: RequestHead, resource: Resource | None) -> Caller:
+        """Return the caller. A task never shows itself to a caller without the token that it may need.
+
+        The task itself compares the scopes, because a foreign task must look like an unknown one.
+        """
         if self.authorization is None:
             return ANONYMOUS if head.origin is None else Caller(audience=head.origin)
         with self._observe_step("verify"):
-            return await self.authorization.authorize(self._make_access_request(head, None))
+            request = replace(self._make_access_request(head, resource), scopes=frozenset())
+            return await self.authorization.authorize(request)
 
     async def _read_task_input(self, receive: Receive, head: RequestHead) -> bytes | None:
         body = await read_body(receive, head.length, MAX_TASK_INPUT)
@@ -285,16 +289,23 @@ class RequestPipeline:
         if self.policies.needs_input:
             policy_input = _get_policy_input(resource.handler, call, policy_input)
         terms = self.policies.require_permission(call, resource.effects, policy_input)
-        if resource.task and (preferences := Preferences.parse(head.headers)).respond_async:
-            approval = await self._check_and_approve(request, resource, call, terms)
-            return await self._begin_task(request, resource, call, preferences, caller_key, approval)
+        scope = _make_key_scope(request, caller_key)
+        preferences = Preferences.parse(head.headers) if resource.task else Preferences()
+        if preferences.respond_async:
+            try:
+                approval = await self._check_and_approve(request, resource, call, terms)
+            except DeniedError as refusal:
+                return await self._require_known(call, scope, preferences, refusal)
+            return await self._begin_task(request, resource, call, preferences, scope, approval)
         # the key of a task may come again from a caller that waits
         keyed_task = resource.task and head.idempotency_key is not None
         if self.store is None or not (resource.idempotency or keyed_task or terms):
             with self._observe_step("invoke"):
                 return await self._runner.run(resource, call, caller_key)
-        approval = await self._check_and_approve(request, resource, call, terms)
-        scope = _make_key_scope(request, caller_key)
+        try:
+            approval = await self._check_and_approve(request, resource, call, terms)
+        except DeniedError as refusal:
+            return await self._require_known(call, scope, preferences, refusal)
         with self._observe_step("invoke"):
             spend = None if approval is None else approval.transaction
             answer = await self._runner.run_once(resource, call, self.store, scope, caller_key, spend)
@@ -313,17 +324,37 @@ class RequestPipeline:
         resource: Resource,
         call: Call,
         preferences: Preferences,
-        caller_key: str,
+        scope: KeyScope,
         approval: CheckedApproval | None,
     ) -> Answer:
         assert self.store is not None  # noqa: S101 - `Endpoint.add` requires a store for tasks
         assert self.tasks is not None  # noqa: S101 - opened with the store
-        scope = _make_key_scope(request, caller_key)
         with self._observe_step("invoke"):
             answer = await self.tasks.begin(request, resource, call, self.store, scope, preferences, approval)
         if approval is not None:
             request.approval = approval.reference
         return answer
+
+    async def _require_known(
+        self, call: Call, scope: KeyScope, preferences: Preferences, refusal: DeniedError
+    ) -> Answer | StreamingAnswer:
+        """Return the answer of a request that ran with its approval, which may have expired since.
+
+        Its caller may have lost the answer, and must not have the same request approved again. Raises the
+        refusal for a request that has not run, and AIIPError if it still runs or was interrupted.
+        """
+        if self.store is None or call.idempotency_key is None:
+            raise refusal
+        stored = await self.store.find(scope, call.request_hash)
+        if stored is None:
+            raise refusal
+        answer = decode_stored_answer(stored, self.limits.stream_seconds)
+        task = get_task_of_answer(answer)
+        if task is None or self.tasks is None:
+            return answer
+        if preferences.respond_async:
+            return await self.tasks.make_started_answer(task, preferences, replayed=True)
+        return await self.tasks.replay(task)
 
     async def _check_and_approve(
         self, request: ReceiptRequest, resource: Resource, call: Call, terms: ApprovalTerms | None

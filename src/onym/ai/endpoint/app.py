@@ -414,7 +414,11 @@ class Endpoint:
             from onym.ai.endpoint.postgres import PostgresIdempotencyStore  # late: few endpoints need it
 
             store = PostgresIdempotencyStore(
-                self._store, most=limits.keys, size=limits.kept, total=limits.kept_total
+                self._store,
+                most=limits.keys,
+                size=limits.kept,
+                total=limits.kept_total,
+                clock=self._clock,
             )
         elif self._store is not None and not isinstance(self._store, Path):
             store = self._store

@@ -59,8 +59,7 @@ _AGAIN: Final = "Send the request without AIIP-Approval to get a new challenge."
 #: bytes and seconds of a request for keys; seconds for which keys are used, and between two requests
 _LIMITS: Final = NetLimits(body=MAX_AUTHORITY_KEY_SET, error_body=16 * 1024, connect=5.0)
 _TIMEOUT: Final = 10.0
-_KEY_SECONDS: Final = 600.0
-_RELOAD: Final = 60.0
+_KEY_SECONDS: Final = 60.0
 _RETRY: Final = 5.0
 
 
@@ -78,13 +77,11 @@ class ApproverKeys:
         self._keys: AuthorityKeys | None = None
         self._fetched = self._failed = float("-inf")
 
-    async def get(self, *, unknown: AuthorityKeys | None = None) -> AuthorityKeys:
-        """Return the keys. `unknown` is a set without a token's key: a newer one is fetched once a minute."""
+    async def get(self) -> AuthorityKeys:
+        """Return the keys. They are fetched once a minute, so that a revocation is noticed."""
         async with self._lock:
             now = self._clock()
-            age = now - self._fetched
-            renew = self._keys is unknown and age >= _RELOAD
-            if self._keys is not None and age < _KEY_SECONDS and not renew:
+            if self._keys is not None and now - self._fetched < _KEY_SECONDS:
                 return self._keys
             if now - self._failed < _RETRY:
                 raise self._make_unavailable_error("they could not be fetched a few seconds ago")
@@ -193,19 +190,9 @@ class ApprovalChecker:
         approver = next((known for known in self.approvers if known.issuer == issuer), None)
         if approver is None:
             raise SignatureError("the authority does not list its approver", code="sign.bad-issuer")
-        source = self._keys[issuer]
-        keys = await source.get()
-        try:
-            return self._verify_with_keys(evidence, keys, issuer, site), approver
-        except SignatureError as error:
-            if error.code != "sign.unknown-key":
-                raise
-            keys = await source.get(unknown=keys)
-            return self._verify_with_keys(evidence, keys, issuer, site), approver
-
-    def _verify_with_keys(self, evidence: str, keys: AuthorityKeys, issuer: str, site: Site) -> Approval:
-        audience, now = site.identifier, self._clock()
-        return verify_approval(evidence, keys, issuer=issuer, audience=audience, at=now)
+        keys = await self._keys[issuer].get()
+        approval = verify_approval(evidence, keys, issuer=issuer, audience=site.identifier, at=self._clock())
+        return approval, approver
 
     def _make_challenge(
         self,

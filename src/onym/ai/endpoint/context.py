@@ -27,9 +27,10 @@ class Limits:
     stream. `depth` is the nesting of arrays and objects in JSON. `keys` limits the idempotency keys of one
     caller in 24 hours, `kept` the bytes of the answers stored for them, `kept_total` those of all callers.
 
-    `tasks_running` and `tasks_kept` limit the unfinished and the stored tasks of one client, `tasks_total`
-    those of all clients. `task_slots` limits the tasks that one process runs at the same time; the others
-    wait. `task_seconds` is the time limit of a task, `task_events` and `task_bytes` those of its events.
+    `tasks_running` and `tasks_kept` limit the unfinished and the stored tasks of one caller, `tasks_total`
+    those of all callers; those without a token may have half of them. `task_slots` limits the tasks that one
+    process runs at the same time; the others wait. `task_seconds` is the time limit of a task, `task_events`
+    and `task_bytes` those of its events.
     """
 
     body: int = 1024 * 1024

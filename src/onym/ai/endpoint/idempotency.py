@@ -11,6 +11,7 @@ process is gone was interrupted.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import secrets
@@ -23,7 +24,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from onym.ai.endpoint.task_store import NewTask, SQLiteTaskStore, TaskStore, insert_task
+from onym.ai.endpoint.task_store import SOON, NewTask, SQLiteTaskStore, TaskStore, insert_task
 from onym.errors import AIIPError, ConfigError
 from onym.store.sqlite import (
     FileFormat,
@@ -99,6 +100,13 @@ class IdempotencyStore(Protocol):
         `aiip.approval-mismatch` if the approval was spent for another key, `aiip.too-many-requests` if the
         caller has reached its quota, `aiip.unavailable` if the store is full or out of reach. Then nothing is
         written.
+        """
+        ...
+
+    async def find(self, scope: KeyScope, fingerprint: str) -> bytes | None:
+        """Return the answer of a request that has begun before, None for an unknown key.
+
+        Raises AIIPError as `begin` does for a key that is known.
         """
         ...
 
@@ -228,11 +236,11 @@ _PAGES: Final = 2048
 _CHUNK: Final = 5000
 #: seconds between two sweeps
 _SWEEP: Final = 600.0
+#: seconds between two attempts to write what could not be written
+_RETRY_SECONDS: Final = 1.0
 #: seconds to wait for a process that only looks at the note of a store, and between two attempts
 _CLAIM_SECONDS: Final = 1.0
 _CLAIM_PAUSE: Final = 0.02
-#: a refusal whose reason lasts longer than these seconds does not ask for a retry
-_SOON: Final = 60
 _OPTIONS: Final = SQLiteOptions(
     timeout=10.0,
     # a key must survive a power cut, as its side effect does
@@ -279,7 +287,9 @@ class SQLiteIdempotencyStore:
         self._size = size
         self._total = total
         self._swept = 0.0
+        #: interrupted requests that other processes do not know of yet, and what tells them
         self._lost: set[KeyScope] = set()
+        self._telling: asyncio.Task[None] | None = None
         self.closed = False
 
     async def begin(
@@ -295,7 +305,21 @@ class SQLiteIdempotencyStore:
         if abs(now - self._swept) >= _SWEEP:
             self._swept = now
             self._sweep(now)
+            if self._lost:
+                self._retry_lost()
         found = await self.transact(partial(self._begin, scope, fingerprint, now, spend, task))
+        if isinstance(found, AIIPError):
+            raise found
+        return found
+
+    async def find(self, scope: KeyScope, fingerprint: str) -> bytes | None:
+        """Return the answer of a request that has begun before, None for an unknown key."""
+
+        def find(base: sqlite3.Connection) -> bytes | AIIPError | None:
+            row = base.execute(_SELECT_KEY, scope.primary_key).fetchone()
+            return None if row is None else self._find_outcome(base, scope, fingerprint, row)
+
+        found = await self.transact(find)
         if isinstance(found, AIIPError):
             raise found
         return found
@@ -308,8 +332,11 @@ class SQLiteIdempotencyStore:
     async def interrupt(self, scope: KeyScope) -> None:
         """Record that the request ended without an answer. Raises AIIPError `aiip.unavailable`."""
         self._lost.add(scope)
-        await self.transact(partial(self._clear_owner, scope))
-        self._lost.discard(scope)
+        try:
+            await self._write_lost()
+        except AIIPError:
+            self._retry_lost()
+            raise
 
     def abandon(self, scope: KeyScope) -> None:
         """Interrupt without waiting, for a call that is being cancelled."""
@@ -331,12 +358,17 @@ class SQLiteIdempotencyStore:
 
     def close(self) -> None:
         """Close the file. Requests that still run count as interrupted from now on."""
-        self.closed = True
+        self._stop()
         self._writer.close()
         if self._held is not None:
             self._held.close()
             _remove_lock_file(self._get_lock_path(self.owner))
             self._held = None
+
+    def _stop(self) -> None:
+        self.closed = True
+        if self._telling is not None:
+            self._telling.cancel()
 
     def _open_database(self) -> sqlite3.Connection:
         base = open_sqlite(self._path, _FORMAT, _OPTIONS)
@@ -374,7 +406,8 @@ class SQLiteIdempotencyStore:
         if spend is not None:
             _spend_approval(base, scope, spend, now)
         if task is not None:
-            insert_task(base, task, scope.primary_key, request=fingerprint, owner=self.owner, at=now)
+            row = {"request": fingerprint, "owner": self.owner}
+            insert_task(base, task, scope.primary_key, holder=scope.holder, at=now, **row)
         self._lost.discard(scope)
         return None
 
@@ -438,6 +471,23 @@ class SQLiteIdempotencyStore:
     def _clear_owner(self, scope: KeyScope, base: sqlite3.Connection) -> None:
         base.execute(_CLEAR_OWNER, (*scope.primary_key, self.owner))
 
+    async def _write_lost(self) -> None:
+        lost = tuple(self._lost)
+        rows = [(*scope.primary_key, self.owner) for scope in lost]
+        await self.transact(lambda base: base.executemany(_CLEAR_OWNER, rows).rowcount)
+        self._lost.difference_update(lost)
+
+    def _retry_lost(self) -> None:
+        """Tell the other processes of interruptions in the background, until that succeeds."""
+        if not self.closed and (self._telling is None or self._telling.done()):
+            self._telling = asyncio.ensure_future(self._keep_writing_lost())
+
+    async def _keep_writing_lost(self) -> None:
+        while self._lost and not self.closed:
+            await asyncio.sleep(_RETRY_SECONDS)
+            with contextlib.suppress(AIIPError):
+                await self._write_lost()
+
     def _is_owner_alive(self, base: sqlite3.Connection, owner: str) -> bool:
         """Report whether the process that began the request still holds its lock."""
         if owner == self.owner:
@@ -479,7 +529,7 @@ class SQLiteIdempotencyStore:
         else:
             message = "the idempotency store is full"
         hint = "Nothing was done. Stored answers are deleted after 24 hours."
-        error = _make_error(scope, code, message, hint, retryable=wait <= _SOON)
+        error = _make_error(scope, code, message, hint, retryable=wait <= SOON)
         error.retry_after = wait
         return error
 

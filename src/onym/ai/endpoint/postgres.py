@@ -14,6 +14,7 @@ import asyncio
 import math
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -22,6 +23,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, Final, TypeVar
 
+from onym.ai.endpoint import task_store
 from onym.ai.endpoint.idempotency import (
     STORED_BYTES,
     STORED_BYTES_TOTAL,
@@ -31,6 +33,7 @@ from onym.ai.endpoint.idempotency import (
 from onym.ai.endpoint.task_store import NewTask, SQLiteTaskStore, TaskStore
 from onym.errors import AIIPError, ConfigError, StoreError
 from onym.store.postgres import UNFINISHED, PostgresTransaction, PostgresWriter, TableGroup, is_owner_alive
+from onym.store.shared import require_same_time
 from onym.uri.secret import Secret
 
 T = TypeVar("T")
@@ -54,12 +57,13 @@ _TABLES: Final = (
     "INSERT INTO quota (holder) VALUES (''), ('anonymous')",
     """CREATE TABLE tasks (
     id TEXT PRIMARY KEY, client TEXT NOT NULL, principal TEXT NOT NULL, target TEXT NOT NULL,
-    key TEXT NOT NULL, caller TEXT NOT NULL, request TEXT NOT NULL, call BYTEA NOT NULL, owner TEXT NOT NULL,
+    key TEXT NOT NULL, holder TEXT COLLATE "C" NOT NULL, caller TEXT NOT NULL,
+    request TEXT NOT NULL, call BYTEA NOT NULL, owner TEXT NOT NULL,
     state TEXT NOT NULL, runs BIGINT NOT NULL DEFAULT 1, version BIGINT NOT NULL DEFAULT 1,
     seq BIGINT NOT NULL DEFAULT 0, canceling INTEGER NOT NULL DEFAULT 0, created DOUBLE PRECISION NOT NULL,
     updated DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, size BIGINT NOT NULL, progress BYTEA,
     inputs BYTEA, input BYTEA, checkpoint BYTEA, error BYTEA, answer BYTEA)""",
-    "CREATE INDEX tasks_client ON tasks (client, ended, size)",
+    "CREATE INDEX tasks_holder ON tasks (holder, ended, size)",
     "CREATE INDEX tasks_key ON tasks (client, principal, target, key)",
     "CREATE INDEX tasks_running ON tasks (owner) WHERE ended IS NULL",
     "CREATE INDEX tasks_ended ON tasks (ended) WHERE ended IS NOT NULL",
@@ -110,6 +114,8 @@ _GROUP: Final = TableGroup(
 _LOSE_KEYS: Final = "UPDATE keys SET owner = '' WHERE owner = ? AND answer IS NULL"
 
 
+#: signs of life that an owner without its lock must have missed, since it may only have lost its session
+_LOST_BEATS: Final = 3
 #: failed attempts that are remembered, those of one transaction, and seconds between two transactions
 _MOST_UNKNOWN: Final = 100_000
 _MOST_SETTLED: Final = 256
@@ -145,10 +151,12 @@ def _settle_attempts(owner: str, attempts: Iterable[_Attempt], transaction: Post
 class PostgresIdempotencyStore(SQLiteIdempotencyStore):
     """The keys of the machines that serve one authority, in a PostgreSQL database.
 
-    `url` is `postgresql://USER:PASSWORD@HOST/DATABASE`; tables are made in the schema `onym_endpoint`. The
-    other arguments are those of `SQLiteIdempotencyStore`. Raises ConfigError `config.bad-store` if the
-    database cannot be used, a later version of Onym has changed its tables, or a pooler in transaction mode
-    is in between.
+    `url` is `postgresql://USER:PASSWORD@HOST/DATABASE`; tables are made in the schema `onym_endpoint`.
+    `clock` is that of the endpoint; while it differs from the database's by more than five seconds, no
+    request begins (503). The other arguments are those of `SQLiteIdempotencyStore`.
+
+    Raises ConfigError `config.bad-store` if the database cannot be used, a later version of Onym has changed
+    its tables, a pooler in transaction mode is in between, or the clocks differ.
     """
 
     _writer: Any
@@ -160,6 +168,7 @@ class PostgresIdempotencyStore(SQLiteIdempotencyStore):
         most: int,
         size: int = STORED_BYTES,
         total: int = STORED_BYTES_TOTAL,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._set_limits(most=most, size=size, total=total)
         #: the attempts of which nobody knows whether they were committed, and who finds out
@@ -167,9 +176,13 @@ class PostgresIdempotencyStore(SQLiteIdempotencyStore):
         self._settler: asyncio.Task[None] | None = None
         self._last = 0.0
         try:
-            self._writer = PostgresWriter(url, _GROUP, name="onym-idempotency")
+            self._writer = PostgresWriter(url, _GROUP, name="onym-idempotency", clock=clock)
             self.owner = self._writer.owner
-            self.identity = self._writer.call(_read_identity)
+            try:
+                self.identity = self._writer.call(_read_identity)
+            except BaseException:
+                self._writer.close()
+                raise
         except StoreError as error:
             raise ConfigError(
                 f"the idempotency store cannot be opened: {error.message}",
@@ -198,6 +211,10 @@ class PostgresIdempotencyStore(SQLiteIdempotencyStore):
                 if self._settler is None or self._settler.done():
                     self._settler = asyncio.ensure_future(self._settle_unknown())
             raise
+
+    async def find(self, scope: KeyScope, fingerprint: str) -> bytes | None:
+        """Return the answer of a request that has begun before, None for an unknown key."""
+        return await super().find(_make_storable(scope), fingerprint)
 
     async def complete(self, scope: KeyScope, answer: bytes) -> None:
         """Store the answer of a request that `begin` has begun. Raises AIIPError `aiip.unavailable`."""
@@ -228,7 +245,7 @@ class PostgresIdempotencyStore(SQLiteIdempotencyStore):
 
     def close(self) -> None:
         """End the session. Requests that still run count as interrupted from now on."""
-        self.closed = True
+        self._stop()
         if self._settler is not None:
             self._settler.cancel()
         self._writer.close()
@@ -245,11 +262,16 @@ class PostgresIdempotencyStore(SQLiteIdempotencyStore):
                 self._unknown.extend(attempts)
                 await asyncio.sleep(_SETTLE_SECONDS)
 
+    def _begin(self, *args: Any) -> bytes | AIIPError | None:
+        _require_same_time(args[-1])
+        return super()._begin(*args)
+
     def _is_owner_alive(self, base: Any, owner: str) -> bool:
         return owner == self.owner or _is_owner_alive(base, owner)
 
     def _sweep(self, now: float) -> None:
         def sweep(base: Any) -> None:
+            _require_same_time(base)
             self._sweep_keys(base, now)
 
         with suppress(StoreError):  # closed
@@ -259,7 +281,7 @@ class PostgresIdempotencyStore(SQLiteIdempotencyStore):
 class PostgresTaskStore(SQLiteTaskStore):
     """The tasks in the database of a `PostgresIdempotencyStore`, through its writer."""
 
-    _changes: int | None
+    _changes: tuple[int, bool] | None
 
     def __init__(self, writer: PostgresWriter, *, clock: Callable[[], float]) -> None:
         """Begin to show that this process is alive. Raises AIIPError `aiip.unavailable`."""
@@ -275,12 +297,15 @@ class PostgresTaskStore(SQLiteTaskStore):
     async def has_foreign_changes(self) -> bool:
         """Report whether a process, which may be this one, has written since the last call."""
 
-        def compare(base: Any) -> bool:
-            before = self._changes
-            (self._changes,) = base.execute("SELECT last_value FROM task_changes").fetchone()
-            return before != self._changes
+        def count(base: Any) -> tuple[int, bool]:
+            # may run again, so it keeps nothing; the first change leaves `last_value` as it is
+            changes: tuple[int, bool] = base.execute(
+                "SELECT last_value, is_called FROM task_changes"
+            ).fetchone()
+            return changes
 
-        return await self._run(compare)
+        before, self._changes = self._changes, await self._run(count)
+        return before != self._changes
 
     def close(self) -> None:
         """End the thread. The writer belongs to the keys."""
@@ -296,11 +321,16 @@ class PostgresTaskStore(SQLiteTaskStore):
             raise _make_unavailable_error(error) from error
 
     def _run_in(self, work: Callable[..., T], args: tuple[Any, ...], transaction: PostgresTransaction) -> T:
+        _require_same_time(transaction)
         self._transaction = transaction
         try:
             return work(transaction, *args)
         finally:
             self._transaction = None
+
+    def _has_surely_ended(self, silent: float) -> bool:
+        # a lock may also end with the session: of one machine, or of all if the server was away
+        return min(silent, self._writer.session_age) >= _LOST_BEATS * task_store.BEAT_SECONDS
 
     def _begin(self, base: Any) -> AbstractContextManager[object]:
         return nullcontext()  # the writer has begun the transaction
@@ -310,6 +340,10 @@ class PostgresTaskStore(SQLiteTaskStore):
             self._writer.call(partial(self._write_beat, at))
         except StoreError as error:
             raise _make_unavailable_error(error) from error
+
+    def _write_beat(self, at: float, base: Any) -> None:
+        # the database's time: a wrong clock of this machine does not make it look dead
+        super()._write_beat(base.time, base)
 
     def _is_other_alive(self, owner: str) -> bool:
         # called by a work, in the writer's thread
@@ -325,7 +359,19 @@ def _is_owner_alive(transaction: PostgresTransaction, owner: str) -> bool:
     return False
 
 
+def _require_same_time(transaction: PostgresTransaction) -> None:
+    """Raise AIIPError `aiip.unavailable` unless this machine has the time of the database.
+
+    A machine that is ahead would delete valid keys, and take the tasks of others as interrupted.
+    """
+    try:
+        require_same_time(transaction.clock_difference)
+    except StoreError as error:
+        raise _make_unavailable_error(error) from error
+
+
 def _read_identity(transaction: PostgresTransaction) -> str:
+    require_same_time(transaction.clock_difference)
     row = transaction.execute("SELECT value FROM about WHERE name = 'identity'").fetchone()
     return "" if row is None else str(row[0])
 

@@ -139,6 +139,10 @@ class Site:
         """The identifier of the service as a resource (RFC 9728)."""
         return str((self.protected or {}).get("resource") or self.anchor + PREFIX)
 
+    def has_target(self, target: str) -> bool:
+        """Report whether a URI belongs to this authority, since endpoints of others may share a store."""
+        return target.startswith(f"ai://{self.authority}/")
+
     def add(self, resource: Resource) -> None:
         """Add a resource.
 

@@ -20,7 +20,7 @@ from onym.ai.endpoint.context import AccessRequest, Actor, Caller
 from onym.ai.records import Effects
 from onym.common.strict_json import encode_base64url
 from onym.common.text import is_printable_text
-from onym.errors import AIIPError, SignatureError, StoreError
+from onym.errors import AIIPError, CredentialError, SignatureError, StoreError
 from onym.sign.dpop import PROOF_SECONDS, DPoPProof, verify_dpop_proof
 from onym.sign.jws import make_claim_error
 from onym.sign.sealing import SealingSecrets, TemporarySecrets
@@ -177,7 +177,7 @@ class ProofVerifier:
             until = proof.issued + 2 * PROOF_SECONDS
             # the epoch of these nonces: another request may have learned a new one meanwhile
             unused = await mark_seen(self._store, "proof", identity, until, epoch=epoch)
-        except StoreError as error:
+        except (CredentialError, StoreError) as error:  # the secrets of the nonces, or the store
             if error.code != "store.epoch":
                 raise _make_unavailable_error() from error
             # proofs of the time before may have been used: the store has forgotten them
@@ -189,7 +189,7 @@ class ProofVerifier:
     async def _renew_nonce(self) -> str:
         try:
             return self._nonces.list_nonces(await self._renew_epoch())[0]
-        except StoreError as error:
+        except (CredentialError, StoreError) as error:
             raise _make_unavailable_error() from error
 
     async def _renew_epoch(self) -> str:

@@ -10,9 +10,10 @@ import asyncio
 import logging
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -222,7 +223,7 @@ class RunningTask:
         if not (math.isfinite(done) and (total is None or math.isfinite(total))):
             raise UsageError("progress needs finite numbers", code="usage.bad-argument")
         report = TaskProgress(
-            done=float(done), total=None if total is None else float(total), note=str(note)[:_LONGEST_NOTE]
+            done=float(done), total=None if total is None else float(total), note=_clean_text(note)
         )
         self._loop.call_soon_threadsafe(self._set_progress, report)
 
@@ -233,11 +234,13 @@ class RunningTask:
     async def _flush_later(self) -> None:
         await asyncio.sleep(max(0.0, self._flushed + _PROGRESS_SECONDS - self._loop.time()))
         report, self._progress = self._progress, None
-        if report is not None:
-            with suppress(AIIPError):  # a later report may succeed
-                await self.write(TaskChange(progress=report, events=self.take_progress_event(report)))
-            self._flushed = self._loop.time()
-        self._flush = None
+        try:
+            if report is not None:
+                with suppress(AIIPError):  # a later report may succeed
+                    await self.write(TaskChange(progress=report, events=self.take_progress_event(report)))
+                self._flushed = self._loop.time()
+        finally:
+            self._flush = None
         self._flush_if_reported()
 
     def _flush_if_reported(self) -> None:
@@ -269,7 +272,7 @@ class RunningTask:
     async def ask(self, form: type[FormT], question: str) -> FormT:
         """Ask the caller for input, and wait for it."""
         self.raise_if_cancelled()
-        schema = build_schema(form) | {"description": str(question)[:_LONGEST_NOTE]}
+        schema = build_schema(form) | {"description": _clean_text(question)}
         self._form = form
         try:
             while True:
@@ -399,6 +402,10 @@ class TaskRunner:
     make_problem: MakeProblem
     telemetry: Telemetry | None = None
     _beginning: set[str] = field(default_factory=set, init=False)
+    #: whether there were changes that have not been read
+    _stale: bool = field(default=False, init=False)
+    #: the parts of the watcher's work that failed the last time
+    _failing: set[tuple[str, str]] = field(default_factory=set, init=False)
     _running: dict[str, RunningTask] = field(default_factory=dict, init=False)
     _waiters: dict[str, set[asyncio.Future[None]]] = field(default_factory=dict, init=False)
     _closed: bool = field(default=False, init=False)
@@ -445,34 +452,42 @@ class TaskRunner:
         self.spawn(self._run(running, resource, replace(call, task=running)))
 
     async def _run(self, running: RunningTask, resource: Resource, call: Call) -> None:
-        slot = self._turns.enter(running.record.caller)
+        slot = self._turns.enter(running.record.holder)
         running.stop = slot.granted.cancel
         try:
             with suppress(asyncio.CancelledError):  # by `stop`
                 await asyncio.wait({slot.granted})
-            if self._closed:
-                return
-            if not running.cancelled:
-                events = (("state", '{"state":"working"}'),)
-                begun = await self._write_surely(running, TaskChange(state=TaskState.WORKING, events=events))
-                if begun is None:
-                    return  # another process has it
-                if begun.canceling:
-                    running.cancel()
-            if running.cancelled:
-                change = self._make_end(TaskState.CANCELED, self._make_canceled_answer(running.record.target))
-            else:
-                change = await self._run_function(running, resource, call)
-            report = running.take_pending()
-            if report is not None:
-                reported = (*running.take_progress_event(report), *change.events)
-                change = replace(change, progress=report, events=reported)
             if not self._closed:
-                await self._write_surely(running, change)
+                await self._run_to_end(running, resource, call)
+        except Exception as error:
+            if self._closed:
+                raise
+            # whatever failed, the task must end; this logs it
+            answer = self.make_problem(error, running.record.target, final=True)
+            await self._write_surely(running, self._make_end(TaskState.FAILED, answer))
         finally:
             self._turns.leave(slot)
             self._running.pop(running.record.id, None)
             self.notify(running.record.id)
+
+    async def _run_to_end(self, running: RunningTask, resource: Resource, call: Call) -> None:
+        if not running.cancelled:
+            events = (("state", '{"state":"working"}'),)
+            begun = await self._write_surely(running, TaskChange(state=TaskState.WORKING, events=events))
+            if begun is None:
+                return  # another process has it
+            if begun.canceling:
+                running.cancel()
+        if running.cancelled:
+            change = self._make_end(TaskState.CANCELED, self._make_canceled_answer(running.record.target))
+        else:
+            change = await self._run_function(running, resource, call)
+        report = running.take_pending()
+        if report is not None:
+            reported = (*running.take_progress_event(report), *change.events)
+            change = replace(change, progress=report, events=reported)
+        if not self._closed:
+            await self._write_surely(running, change)
 
     async def _run_function(self, running: RunningTask, resource: Resource, call: Call) -> TaskChange:
         """Run the function to its end, and return the end of the task."""
@@ -485,8 +500,9 @@ class TaskRunner:
         if not work.done():
             work.cancel()
             await asyncio.wait({work}, timeout=_GRACE_SECONDS)
-            error = AIIPError("the task exceeded the endpoint's time limit", code="aiip.upstream-timeout")
-            return self._make_end(TaskState.FAILED, self.make_problem(error, target, final=True))
+            if not work.done() or work.cancelled() or work.exception() is not None:
+                error = _make_timeout_error(resource.effects)
+                return self._make_end(TaskState.FAILED, self.make_problem(error, target, final=True))
         fault = asyncio.CancelledError() if work.cancelled() else work.exception()
         if fault is None:
             return self._make_end(TaskState.COMPLETED, work.result())
@@ -554,19 +570,46 @@ class TaskRunner:
         loop = asyncio.get_running_loop()
         search = sweep = loop.time()
         while not self._closed:
-            try:
-                if (self._running or self._waiters) and await self.store.has_foreign_changes():
-                    await self._refresh()
-                if loop.time() >= search:
-                    search = loop.time() + _SEARCH_SECONDS
-                    for orphan in await self.store.list_orphans(self.clock()):
-                        await self._recover(orphan)
-                if loop.time() >= sweep:
-                    sweep = loop.time() + _SWEEP_SECONDS
-                    await self.store.sweep(self.clock())
-            except AIIPError as error:
-                _LOG.warning("the tasks cannot be looked after: %s", error.message)
+            if self._running or self._waiters:
+                await self._attempt("the changes of other processes cannot be read", self._look)
+            if loop.time() >= search:
+                search = loop.time() + _SEARCH_SECONDS
+                await self._attempt("interrupted tasks cannot be found", self._search)
+            if loop.time() >= sweep:
+                sweep = loop.time() + _SWEEP_SECONDS
+                await self._attempt("expired tasks cannot be deleted", self._sweep)
             await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _attempt(self, failure: str, work: Callable[[], Awaitable[None]], task: str = "") -> None:
+        """Do a part of the watcher's work. A failure is logged once, until the part has succeeded again."""
+        part = failure, task
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - the watcher must not end
+            if part not in self._failing:
+                self._failing.add(part)
+                # without the ID, which is all that a caller without a token needs
+                reason = error.message if isinstance(error, AIIPError) else type(error).__name__
+                _LOG.warning("%s: %s", failure, reason, exc_info=not isinstance(error, AIIPError))
+        else:
+            self._failing.discard(part)
+
+    async def _look(self) -> None:
+        self._stale = await self.store.has_foreign_changes() or self._stale
+        if self._stale:
+            await self._refresh()
+            self._stale = False
+
+    async def _search(self) -> None:
+        orphans = await self.store.list_orphans(self.clock())
+        for orphan in orphans:
+            failure = "an interrupted task can be neither continued nor ended"
+            await self._attempt(failure, partial(self._recover, orphan), orphan.task.id)
+        known = {"", *(orphan.task.id for orphan in orphans)}
+        self._failing = {part for part in self._failing if part[1] in known}
+
+    async def _sweep(self) -> None:
+        await self.store.sweep(self.clock())
 
     async def _refresh(self) -> None:
         for task, running in tuple(self._running.items()):
@@ -588,7 +631,7 @@ class TaskRunner:
         if task.id in self._beginning or task.id in self._running:
             return
         resource = self.site.resources.get(task.target)
-        if resource is None and not task.target.startswith(f"ai://{self.site.authority}/"):
+        if not self.site.has_target(task.target):
             return  # of another endpoint that shares the file
         if resource is not None and not task.canceling and self._may_run_again(orphan, resource):
             octets = await self.store.read(task.id, "call")
@@ -599,6 +642,8 @@ class TaskRunner:
                 self.launch(taken, resource, decode_call(octets), restored)
                 self.notify(task.id)
             return
+        if orphan.owner == "lost" and task.state is not TaskState.SUBMITTED:
+            return  # its owner may be alive; soon it has a session again, or has certainly ended
         if task.canceling and task.state is TaskState.SUBMITTED:
             change = self._make_end(TaskState.CANCELED, self._make_canceled_answer(task.target))
         else:
@@ -616,7 +661,7 @@ class TaskRunner:
         if task.runs >= _MOST_RUNS:
             return False
         # a paused owner could go on beside a second run
-        return resource.effects is Effects.READ or (task.resumable and orphan.certain)
+        return resource.effects is Effects.READ or (task.resumable and orphan.owner == "ended")
 
     # waiting ------------------------------------------------------------------------------------------------
 
@@ -679,9 +724,22 @@ async def wait_until_done(future: asyncio.Future[None], seconds: float) -> bool:
     return bool(done)
 
 
-def _make_interruption() -> AIIPError:
+def _make_interruption(message: str = _INTERRUPTED) -> AIIPError:
     hint = "Find out whether it took effect, then begin a new task with a new key."
-    return make_task_error("interrupted", _INTERRUPTED, hint=hint)
+    return make_task_error("interrupted", message, hint=hint)
+
+
+def _make_timeout_error(effects: Effects) -> AIIPError:
+    """Return the error of a task that has exceeded its time limit; a thread may still be running."""
+    message = "the task exceeded the endpoint's time limit"
+    if effects is Effects.READ:
+        return make_task_error("upstream-timeout", message)
+    return _make_interruption(f"{message}; it is unknown how far the task came")
+
+
+def _clean_text(text: object) -> str:
+    """Return the text, cut, without halves of surrogate pairs, which UTF-8 cannot encode."""
+    return str(text)[:_LONGEST_NOTE].encode("utf-8", "replace").decode("utf-8")
 
 
 def make_task_error(code: str, message: str, **fields: Any) -> AIIPError:

@@ -12,6 +12,7 @@ every few seconds, because a paused process keeps its lock.
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -36,19 +37,24 @@ KEPT_SECONDS: Final = 24 * 3600.0
 #: seconds between two signs of life of an owner, and after which an owner without one is taken for dead
 BEAT_SECONDS: Final = 5.0
 OWNER_SECONDS: Final = 60.0
+#: a refusal whose reason lasts longer than these seconds does not ask for a retry
+SOON: Final = 60
+#: the beginning of a holder without an access token, and the condition for all of them
+_ADDRESS: Final = "address "
+_ANONYMOUS: Final = "holder >= 'address ' AND holder < 'address!'"
 _CLAUSE: Final = "AIIP/HTTPS v1 3.12"
 _OPTIONS: Final = SQLiteOptions(timeout=10.0, pragmas={"synchronous": "FULL"})
 #: tables beside those of the keys; may run twice
 TASK_TABLES: Final = """
 CREATE TABLE IF NOT EXISTS tasks (
     id TEXT PRIMARY KEY, client TEXT NOT NULL, principal TEXT NOT NULL, target TEXT NOT NULL,
-    key TEXT NOT NULL, caller TEXT NOT NULL, request TEXT NOT NULL, call BLOB NOT NULL, owner TEXT NOT NULL,
-    state TEXT NOT NULL, runs INTEGER NOT NULL DEFAULT 1, version INTEGER NOT NULL DEFAULT 1,
-    seq INTEGER NOT NULL DEFAULT 0, canceling INTEGER NOT NULL DEFAULT 0, created REAL NOT NULL,
-    updated REAL NOT NULL, ended REAL, size INTEGER NOT NULL, progress BLOB, inputs BLOB, input BLOB,
-    checkpoint BLOB, error BLOB, answer BLOB
+    key TEXT NOT NULL, holder TEXT NOT NULL, caller TEXT NOT NULL, request TEXT NOT NULL,
+    call BLOB NOT NULL, owner TEXT NOT NULL, state TEXT NOT NULL, runs INTEGER NOT NULL DEFAULT 1,
+    version INTEGER NOT NULL DEFAULT 1, seq INTEGER NOT NULL DEFAULT 0, canceling INTEGER NOT NULL DEFAULT 0,
+    created REAL NOT NULL, updated REAL NOT NULL, ended REAL, size INTEGER NOT NULL, progress BLOB,
+    inputs BLOB, input BLOB, checkpoint BLOB, error BLOB, answer BLOB
 ) STRICT;
-CREATE INDEX IF NOT EXISTS tasks_client ON tasks (client, ended, size);
+CREATE INDEX IF NOT EXISTS tasks_holder ON tasks (holder, ended, size);
 CREATE INDEX IF NOT EXISTS tasks_key ON tasks (client, principal, target, key);
 CREATE INDEX IF NOT EXISTS tasks_running ON tasks (owner) WHERE ended IS NULL;
 CREATE INDEX IF NOT EXISTS tasks_ended ON tasks (ended) WHERE ended IS NOT NULL;
@@ -63,8 +69,8 @@ WHEN EXISTS (SELECT 1 FROM tasks WHERE client = old.client AND principal = old.p
 BEGIN SELECT RAISE(IGNORE); END;
 """
 _COLUMNS: Final = (
-    "id, target, caller, request, owner, state, runs, version, seq, canceling, created, updated, ended, "
-    "size, progress, inputs, error, checkpoint IS NOT NULL"
+    "id, target, holder, caller, request, owner, state, runs, version, seq, canceling, created, updated, "
+    "ended, size, progress, inputs, error, checkpoint IS NOT NULL"
 )
 _SELECT: Final = f"SELECT {_COLUMNS} FROM tasks"  # noqa: S608 - a constant
 _ENCODE: Final = msgspec.json.Encoder()
@@ -99,11 +105,13 @@ class TaskEvent:
 class TaskRecord:
     """A stored task. `version` changes with every write, `size` is what the task occupies in bytes.
 
+    `holder` is the caller that the task counts for, as that of its key. `caller` is who may use the task.
     `runs` counts how often its function was started since the last checkpoint.
     """
 
     id: str
     target: str
+    holder: str
     caller: str
     request: str
     owner: str
@@ -149,10 +157,14 @@ class TaskChange:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A task that nobody may be running. `certain` is false for an owner that may only be paused."""
+    """A task that nobody may be running.
+
+    `owner` is "ended" for a process that cannot go on with it, "paused" for one that has given no sign of
+    life but still has its lock, and "lost" for one that may have lost only its session a moment ago.
+    """
 
     task: TaskRecord
-    certain: bool
+    owner: Literal["ended", "paused", "lost"]
 
 
 class TaskStore(Protocol):
@@ -212,44 +224,78 @@ class TaskStore(Protocol):
         ...
 
 
-def insert_task(base: sqlite3.Connection, task: NewTask, key: tuple[str, ...], **row: Any) -> None:
+def insert_task(
+    base: sqlite3.Connection, task: NewTask, key: tuple[str, ...], *, holder: str, at: float, **row: str
+) -> None:
     """Insert the task into the file of keys, in the caller's transaction.
 
-    `key` is the primary key of the idempotency key, `row` has `request`, `owner` and `at`. Raises AIIPError
-    `aiip.too-many-requests` or `aiip.unavailable` if the client, or all clients, have too many tasks.
+    `key` is the primary key of the idempotency key, `holder` the caller that it counts for; `row` has
+    `request` and `owner`. Raises AIIPError `aiip.too-many-requests` or `aiip.unavailable` if the caller, all
+    callers without a token, or all callers have too many tasks.
     """
-    client, limits = key[0], task.limits
-    _require_room(base, client, limits, target=key[2])
+    _delete_expired(base, at)
+    _require_room(base, holder, task.limits, at, target=key[2])
     base.execute(
-        "INSERT INTO tasks (id, client, principal, target, key, caller, request, call, owner, state, created,"
-        " updated, size) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO tasks (id, client, principal, target, key, holder, caller, request, call, owner, state,"
+        " created, updated, size) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            task.id, *key, task.caller, row["request"], task.call, row["owner"], TaskState.SUBMITTED.value,
-            row["at"], row["at"], len(task.call),
+            task.id, *key, holder, task.caller, row["request"], task.call, row["owner"],
+            TaskState.SUBMITTED.value, at, at, len(task.call),
         ),
     )  # fmt: skip
     _append_events(base, task.id, 0, ((_STATE, _encode_state(TaskState.SUBMITTED)),))
 
 
-def _require_room(base: sqlite3.Connection, client: str, limits: Limits, *, target: str) -> None:
-    (running,) = base.execute(
-        "SELECT count(*) FROM tasks WHERE client = ? AND ended IS NULL", (client,)
-    ).fetchone()
-    kept, size = base.execute(
-        "SELECT count(*), coalesce(sum(size), 0) FROM tasks WHERE client = ?", (client,)
-    ).fetchone()
-    total, octets = base.execute("SELECT count(*), coalesce(sum(size), 0) FROM tasks").fetchone()
+def _delete_expired(base: sqlite3.Connection, at: float) -> None:
+    """Delete expired tasks, a few at a time."""
+    rows = base.execute("SELECT id FROM tasks WHERE ended < ? LIMIT 1000", (at - KEPT_SECONDS,)).fetchall()
+    if rows:
+        base.executemany("DELETE FROM task_events WHERE task = ?", rows)
+        base.executemany("DELETE FROM tasks WHERE id = ?", rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Quota:
+    """The tasks, and their bytes, that one or more callers may have. `condition` selects them."""
+
+    condition: str
+    parameters: tuple[str, ...]
+    most: int
+    size: int
+    code: str
+    message: str
+
+
+def _list_quotas(holder: str, limits: Limits) -> Iterator[_Quota]:
+    """The quotas of a caller. Those without a token have half of all, so that they cannot keep out others."""
+    message = f"the caller has {limits.tasks_kept} tasks, or {limits.kept} bytes of them"
+    yield _Quota("holder = ?", (holder,), limits.tasks_kept, limits.kept, "too-many-requests", message)
+    if holder.startswith(_ADDRESS):
+        half, size = (limits.tasks_total + 1) // 2, (limits.kept_total + 1) // 2
+        message = "callers without an access token have all the tasks that are for them"
+        yield _Quota(_ANONYMOUS, (), half, size, "unavailable", message)
+    message = "the store of tasks is full"
+    yield _Quota("1 = 1", (), limits.tasks_total, limits.kept_total, "unavailable", message)
+
+
+def _require_room(base: sqlite3.Connection, holder: str, limits: Limits, at: float, *, target: str) -> None:
+    query = "SELECT count(*) FROM tasks WHERE holder = ? AND ended IS NULL"
+    (running,) = base.execute(query, (holder,)).fetchone()
     if running >= limits.tasks_running:
         message = f"the caller has {limits.tasks_running} running tasks"
         hint = "Wait for one to end, or cancel one."
         raise _make_error("too-many-requests", message, target=target, hint=hint, retryable=True)
-    if kept >= limits.tasks_kept or size >= limits.kept:
-        message = f"the caller has {limits.tasks_kept} tasks, or {limits.kept} bytes of them"
-        hint = "Nothing was done. A task is deleted 24 hours after its end."
-        raise _make_error("too-many-requests", message, target=target, hint=hint)
-    if total >= limits.tasks_total or octets >= limits.kept_total:
-        hint = "Nothing was done. A task is deleted 24 hours after its end."
-        raise _make_error("unavailable", "the store of tasks is full", target=target, hint=hint)
+    for quota in _list_quotas(holder, limits):
+        kept, size, ended = base.execute(
+            f"SELECT count(*), coalesce(sum(size), 0), min(ended) FROM tasks WHERE {quota.condition}",  # noqa: S608
+            quota.parameters,
+        ).fetchone()
+        if kept >= quota.most or size >= quota.size:
+            wait = KEPT_SECONDS if ended is None else ended + KEPT_SECONDS - at
+            hint = "Nothing was done. A task is deleted 24 hours after its end."
+            error = _make_error(quota.code, quota.message, target=target, hint=hint, retryable=wait <= SOON)
+            error.retry_after = max(1, math.floor(wait) + 1)
+            raise error
 
 
 #: the type of an event that reports a new state
@@ -331,7 +377,7 @@ class SQLiteTaskStore:
     async def write(self, task: str, change: TaskChange, at: float) -> TaskRecord | None:
         """Write as the owner. None: the task has ended, or has another owner, so nothing was written."""
         return await self._run(
-            partial(self._write, condition="owner = ?", value=self.owner), task, change, at
+            partial(self._write, condition="owner = ?", values=(self.owner,)), task, change, at
         )
 
     async def mark_canceling(self, task: str, at: float) -> TaskRecord | None:
@@ -378,13 +424,18 @@ class SQLiteTaskStore:
             rows = base.execute(
                 f"{_SELECT} WHERE owner = ? AND state = 'submitted'", (self.owner,)
             ).fetchall()
-            found = [Orphan(_make_record(row), True) for row in rows]
+            found = [Orphan(_make_record(row), "ended") for row in rows]
             for owner, seen in owners:
-                alive = self._is_owner_alive(owner)
-                if alive and seen is not None and at - seen < OWNER_SECONDS:
+                silent = math.inf if seen is None else at - seen
+                state: Literal["ended", "paused", "lost"]
+                if not self._is_owner_alive(owner):
+                    state = "ended" if self._has_surely_ended(silent) else "lost"
+                elif silent >= OWNER_SECONDS:
+                    state = "paused"
+                else:
                     continue
                 rows = base.execute(f"{_SELECT} WHERE owner = ? AND ended IS NULL", (owner,)).fetchall()
-                found += [Orphan(_make_record(row), not alive) for row in rows]
+                found += [Orphan(_make_record(row), state) for row in rows]
             return found
 
         return await self._run(search)
@@ -408,7 +459,8 @@ class SQLiteTaskStore:
 
     async def fail_orphan(self, task: TaskRecord, change: TaskChange, at: float) -> bool:
         """End an orphan with this change. False: another process was first."""
-        write = partial(self._write, condition="owner = ?", value=task.owner)
+        values = (task.owner, task.state.value)
+        write = partial(self._write, condition="owner = ? AND state = ?", values=values)
         return await self._run(write, task.id, change, at) is not None
 
     async def sweep(self, at: float) -> None:
@@ -416,11 +468,7 @@ class SQLiteTaskStore:
 
         def delete(base: sqlite3.Connection) -> None:
             with self._begin(base):
-                rows = base.execute(
-                    "SELECT id FROM tasks WHERE ended < ? LIMIT 1000", (at - KEPT_SECONDS,)
-                ).fetchall()
-                base.executemany("DELETE FROM task_events WHERE task = ?", rows)
-                base.executemany("DELETE FROM tasks WHERE id = ?", rows)
+                _delete_expired(base, at)
                 base.execute(
                     "DELETE FROM task_owners WHERE seen < ? AND id NOT IN (SELECT owner FROM tasks)",
                     (at - KEPT_SECONDS,),
@@ -475,7 +523,7 @@ class SQLiteTaskStore:
         at: float,
         *,
         condition: str,
-        value: str,
+        values: tuple[str, ...],
     ) -> TaskRecord | None:
         ends = change.state is not None and change.state in FINAL_STATES
         columns: dict[str, Any] = {
@@ -492,9 +540,11 @@ class SQLiteTaskStore:
         if ends or change.clear_input:
             terms.append("input = NULL")
             terms += [] if "inputs" in given else ["inputs = NULL"]
+        replaced = ""
         if change.checkpoint is not None:
             terms.append("runs = 1")
-        terms += ["version = version + 1", "updated = ?", "size = size + ?"]
+            replaced = " - coalesce(length(checkpoint), 0)"
+        terms += ["version = version + 1", "updated = ?", f"size = size + ?{replaced}"]
         octets = sum(len(column) for column in (change.checkpoint, change.answer, change.error) if column)
         text = (
             f"UPDATE tasks SET {', '.join(terms)} WHERE id = ? AND {condition}"  # noqa: S608 - constants
@@ -502,11 +552,18 @@ class SQLiteTaskStore:
         )
         with self._begin(base):
             found = self._find(base, task)
-            done = base.execute(text, (*given.values(), at, octets, task, value))
+            done = base.execute(text, (*given.values(), at, octets, task, *values))
             if found is None or done.rowcount != 1:
                 return None
             _append_events(base, task, found.seq, change.events)
             return self._find(base, task)
+
+    def _has_surely_ended(self, silent: float) -> bool:
+        """Report whether an owner without its lock, `silent` for these seconds, has ended.
+
+        The lock of a file ends only with its process.
+        """
+        return True
 
     def _begin(self, base: sqlite3.Connection) -> AbstractContextManager[object]:
         """The transaction of one write."""

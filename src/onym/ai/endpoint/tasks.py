@@ -45,6 +45,7 @@ from onym.ai.records import (
     EVENTS,
     TASK,
     TASKS,
+    Effects,
     TaskState,
     TaskStatus,
     encode_task_status,
@@ -52,11 +53,14 @@ from onym.ai.records import (
     is_json,
 )
 from onym.ai.request_validation import Preferences, RequestHead, bad_request
+from onym.errors import AIIPError
 from onym.sign.receipts import StreamChain
 from onym.uri.ai import AIURI
 
 _PATH: Final = re.compile(re.escape(TASKS) + r"([A-Za-z0-9_-]{32})(?:/(events|result|input))?\Z")
 _METHODS: Final = {"": "DELETE, GET, HEAD", "events": "GET, HEAD", "result": "GET, HEAD", "input": "POST"}
+#: the parts that contain the result, or what leads to it
+_RESULTS: Final = frozenset({"events", "result"})
 #: seconds that a request may wait for a change, and between two comments in a silent stream
 MOST_WAIT: Final = 30.0
 _SILENCE_SECONDS: Final = 15.0
@@ -79,8 +83,9 @@ def make_task_id() -> str:
 class TaskService:
     """Begins the tasks of one endpoint and answers the requests to them.
 
-    `authenticate` returns the caller of a request, `send_signed` signs and sends an answer, `read_body`
-    returns None if the caller has disconnected.
+    `authenticate` returns the caller of a request, whose sign-in must be as strong and as recent as the
+    resource demands; without a resource, any sign-in is enough. `send_signed` signs and sends an answer,
+    `read_body` returns None if the caller has disconnected.
     """
 
     site: Site
@@ -89,7 +94,7 @@ class TaskService:
     limits: Limits
     clock: Callable[[], float]
     make_problem: MakeProblem
-    authenticate: Callable[[RequestHead], Awaitable[Caller]]
+    authenticate: Callable[[RequestHead, Resource | None], Awaitable[Caller]]
     send_signed: Callable[[ReceiptRequest, Answer, Send], Awaitable[None]]
     read_body: Callable[[Receive, RequestHead], Awaitable[bytes | None]]
 
@@ -135,14 +140,14 @@ class TaskService:
             if earlier is None:
                 assert isinstance(answer, Answer)  # noqa: S101 - a resource with tasks has no streams
                 return answer  # of an earlier call that waited
-            return await self._make_started_answer(earlier, preferences, replayed=True)
+            return await self.make_started_answer(earlier, preferences, replayed=True)
         if preferences.wait:
             wait = min(preferences.wait, MOST_WAIT)
             record = await self.runner.wait_for_end(task, wait)
             if record.is_final:
                 answer = await self._load_answer(record)
                 return replace(answer, headers=(*answer.headers, _format_wait(wait)))
-        return await self._make_started_answer(task, preferences)
+        return await self.make_started_answer(task, preferences)
 
     async def replay(self, task: str) -> Answer:
         """Return the result of the task to a caller that uses its key and waits for the result.
@@ -161,9 +166,10 @@ class TaskService:
         answer = await self._load_answer(record)
         return replace(answer, headers=(*answer.headers, ("Idempotency-Replayed", "?1")))
 
-    async def _make_started_answer(
+    async def make_started_answer(
         self, task: str, preferences: Preferences, *, replayed: bool = False
     ) -> Answer:
+        """Return 202 with the status of the task."""
         record = await self.runner.require(task)
         answer = self._make_status_answer(record)
         headers = (
@@ -181,14 +187,15 @@ class TaskService:
 
         Raises AIIPError, before anything is sent, if the caller is not known or must not use the task.
         """
-        caller = await self.authenticate(head)
-        send = add_nonce(send, caller.next_nonce)
         match = _PATH.fullmatch(head.raw_path.decode("latin-1"))
-        record = None if match is None or head.query else await self.runner.store.find(match[1])
-        if match is None or record is None or record.caller != identify_caller(caller):
+        record = None if match is None or head.query else await self._find_own(match[1])
+        part: Any = "" if match is None else match[2] or ""
+        resource = None if record is None else self.site.resources.get(record.target)
+        caller, refusal = await self._identify(head, resource if part in _RESULTS else None)
+        send = add_nonce(send, caller.next_nonce)
+        if record is None or record.caller != identify_caller(caller):
             # one answer, so that nobody learns which tasks exist
             raise make_task_error("task-not-found", "the task does not exist, or belongs to another caller")
-        part: Any = match[2] or ""
         request = ReceiptRequest(
             head,
             AIURI.parse(record.target),
@@ -198,14 +205,15 @@ class TaskService:
             target=format_task_target(record.id, part),
         )
         try:
-            resource = self.site.resources.get(record.target)
+            if refusal is not None:
+                raise refusal
             self._require_scopes(caller, resource)
             if head.method not in _METHODS[part]:
                 await self._refuse_method(request, part, send)
                 return
-            if part == "input" and resource is not None:
-                always = self.site.requirements.request_binding
-                require_bound_request(caller, resource.effects, always=always)
+            if part == "input" or head.method == "DELETE":
+                effects = Effects.READ if resource is None else resource.effects
+                require_bound_request(caller, effects, always=self.site.requirements.request_binding)
             body = await self.read_body(receive, head) if part == "input" else b""
             if body is None:
                 return  # the caller has disconnected
@@ -221,6 +229,22 @@ class TaskService:
         except Exception as error:  # noqa: BLE001 - every error becomes a response
             answer = self.make_problem(error, record.target, head.trace_id)
         await self.send_signed(request, answer, send)
+
+    async def _identify(
+        self, head: RequestHead, resource: Resource | None
+    ) -> tuple[Caller, AIIPError | None]:
+        """Return the caller, and the refusal if its sign-in is too weak or too old for the resource."""
+        try:
+            return await self.authenticate(head, resource), None
+        except AIIPError as error:
+            if not isinstance(error.caller, Caller):
+                raise
+            return error.caller, error
+
+    async def _find_own(self, task: str) -> TaskRecord | None:
+        """Return the task. One of another authority, whose endpoint shares the store, does not exist here."""
+        record = await self.runner.store.find(task)
+        return record if record is not None and self.site.has_target(record.target) else None
 
     async def _refuse_method(self, request: ReceiptRequest, part: str, send: Send) -> None:
         error = make_task_error("method-not-allowed", f"this part of a task supports only {_METHODS[part]}")

@@ -105,6 +105,10 @@ class StoredCall(msgspec.Struct, frozen=True, kw_only=True):
     reversible: bool
     proof: str
 
+    def __repr__(self) -> str:
+        # the query and the body may contain what only the endpoint should see
+        return f"StoredCall(uri={self.uri.partition('?')[0]!r})"
+
     @property
     def request_hash(self) -> str:
         """`rqh` of the call."""
@@ -144,6 +148,9 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
     decisions: tuple[Decision, ...] = ()
     evidence: str | None = None
     program: str | None = None
+
+    def __repr__(self) -> str:
+        return f"ApprovalRecord(id={self.id!r}, state={self.state.value!r})"
 
     def may_decide(self, person: Person, *, approver: bool) -> bool:
         """Report whether this person may decide, by the rule; `approver` by the gateway's settings."""
@@ -277,7 +284,7 @@ class ApprovalDesk:
         await self._store.put(
             _make_record_key(record.id), self._seal(record, record.id), record.expires + _KEPT
         )
-        await self._store.put(f"{_OPEN}/{record.id}", b"", record.expires)
+        await self._store.put(_make_open_key(record), b"", record.expires)
 
     async def get(self, identifier: str) -> ApprovalRecord | None:
         """Return the record, or None for an unknown one."""
@@ -294,12 +301,17 @@ class ApprovalDesk:
 
     async def review(self, record: ApprovalRecord) -> Review:
         """Return what people are shown of the call, with the changes since the last such call."""
-        last = _make_last_key(record)
-        stored = await self._store.get(last)
+        name = _make_last_key(record)
+        stored = await self._store.get(name)
         shown = _make_review_input(record, record.call)
         if stored is None:
             return build_review(shown)
-        return build_review(shown, _make_review_input(record, self._open(stored.value, last, StoredCall)))
+        try:
+            last = self._open(stored.value, name, StoredCall)
+        except StoreError:  # it is kept longer than the secrets with which it was sealed
+            await self._store.delete(name)
+            return build_review(shown)
+        return build_review(shown, _make_review_input(record, last))
 
     async def approve(
         self,
@@ -443,7 +455,7 @@ class ApprovalDesk:
     async def _close(self, record: ApprovalRecord) -> None:
         """Remove the record from the lists of waiting calls."""
         await self._store.delete(f"{_make_waiting_key(record.requester)}/{record.id}")
-        await self._store.delete(f"{_OPEN}/{record.id}")
+        await self._store.delete(_make_open_key(record))
 
     async def _require(self, identifier: str) -> tuple[ApprovalRecord, int]:
         """Return the record, and the version that `replace` compares. Raises AIIPError for an unknown one."""
@@ -538,6 +550,11 @@ def _get_target(call: StoredCall) -> str:
 
 def _make_record_key(identifier: str) -> str:
     return f"approval/{identifier}"
+
+
+def _make_open_key(record: ApprovalRecord) -> str:
+    """Return the name of a waiting call in the list of all of them, which has the oldest first."""
+    return f"{_OPEN}/{int(record.created * 1000):014d}/{record.id}"
 
 
 def _make_waiting_key(person: Person) -> str:

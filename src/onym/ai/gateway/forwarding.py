@@ -50,8 +50,8 @@ POLICY: Final = (
     "aiip-gateway-policy-v1: effects=read auth=none dpop=none mtls=false approval=false signed=true"
 )
 PEOPLE_POLICY: Final = (
-    "aiip-gateway-policy-v1: effects=read,write auth=oauth2 dpop=supported mtls=false approval=review "
-    "signed=true"
+    "aiip-gateway-policy-v1: effects=read,write,financial,physical auth=oauth2 dpop=supported mtls=false "
+    "approval=review,evidence signed=true"
 )
 #: `pol` of a gateway's receipt is the hash of its policy
 POLICY_HASH: Final = encode_base64url(hashlib.sha256(POLICY.encode()).digest())
@@ -337,7 +337,7 @@ class Refusal:
     """An error as the caller sees it.
 
     `cause` is the code for the operator, `upstream` the endpoint's status. `challenges` are values of
-    WWW-Authenticate, and `page_url` is a page of the gateway for a person.
+    WWW-Authenticate, and `page_url` is a page of the gateway for a person. `retry_after` is in seconds.
     """
 
     code: str
@@ -353,6 +353,7 @@ class Refusal:
     upstream: int | None = None
     challenges: tuple[str, ...] = ()
     page_url: str | None = None
+    retry_after: int = 1
 
 
 def make_refusal(error: errors.OnymError) -> Refusal:
@@ -363,8 +364,12 @@ def make_refusal(error: errors.OnymError) -> Refusal:
     row = CODES[_UNIFORM.get(name, name)]
     challenges = _list_challenges(error)
     status = row.status if challenges else _STATUS.get(row.name, row.status)
+    retryable = row.retryable and not isinstance(error, errors.URIError)
     if isinstance(error, errors.ResponseTooLarge):
         row, status = CODES["too-large"], 502  # not the request but the response is too large
+    if isinstance(error, errors.AuthorizationError) and error.status == 503:
+        # the authorization server failed; it has not refused
+        status, retryable = 503, error.retryable
     if row.name == "unavailable" and type(error) is errors.AIIPError and error.retryable:
         public_detail = None  # the gateway is overloaded; an unusable file has another class
     else:
@@ -379,10 +384,11 @@ def make_refusal(error: errors.OnymError) -> Refusal:
         target=getattr(error, "target", None),
         hint=None if public_detail or canonical else error.hint,
         clause=None if public_detail else getattr(error, "clause", None),
-        retryable=row.retryable and not isinstance(error, errors.URIError),
+        retryable=retryable,
         canonical=canonical,
         challenges=challenges,
         page_url=getattr(error, "page_url", None),
+        retry_after=getattr(error, "retry_after", None) or 1,
     )
 
 

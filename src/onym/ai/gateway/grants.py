@@ -6,7 +6,7 @@ taken:
 
 1. `id-jag`: the person's provider issues an identity assertion for the server, which redeems it;
 2. `exchange`: the server exchanges the person's own token, and names the gateway as the actor;
-3. `connect`: the person signed in at the server once, and the token lives in their session;
+3. `connect`: the person signed in at the server for this authority once; the token lives in their session;
 4. `service`: the gateway asks in its own name, only to read, and only if the operator allows it.
 
 If a route fails, no other is tried: a server that is down does not change whose authority is used.
@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from types import MappingProxyType
-from typing import Final
+from functools import partial
+from typing import Any, Final, NoReturn
 
 from onym.ai.credentials import (
     AssertedCredentials,
@@ -94,23 +94,37 @@ class ChosenGrant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """The tokens that a person got at a server, by signing in there, for one authority and its resource.
+
+    One server may issue the tokens of many authorities, so the server alone does not tell where a token may
+    go.
+    """
+
+    issuer: str
+    authority: str
+    resource: str
+    grant: Grant = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """The person (or the program that acts for a person) whom a token is for.
 
     `id` names the session or the program's token, by its hash. `provider` is the issuer at which the person
-    signed in, with the tokens that it issued to the gateway. `connections` are the tokens of servers at which
-    the person connected, and `save_connection` makes the step that stores a renewed one. `is_program`
-    excludes `connect`, which needs a browser.
+    signed in, with the tokens that it issued to the gateway. `connections` are those that the person made,
+    and `save_connection` makes the step that stores a renewed one. `check_live` makes the step that tells
+    whether the session still exists, in the store of all gateways. `is_program` excludes `connect`, which
+    needs a browser.
     """
 
     id: str
     provider: str
     access_token: Secret | None = field(default=None, repr=False)
     id_token: Secret | None = field(default=None, repr=False)
-    connections: Mapping[str, Grant] = field(
-        default_factory=lambda: MappingProxyType({}), repr=False, compare=False
-    )
-    save_connection: Callable[[str, Grant], Work] | None = field(default=None, repr=False, compare=False)
+    connections: Collection[Connection] = field(default=(), repr=False, compare=False)
+    save_connection: Callable[[Connection], Work] | None = field(default=None, repr=False, compare=False)
+    check_live: Callable[[], Work] | None = field(default=None, repr=False, compare=False)
     is_program: bool = False
 
 
@@ -218,7 +232,7 @@ class GrantBroker:
         server = self.choose_server(resolution, scopes)
         tried = []
         for route in Route:
-            obstacle = _find_obstacle(route, server, subject, self._providers, effects)
+            obstacle = _find_obstacle(route, server, subject, resolution, self._providers, effects)
             if obstacle is None:
                 return ChosenGrant(server, route)
             tried.append(f"{route}: {obstacle}")
@@ -261,31 +275,47 @@ class GrantBroker:
         with self._lock:
             ended = self._ended.get(subject.id, 0.0) > self._settings.clock()
         if ended:
-            for token in (subject.access_token, subject.id_token):
-                if token is not None:
-                    self._cache.forget_owner(hash_owner(token))
-            raise AIIPError(
-                "the sign-in ended while a token was requested",
-                code="aiip.sign-in-required",
-                clause=_CLAUSE,
-                hint="Sign in again.",
-            )
+            self._refuse_ended(subject)
+
+    def _confirm_live(self, subject: Subject) -> Flow[None]:
+        """Raise as `_require_live`, also if another gateway has ended the session.
+
+        StoreError says that it cannot be known.
+        """
+        self._require_live(subject)
+        if subject.check_live is not None and not (yield subject.check_live()):
+            self._refuse_ended(subject)
+
+    def _refuse_ended(self, subject: Subject) -> NoReturn:
+        for token in (subject.access_token, subject.id_token):
+            if token is not None:
+                self._cache.forget_owner(hash_owner(token))
+        raise AIIPError(
+            "the sign-in ended while a token was requested",
+            code="aiip.sign-in-required",
+            clause=_CLAUSE,
+            hint="Sign in again.",
+        )
 
     def _make_credentials(self, grant: ChosenGrant, subject: Subject | None) -> Credentials:
         """Return the credentials of a route that fits."""
-        rows, settings, cache, nonces = [grant.server.registration], self._settings, self._cache, self._nonces
+        rows = [grant.server.registration]
         if subject is None or grant.route is Route.SERVICE:
-            return ClientCredentials(rows, settings=settings, cache=cache, nonces=nonces)
+            return ClientCredentials(rows, settings=self._settings, cache=self._cache, nonces=self._nonces)
+        shared: Any = {
+            "settings": self._settings,
+            "cache": self._cache,
+            "nonces": self._nonces,
+            "confirm": partial(self._confirm_live, subject),
+        }
         if grant.route is Route.ID_JAG and subject.id_token is not None:
             self._note_owner(subject, subject.id_token)
             provider = self._providers[subject.provider]
-            return AssertedCredentials(
-                rows, provider, subject.id_token, settings=settings, cache=cache, nonces=nonces
-            )
+            return AssertedCredentials(rows, provider, subject.id_token, **shared)
         if subject.access_token is None:  # pragma: no cover - `_find_obstacle` has checked it
             raise AuthorizationError("the sign-in has no token", clause=_CLAUSE)
         self._note_owner(subject, subject.access_token)
-        return ExchangedCredentials(rows, subject.access_token, settings=settings, cache=cache, nonces=nonces)
+        return ExchangedCredentials(rows, subject.access_token, **shared)
 
     def _note_owner(self, subject: Subject, token: Secret) -> None:
         with self._lock:
@@ -311,34 +341,39 @@ class GrantBroker:
         self, resolution: Resolution, server: GrantServer, subject: Subject, scopes: Collection[str]
     ) -> Flow[Credential]:
         """Return the connection's own token while it is valid for the scopes, else refresh and store it."""
-        connection = subject.connections[server.issuer]
-        if not connection.scopes.issuperset(scopes):
+        connection = find_connection(subject, server, resolution)
+        if connection is None:
+            # the resolution may be another one than that for which the route was chosen
+            raise _make_connection_error("you are not connected to the authority", resolution, server)
+        grant = connection.grant
+        if not grant.scopes.issuperset(scopes):
             why = "the connection to the authority lacks a scope"
             raise _make_connection_error(why, resolution, server)
-        if connection.expires - _MARGIN <= self._settings.clock():
-            connection = yield from self._renew_connection(resolution, server, subject, connection)
-            self._require_live(subject)
+        if grant.expires - _MARGIN <= self._settings.clock():
+            grant = yield from self._renew_connection(resolution, server, subject, connection)
+            yield from self._confirm_live(subject)
         return Credential(
-            token=connection.token,
+            token=grant.token,
             client_id=server.registration.client_id,
-            dpop_key=connection.dpop_key,
-            expires=connection.expires,
+            dpop_key=grant.dpop_key,
+            expires=grant.expires,
         )
 
     def _renew_connection(
-        self, resolution: Resolution, server: GrantServer, subject: Subject, connection: Grant
+        self, resolution: Resolution, server: GrantServer, subject: Subject, connection: Connection
     ) -> Flow[Grant]:
-        target = make_target(resolution, connection.scopes, server.registration)
-        if connection.refresh_token is None:
+        grant = connection.grant
+        target = make_target(resolution, grant.scopes, server.registration)
+        if grant.refresh_token is None:
             why = "the connection to the authority has ended"
             raise _make_connection_error(why, resolution, server)
-        client = replace(self.make_client(server), dpop_key=connection.dpop_key)
-        renewed = yield from client.refresh(connection.refresh_token, target)
+        client = replace(self.make_client(server), dpop_key=grant.dpop_key)
+        renewed = yield from client.refresh(grant.refresh_token, target)
         if renewed.refresh_token is None:
-            renewed = replace(renewed, refresh_token=connection.refresh_token)
+            renewed = replace(renewed, refresh_token=grant.refresh_token)
         if subject.save_connection is not None:
             # a server that rotates refresh tokens accepts the old one no more
-            yield subject.save_connection(server.issuer, renewed)
+            yield subject.save_connection(replace(connection, grant=renewed))
         return renewed
 
 
@@ -369,10 +404,21 @@ class SubjectCredentials:
         self.broker.forget(token)
 
 
+def find_connection(subject: Subject, server: GrantServer, resolution: Resolution) -> Connection | None:
+    """Return the person's connection to a server for exactly this authority and resource, or None."""
+    resource = make_target(resolution, (), server.registration).resource
+    wanted = (server.issuer, resolution.authority, resource)
+    for connection in subject.connections:
+        if (connection.issuer, connection.authority, connection.resource) == wanted:
+            return connection
+    return None
+
+
 def _find_obstacle(
     route: Route,
     server: GrantServer,
     subject: Subject | None,
+    resolution: Resolution,
     providers: Collection[str],
     effects: Effects,
 ) -> str | None:
@@ -395,7 +441,7 @@ def _find_obstacle(
         return "not allowed"
     if subject.is_program:
         return "only for people with a browser"
-    return None if server.issuer in subject.connections else "not connected"
+    return "not connected" if find_connection(subject, server, resolution) is None else None
 
 
 def _make_connection_error(message: str, resolution: Resolution, server: GrantServer) -> ConnectionRequired:

@@ -58,14 +58,17 @@ def scheme_command() -> None:
               help="The rules to check against. Default: by the template's labels, or rfc7595.")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="text", help="The report's format.")
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
+@click.option("--questions", is_flag=True, help="List the questions that only a person can judge.")
 @pass_session
-def check_command(session: Session, files: tuple[str, ...], profile: str, form: str, strict: bool) -> None:
+def check_command(
+    session: Session, files: tuple[str, ...], profile: str, form: str, strict: bool, questions: bool
+) -> None:
     """Check documents against RFC 7595 or RFC 4395.
 
     About thirty checks of names, templates, citations, grammar, examples and security report the clause, the
-    line, the evidence and a correction. An error blocks registration, a warning needs an answer, a hint is a
-    heuristic. The report lists every check that could not run, with the reason, and asks the questions that
-    only a person can judge.
+    line, the evidence and a correction, the most important first. An error blocks registration, a warning
+    needs an answer, a hint is a heuristic. The report lists every check that could not run, with the reason.
+    With --questions it also has the questions that only a person can judge, which are the same for each text.
 
     The exit code is 0 if no file has an error, 1 if one has an error (with --strict also for a warning), 2 if
     a file cannot be opened, and 11 if a file has none of these formats. A grammar that cannot be decided (it
@@ -89,6 +92,7 @@ def check_command(session: Session, files: tuple[str, ...], profile: str, form: 
     logs: list[dict[str, Any]] = []
     for at, file in enumerate(files):
         report, text = _check_file(file, profile)
+        report = report if questions else report.without_questions()
         failed |= any(report.of(level) for level in fatal)
         if form == "sarif":
             logs.append(to_sarif(report, text))
@@ -126,11 +130,9 @@ def _print_report(session: Session, report: Report, *, first: bool) -> None:
 
 
 def _build_report_record(report: Report) -> dict[str, Any]:
-    from onym.registry.checks import Level
-
     return {
         **select_fields(report, "source", "profile", "scheme", "ok"),
-        "counts": {level.value: len(report.of(level)) for level in Level},
+        "counts": report.counts,
         "ran": list(report.ran),
         "findings": [finding.as_dict() for finding in report.findings],
     }

@@ -9,13 +9,14 @@ pairs of states of the rule's automaton and a minimal deterministic automaton, b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
 from typing import Final
 
 from onym.errors import GrammarError
+from onym.registry.abnf._approximation import find_open_rules, is_small, narrow_grammar, widen_grammar
 from onym.registry.abnf._loader import load_library, parse_grammar, read_data_file, resolve
 from onym.registry.abnf._nfa import (
     NFA,
@@ -265,12 +266,17 @@ _HASH: Final = 1 << ord("#")
 
 
 class Outcome(StrEnum):
-    """The answer to a question about a grammar. Only INCLUDED is a pass; the last five are undecided."""
+    """The answer to a question about a grammar. Only INCLUDED is a pass; the last five are undecided.
+
+    CONDITIONAL is the answer for the case that rules that are not defined, or described in words, have only
+    unreserved and percent-encoded characters: no if there is a witness, else yes.
+    """
 
     INCLUDED = "included"
     #: strings without "#" are absolute-URIs, and strings with "#" are URIs
     FRAGMENT_ONLY = "fragment-only"
     NOT_INCLUDED = "not-included"
+    CONDITIONAL = "conditional"
     #: the rule has no strings
     EMPTY = "empty"
     #: a rule uses itself
@@ -302,7 +308,8 @@ class Verdict:
 
     `witness` is the shortest string that is not one, `second` the shortest one without "#" if the witness
     has "#" and there is such a string. Both are safe to print: unprintable bytes are escaped. `problem` is
-    the reason if nothing was decided. `states` is the number of the automaton's states.
+    the reason if nothing was decided, or only for a part of the strings or on a condition. `states` is the
+    number of the automaton's states. `open_rules` are the rules that the condition is about.
     """
 
     outcome: Outcome
@@ -311,6 +318,7 @@ class Verdict:
     second: str | None = None
     problem: GrammarError | None = None
     states: int = 0
+    open_rules: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -330,13 +338,51 @@ def decide_inclusion(grammar: Grammar, start: str) -> Verdict:
     does not exist.
     """
     try:
-        whole = build_expression(grammar, start)
-        nfa = build_nfa(whole)
-        if whole.shortest is None:
-            return Verdict(outcome=Outcome.EMPTY, start=start, states=len(nfa.moves))
-        return _decide_nfa(nfa, start)
+        return _decide_grammar(grammar, start)
     except GrammarError as error:
         return Verdict(outcome=_OUTCOMES[error.code], start=start, problem=error)
+
+
+def decide_known_part(grammar: Grammar, start: str) -> Verdict:
+    """Return the result of `decide_inclusion`, or what can be decided of an undecidable grammar.
+
+    If rules are recursive, described in words, not valid or not defined, the strings that do not need them
+    are decided: if one of these is not an absolute-URI, the answer is no. Otherwise a superset of a
+    recursion is decided. CONDITIONAL is the outcome if only unknown rules are left.
+    """
+    verdict = decide_inclusion(grammar, start)
+    if verdict.problem is None or verdict.outcome is Outcome.TOO_LARGE:
+        return verdict
+    return _decide_part(grammar, start, verdict.problem) or verdict
+
+
+def _decide_grammar(grammar: Grammar, start: str) -> Verdict:
+    whole = build_expression(grammar, start)
+    nfa = build_nfa(whole)
+    if whole.shortest is None:
+        return Verdict(outcome=Outcome.EMPTY, start=start, states=len(nfa.moves))
+    return _decide_nfa(nfa, start)
+
+
+def _decide_part(grammar: Grammar, start: str, error: GrammarError) -> Verdict | None:
+    """Return what can be decided without the strings that are not known; None if that is nothing."""
+    unknown = find_open_rules(grammar, start)
+    if not is_small(grammar, start):
+        return None
+    try:
+        verdict = _decide_grammar(narrow_grammar(grammar, start), start)
+        if verdict.outcome in (Outcome.NOT_INCLUDED, Outcome.FRAGMENT_ONLY):
+            return replace(verdict, problem=error)
+        if verdict.outcome is Outcome.EMPTY and not unknown:
+            return None  # a recursion without an end
+        verdict = _decide_grammar(widen_grammar(grammar, start), start)
+    except GrammarError:
+        return None
+    if not unknown:
+        return verdict if verdict.ok else None
+    if grammar.rule(start).name in unknown or verdict.outcome is Outcome.EMPTY:
+        return None
+    return replace(verdict, outcome=Outcome.CONDITIONAL, problem=error, open_rules=unknown)
 
 
 def _decide_nfa(nfa: NFA, start: str) -> Verdict:
@@ -359,14 +405,15 @@ def _decide_nfa(nfa: NFA, start: str) -> Verdict:
     )
 
 
-def find_wrong_prefix(grammar: Grammar, start: str, scheme: str) -> str | None:
-    """Return the shortest string of the rule that does not begin with `scheme:`, ignoring case; None if none.
+def find_wrong_prefix(grammar: Grammar, start: str, *schemes: str) -> str | None:
+    """Return the shortest string of the rule that begins with no `scheme:`, ignoring case; None if none.
 
     Raises GrammarError if that cannot be decided.
     """
     pool = ExpressionPool()
     anything = pool.make_repetition(pool.make_octets((1 << 256) - 1), 0, None)
-    prefixed = pool.make_concatenation([pool.make_text(f"{scheme}:", sensitive=False), anything])
+    names = pool.make_alternation([pool.make_text(f"{scheme}:", sensitive=False) for scheme in schemes])
+    prefixed = pool.make_concatenation([names, anything])
     return _find_witness(build_rule_nfa(grammar, start), build_dfa(build_nfa(prefixed)), accepted=False)
 
 

@@ -28,9 +28,11 @@ from onym.registry.abnf.grammar import (
     Rule,
     find_reached_rules,
     find_unused_rules,
+    iter_cycles,
     iter_nodes,
     list_references,
     make_remark,
+    map_uses,
 )
 
 #: alternatives of one grammar that are checked for redundancy, and the work for each of them
@@ -96,55 +98,8 @@ def _check_undefined(grammar: Grammar) -> Iterator[Remark]:
         )
 
 
-def _map_uses(grammar: Grammar) -> dict[str, set[str]]:
-    return {
-        key: {reference.key for reference in list_references(rule.node)}
-        for key, rule in grammar.rules.items()
-    }
-
-
-def _iter_components(uses: dict[str, set[str]]) -> Iterator[list[str]]:
-    """Strongly connected components (Tarjan), without Python recursion."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    component: list[str] = []
-    waiting: set[str] = set()
-    for root in uses:
-        stack = [(root, iter(sorted(uses[root] & uses.keys())))] if root not in index else []
-        if stack:
-            index[root] = low[root] = len(index)
-            component.append(root)
-            waiting.add(root)
-        while stack:
-            key, left = stack[-1]
-            following = next(left, None)
-            if following is None:
-                stack.pop()
-                if stack:
-                    low[stack[-1][0]] = min(low[stack[-1][0]], low[key])
-                if low[key] == index[key]:
-                    first = component.index(key)
-                    yield component[first:]
-                    waiting -= set(component[first:])
-                    del component[first:]
-            elif following not in index:
-                index[following] = low[following] = len(index)
-                component.append(following)
-                waiting.add(following)
-                stack.append((following, iter(sorted(uses[following] & uses.keys()))))
-            elif following in waiting:
-                low[key] = min(low[key], index[following])
-
-
-def _iter_cycles(uses: dict[str, set[str]]) -> Iterator[list[str]]:
-    """Yield the keys of rules that use each other or themselves."""
-    for component in _iter_components(uses):
-        if len(component) > 1 or component[0] in uses[component[0]]:
-            yield component
-
-
 def _check_recursive(grammar: Grammar) -> Iterator[Remark]:
-    for cycle in _iter_cycles(_map_uses(grammar)):
+    for cycle in iter_cycles(map_uses(grammar)):
         for rule in (grammar.rules[key] for key in cycle):
             if rule.source is None:
                 names = ", ".join(grammar.rules[key].name for key in cycle[:_MAX_NAMES] if key != rule.key)
@@ -248,12 +203,12 @@ def _make_undecided_remark(rule: Rule, node: Node, question: str) -> Remark:
 
 def _iter_decidable(grammar: Grammar) -> Iterator[tuple[Rule, Alternation]]:
     """Yield the alternations whose strings can be decided; other remarks explain the rest."""
-    uses = _map_uses(grammar)
+    uses = map_uses(grammar)
     users: dict[str, list[str]] = {}
     for key, used in uses.items():
         for name in used:
             users.setdefault(name, []).append(key)
-    undecidable = {key for cycle in _iter_cycles(uses) for key in cycle}
+    undecidable = {key for cycle in iter_cycles(uses) for key in cycle}
     undecidable |= {key for key, rule in grammar.rules.items() if rule.node is None or find_prose(rule.node)}
     undecidable |= users.keys() - uses.keys()
     stack = list(undecidable)

@@ -18,7 +18,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from onym.errors import GrammarError
-from onym.registry.abnf._parser import Chunk, find_slip_hint, parse_rule, split_chunks
+from onym.registry.abnf._parser import (
+    Chunk,
+    find_slip_hint,
+    parse_rule,
+    repair_chunk,
+    replace_colons,
+    split_chunks,
+)
 from onym.registry.abnf.grammar import (
     Alternation,
     Concatenation,
@@ -31,6 +38,8 @@ from onym.registry.abnf.grammar import (
     RemarkCode,
     Repetition,
     Rule,
+    is_in_appendix,
+    list_references,
     make_remark,
 )
 
@@ -40,7 +49,6 @@ if TYPE_CHECKING:
 #: characters of all blocks of one grammar
 MAX_TEXT: Final = 262_144
 MAX_RULES: Final = 4_000
-_APPENDIX: Final = re.compile(r"(?:Appendix )?[A-Z](?:\.|\Z)")
 
 
 def parse_grammar(text: str, *, line: int = 1, section: str | None = None) -> Grammar:
@@ -69,9 +77,10 @@ def parse_grammar(text: str, *, line: int = 1, section: str | None = None) -> Gr
 def parse_blocks(blocks: Iterable[Block]) -> Grammar:
     """Parse all blocks of a document as one grammar; each rule keeps its section.
 
-    A rule that is not valid has no elements, and its error is in `problems`; `remarks` report lines that are
-    not rules. Of several definitions of a rule the last applies, but one in an appendix only if no numbered
-    section has one; the others are in `others`.
+    The error of a rule that is not valid is in `problems`. The rule has the elements that its author may have
+    meant (`repair_chunk`), or none. `remarks` report lines that are not rules. Of several definitions of a
+    rule the last applies, but one in an appendix only if no numbered section has one; the others are in
+    `others`.
 
     Raises GrammarError for a text without rules ("abnf.none") and beyond the limits ("abnf.too-large").
     """
@@ -96,6 +105,17 @@ class _GrammarBuilder:
         if self.size > MAX_TEXT:
             raise _make_size_error(f"more than {MAX_TEXT:,} characters of ABNF", line)
         text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+        replaced = replace_colons(text)
+        if replaced is not None:
+            text, row = replaced
+            self.problems.append(
+                GrammarError(
+                    'a rule is defined by ":="',
+                    clause="RFC 5234 4",
+                    line=line + row,
+                    hint='a rule is defined by "=", not ":="',
+                )
+            )
         for chunk in split_chunks(text, line=line):
             if chunk.name is None:
                 self.remark_ignored(chunk, section)
@@ -139,8 +159,11 @@ class _GrammarBuilder:
             node, incremental, remarks = parse_rule(chunk)
         except GrammarError as error:
             self.problems.append(error)
-            definitions.append(rule)
-            return
+            repaired = _parse_repaired(chunk)
+            if repaired is None:
+                definitions.append(rule)
+                return
+            node, incremental, remarks = repaired
         self.remarks.extend(replace(remark, section=section) for remark in remarks)
         rule = replace(rule, node=node)
         if not incremental:
@@ -183,7 +206,7 @@ class _GrammarBuilder:
             )
         rules, others = {}, []
         for key, definitions in self.defined.items():
-            current = [rule for rule in definitions if not _APPENDIX.match(rule.section or "")] or definitions
+            current = [rule for rule in definitions if not is_in_appendix(rule.section)] or definitions
             rules[key] = current[-1]
             replaced = [rule for rule in definitions if rule is not current[-1]]
             others.extend(replaced)
@@ -197,6 +220,17 @@ class _GrammarBuilder:
             problems=tuple(self.problems),
             remarks=tuple(self.remarks),
         )
+
+
+def _parse_repaired(chunk: Chunk) -> tuple[Node, bool, tuple[Remark, ...]] | None:
+    """Return the result of `parse_rule` for the chunk with common slips repaired; None if that fails too."""
+    repaired = repair_chunk(chunk)
+    if repaired is None:
+        return None
+    try:
+        return parse_rule(repaired)
+    except GrammarError:
+        return None
 
 
 def _join_alternatives(first: Node, second: Node) -> Alternation:
@@ -224,7 +258,13 @@ def _make_size_error(message: str, line: int) -> GrammarError:
 
 
 #: the RFCs of the library, in the order in which names without an RFC are looked up
-LIBRARY: Final = ("5234", "3986", "5322", "3987", "9110", "6838", "4648", "8288")
+LIBRARY: Final = (
+    *("5234", "3986", "5322", "3987", "9110", "6838", "4648", "8288"),
+    *("3966", "3339", "3501", "5536", "2396", "2732", "1738"),
+)
+#: RFCs of the library that are not generic: a name that only they define is assumed to be theirs, with a
+#: remark that the text does not define it
+_SPECIAL: Final = frozenset(LIBRARY[8:])
 #: earlier and later RFCs with the same rules
 _SAME: Final = {
     **dict.fromkeys(("2234", "4234"), "5234"),
@@ -352,6 +392,8 @@ class _Resolver:
             if isinstance(node, Reference) and node.key not in self.own:
                 library_rule = find_library_rule(node.name)
                 if library_rule is not None and node.key not in self.imported:
+                    if library_rule[0] in _SPECIAL:
+                        self.remarks.append(_make_assumed_remark(node, library_rule[0]))
                     self.import_rule(*library_rule, at=node, used_by=rule)
             return node
 
@@ -420,6 +462,17 @@ class _Resolver:
         self.imported[key] = replace(self.imported[key], node=map_node(rule.node, leaf))
 
 
+def _make_assumed_remark(reference: Reference, rfc: str) -> Remark:
+    name = reference.name
+    return make_remark(
+        RemarkCode.UNDEFINED,
+        f"{name} is used but not defined; the rule of RFC {rfc} is assumed",
+        reference,
+        name=name,
+        fix=f"define it, or name the RFC that defines it: {name} = <{name}, see RFC {rfc}>",
+    )
+
+
 def _find_named_rule(words: Prose, own: str | None) -> tuple[str, Rule] | None:
     """Return the library's rule that prose names: by its first word, the rule's own name, or any word."""
     if not _CITES.search(words.text):
@@ -430,10 +483,23 @@ def _find_named_rule(words: Prose, own: str | None) -> tuple[str, Rule] | None:
         if rfc is not None and number is None:
             continue  # the rules of an RFC that is not shipped are not guessed
         for name in _iter_candidates(words.text, own):
-            library_rule = find_library_rule(name, number)
+            library_rule = find_library_rule(name, number) or _find_used_rule(name, number)
             if library_rule is not None:
                 return library_rule
     return None
+
+
+def _find_used_rule(name: str, rfc: str | None) -> tuple[str, Rule] | None:
+    """Return the rule that the rules of an RFC take from another one, as RFC 3987 does with pct-encoded."""
+    if rfc is None or name.lower() not in _list_used_names(rfc):
+        return None
+    return find_library_rule(name)
+
+
+@cache
+def _list_used_names(rfc: str) -> frozenset[str]:
+    rules = load_library(rfc).rules.values()
+    return frozenset(reference.key for rule in rules for reference in list_references(rule.node))
 
 
 def _iter_candidates(text: str, own: str | None) -> Iterator[str]:

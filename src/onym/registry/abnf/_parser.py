@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from onym.errors import GrammarError
@@ -152,6 +152,17 @@ def split_chunks(text: str, *, line: int = 1) -> Iterator[Chunk]:
         yield Chunk(name=name, text="\n".join(rows), line=first)
 
 
+_COLON_RULE: Final = re.compile(r"^([ \t]*[A-Za-z][A-Za-z0-9-]*[ \t]*):=(?=[ \t])", re.MULTILINE)
+
+
+def replace_colons(text: str) -> tuple[str, int] | None:
+    """Return a text whose rules all have ":=" (RFC 822) with "=", and its first such row; None for others."""
+    first = _COLON_RULE.search(text)
+    if first is None or any(map(_RULE_LINE.match, text.split("\n"))):
+        return None
+    return _COLON_RULE.sub(r"\1=", text), text.count("\n", 0, first.start())
+
+
 def tokenize_chunk(chunk: Chunk) -> list[Token]:
     """Return the tokens of a chunk without white space and comments.
 
@@ -176,6 +187,28 @@ def tokenize_chunk(chunk: Chunk) -> list[Token]:
             tokens.append(Token(kind=kind, text=piece, line=line, column=offset - begin + 1))
         offset = match.end()
     return tokens
+
+
+#: a string, a comment or a prose value, and what other notations write outside of these
+_QUOTED: Final = r'"[^"\n]*"|;[^\n]*|<[^>\n]*>'
+_BAR: Final = re.compile(rf"{_QUOTED}|(?P<slip>\|)")
+_UNDERSCORE: Final = re.compile(rf"{_QUOTED}|(?<=[A-Za-z0-9])(?P<slip>_)(?=[A-Za-z0-9])")
+_SLASHES: Final = re.compile(rf"{_QUOTED}|(?P<slip>//[^\n]*)")
+_OPEN_PROSE: Final = re.compile(r"<[^<>\n\"]{0,400}(?:\n[^<>\n]{0,400}){1,8}>")
+
+
+def repair_chunk(chunk: Chunk) -> Chunk | None:
+    """Return the chunk as its author may have meant it; None if there is nothing to repair.
+
+    RFC 2616 and RFC 2396 write "|" for "/". Some texts write prose over several lines, or "// as in RFC 1".
+    """
+    text = _OPEN_PROSE.sub(lambda match: " ".join(match[0].split()) + "\n" * match[0].count("\n"), chunk.text)
+    text = _BAR.sub(lambda match: "/" if match["slip"] else match[0], text)
+    text = _UNDERSCORE.sub(lambda match: "-" if match["slip"] else match[0], text)
+    text = _SLASHES.sub(
+        lambda match: f"<{match['slip'][2:].strip(' <>')}>" if match["slip"] else match[0], text
+    )
+    return None if text == chunk.text else replace(chunk, text=text)
 
 
 def find_slip_hint(line: str) -> str | None:

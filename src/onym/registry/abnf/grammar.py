@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -225,19 +225,38 @@ class Grammar:
     def start(self, scheme: str) -> str | None:
         """Return the rule whose strings begin with `scheme:`; None if no rule does.
 
-        Of several rules, an unused one is preferred, then one that is named after the scheme or a URI, then
-        the first.
+        Of several rules, the one that is named after the scheme (`kite-URI`) is preferred, then an unused
+        one, then one whose name begins with the scheme or ends with URI, then the first.
         """
-        wanted, used = scheme.lower(), _collect_used(self)
-        finder = PrefixFinder(self)
-        rules = [rule for rule in self.own if f"{wanted}:" in finder.get_prefixes(rule.key)]
+        wanted = scheme.lower()
+        return self.find_starts((wanted,)).get(wanted)
 
-        def rank(rule: Rule) -> tuple[bool, bool, bool]:
-            is_uri = rule.key.replace("-", "").endswith(("uri", "url"))
-            named = is_uri and rule.key.replace("-", "").startswith(wanted)
-            return rule.key in used, not named, not is_uri
+    def find_starts(self, schemes: Iterable[str]) -> dict[str, str]:
+        """Return `start` for each of the schemes (in lower case) that has a rule; each rule is read once."""
+        used, finder = _collect_used(self), PrefixFinder(self)
+        by_scheme: dict[str, list[Rule]] = {scheme: [] for scheme in schemes}
+        for rule in self.own:
+            for prefix in finder.get_prefixes(rule.key):
+                if prefix[:-1] in by_scheme:
+                    by_scheme[prefix[:-1]].append(rule)
 
-        return min(rules, key=rank).name if rules else None
+        def is_total(rule: Rule) -> bool:
+            # a rule of references, `uri / relative`, is not the rule of the scheme
+            items = rule.node.items if isinstance(rule.node, Alternation) else ()
+            return all(finder.has_colon(item) for item in items)
+
+        def rank(rule: Rule, scheme: str) -> tuple[bool, ...]:
+            bare, key = re.sub(r"[^a-z0-9]", "", scheme), rule.key.replace("-", "")
+            is_uri = key.endswith(("uri", "url"))
+            named = is_uri and key.startswith(bare)
+            exact = key in (f"{bare}uri", f"{bare}url")
+            return not exact, not is_total(rule), rule.key in used, not named, not is_uri
+
+        return {
+            scheme: min(rules, key=lambda rule: rank(rule, scheme)).name
+            for scheme, rules in by_scheme.items()
+            if rules
+        }
 
 
 def make_remark(
@@ -323,6 +342,62 @@ def find_reached_rules(grammar: Grammar, start: str) -> frozenset[str]:
     return frozenset(node.key for node in nodes if isinstance(node, Reference))
 
 
+def map_uses(grammar: Grammar) -> dict[str, set[str]]:
+    """Return for the key of each rule the keys that it uses."""
+    return {
+        key: {reference.key for reference in list_references(rule.node)}
+        for key, rule in grammar.rules.items()
+    }
+
+
+def _iter_components(uses: dict[str, set[str]]) -> Iterator[list[str]]:
+    """Strongly connected components (Tarjan), without Python recursion."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    component: list[str] = []
+    waiting: set[str] = set()
+    for root in uses:
+        stack = [(root, iter(sorted(uses[root] & uses.keys())))] if root not in index else []
+        if stack:
+            index[root] = low[root] = len(index)
+            component.append(root)
+            waiting.add(root)
+        while stack:
+            key, left = stack[-1]
+            following = next(left, None)
+            if following is None:
+                stack.pop()
+                if stack:
+                    low[stack[-1][0]] = min(low[stack[-1][0]], low[key])
+                if low[key] == index[key]:
+                    first = component.index(key)
+                    yield component[first:]
+                    waiting -= set(component[first:])
+                    del component[first:]
+            elif following not in index:
+                index[following] = low[following] = len(index)
+                component.append(following)
+                waiting.add(following)
+                stack.append((following, iter(sorted(uses[following] & uses.keys()))))
+            elif following in waiting:
+                low[key] = min(low[key], index[following])
+
+
+def iter_cycles(uses: dict[str, set[str]]) -> Iterator[list[str]]:
+    """Yield the keys of rules that use each other or themselves."""
+    for component in _iter_components(uses):
+        if len(component) > 1 or component[0] in uses[component[0]]:
+            yield component
+
+
+_APPENDIX: Final = re.compile(r"(?:Appendix )?[A-Z](?:\.|\Z)")
+
+
+def is_in_appendix(section: str | None) -> bool:
+    """Return whether the name of a section is that of an appendix: "A", "B.1", "Appendix C"."""
+    return _APPENDIX.match(section or "") is not None
+
+
 def allows_text(grammar: Grammar, start: str) -> bool:
     """Return whether strings of `start` may have free text: a range with all letters, or a percent sign."""
     return any(_is_text_node(node) for node in _iter_reached_nodes(grammar, start))
@@ -356,6 +431,10 @@ class PrefixFinder:
         """Return the result of `list_prefixes` for the rule with that key."""
         prefixes = self._find_in_rule(key, _MAX_STEPS)
         return frozenset(prefix[: prefix.index(":") + 1] for prefix in prefixes if ":" in prefix)
+
+    def has_colon(self, node: Node) -> bool:
+        """Return whether the strings of a node begin with a name and a colon."""
+        return any(":" in prefix for prefix in self._find_in_node(node, _MAX_STEPS))
 
     def _find_in_rule(self, key: str, steps: int) -> set[str]:
         if key not in self._by_rule:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Final
 
 from onym.errors import GrammarError, URIError
@@ -22,7 +23,7 @@ from onym.registry.abnf import (
     ReservedCharacter,
     Verdict,
     build_matcher,
-    decide_inclusion,
+    decide_known_part,
     find_reserved,
     find_wrong_prefix,
     lint,
@@ -30,7 +31,7 @@ from onym.registry.abnf import (
     probe_rule,
     resolve,
 )
-from onym.registry.abnf.grammar import allows_text, find_reached_rules, find_unused_rules
+from onym.registry.abnf.grammar import allows_text, find_reached_rules, find_unused_rules, is_in_appendix
 from onym.registry.documents.types import Block
 from onym.uri.generic import URI
 
@@ -78,6 +79,10 @@ class SchemeGrammar:
         self.problem = problem
         self.grammar: Grammar | None = None
         self.start: str | None = None
+        #: whether the only rule was made from a URI with names in angle brackets
+        self.is_form = False
+        #: the other scheme whose syntax the template refers to
+        self.alias: str | None = None
         #: why `accepts` returned None
         self.unmatched: str | None = None
         self._matches: dict[str, bool | None] = {}
@@ -92,11 +97,28 @@ class SchemeGrammar:
             self.problem = _make_problem(written.problems[0])
         self.start = self._choose_start(self.grammar)
 
+    def infer_schemes(self) -> tuple[str, ...]:
+        """Return the schemes that the grammar defines, for a text that does not name its scheme.
+
+        Rules of a header or a message may begin with a name and a colon too, so rules count that are named
+        after the scheme (`http-URI`), else those that no other rule uses and whose names end with URI or URL.
+        """
+        if self.grammar is None:
+            return ()
+        rules = self.grammar.find_starts(self.schemes)
+        keys = {scheme: re.sub(r"[^a-z0-9]", "", rule.lower()) for scheme, rule in rules.items()}
+        after = [scheme for scheme, key in keys.items() if key in _list_rule_keys(scheme)[1:]]
+        if after:
+            return tuple(after)
+        unused = set(find_unused_rules(self.grammar))
+        ending = [scheme for scheme, key in keys.items() if key.endswith(("uri", "url"))]
+        return tuple(scheme for scheme in ending if rules[scheme] in unused)
+
     def _choose_start(self, grammar: Grammar) -> str | None:
         """Return the scheme's rule, chosen by its prefix, by its name, or as the only unused rule."""
         if self._name and self.schemes:
             return grammar.start(self._name)
-        starts = {rule for scheme in self.schemes if (rule := grammar.start(scheme)) is not None}
+        starts = set(grammar.find_starts(self.schemes).values())
         if not starts and self.problem is None:
             starts = self._find_start_candidates(grammar)
         named = {start for start in starts if start.lower().endswith(("uri", "url"))}
@@ -107,10 +129,8 @@ class SchemeGrammar:
         unused = set(find_unused_rules(grammar))
         if not self._name:
             return unused if self.alone else set()
-        name = re.sub(r"[^a-z0-9]", "", self._name)
-        return {
-            rule for rule in unused if rule.lower().replace("-", "") in (name, f"{name}uri", f"{name}url")
-        }
+        wanted = _list_rule_keys(self._name)
+        return {rule for rule in unused if rule.lower().replace("-", "") in wanted}
 
     @property
     def scheme(self) -> str | None:
@@ -139,6 +159,11 @@ class SchemeGrammar:
             and self.problem is None
             and not (self._name and self.schemes)
         )
+
+    @property
+    def defines_other_scheme(self) -> bool:
+        """Whether rules begin with names of schemes, but none with the name of this one."""
+        return bool(self._name) and self._name not in self.schemes and bool(self.infer_schemes())
 
     @property
     def decidable(self) -> bool:
@@ -189,6 +214,9 @@ class SchemeGrammar:
 
     def accepts(self, text: str) -> bool | None:
         """Return whether `text` matches the scheme's rule; None if that is not decided."""
+        if self.is_form:
+            self.unmatched = "the syntax is not ABNF, and prose may make its parts optional"
+            return None
         if text not in self._matches:
             try:
                 self._matches[text] = None if self._matcher is None else self._matcher(text)
@@ -198,17 +226,31 @@ class SchemeGrammar:
         return self._matches[text]
 
     @cached_property
+    def _appendix(self) -> SchemeGrammar | None:
+        """The grammar with the definitions that an appendix has for its rules; None if it has none."""
+        others = () if self._written is None else self._written.others
+        supplements = {rule.key: rule for rule in others if is_in_appendix(rule.section)}
+        if self._written is None or not supplements:
+            return None
+        rules = MappingProxyType({**self._written.rules, **supplements})
+        return SchemeGrammar(self._name, written=replace(self._written, rules=rules, others=()))
+
+    def accepts_in_appendix(self, text: str) -> bool:
+        """Return whether `text` matches the syntax that an appendix defines, such as a nonstandard one."""
+        return self._appendix is not None and self._appendix.accepts(text) is True
+
+    @cached_property
     def inclusion(self) -> Verdict:
         """Whether every string of the scheme is an absolute-URI; only if `decidable`."""
         assert self.grammar is not None and self.start is not None  # noqa: PT018, S101 - see decidable
-        return decide_inclusion(self.grammar, self.start)
+        return decide_known_part(self.grammar, self.start)
 
-    def begins(self, name: str) -> Answer:
-        """Find a string of the scheme that does not begin with its name and a colon."""
+    def begins(self, *names: str) -> Answer:
+        """Find a string of the scheme that does not begin with one of the names and a colon."""
         if self.grammar is None or self.start is None:
             return Answer(problem="the text has no grammar")
         try:
-            return Answer(witness=find_wrong_prefix(self.grammar, self.start, name))
+            return Answer(witness=find_wrong_prefix(self.grammar, self.start, *names))
         except GrammarError as error:
             return Answer(problem=error.message)
 
@@ -281,6 +323,12 @@ class SchemeGrammar:
         return self.grammar is not None and self.start is not None and allows_text(self.grammar, self.start)
 
 
+def _list_rule_keys(scheme: str) -> tuple[str, ...]:
+    """Return the names of rules, without hyphens, that are named after a scheme."""
+    bare = re.sub(r"[^a-z0-9]", "", scheme.lower())
+    return bare, f"{bare}uri", f"{bare}url"
+
+
 def _make_problem(error: GrammarError) -> GrammarProblem:
     code = "abnf-syntax" if error.code == "abnf.syntax" else error.code.replace(".", "-")
     return GrammarProblem(
@@ -295,6 +343,8 @@ def read_syntax(blocks: Sequence[Block], name: str) -> SchemeGrammar:
     # only a text that begins with ABNF has its one block there
     alone = len(blocks) == 1 and blocks[0].line == 1
     try:
-        return SchemeGrammar(name, written=parse_blocks(blocks), alone=alone)
+        syntax = SchemeGrammar(name, written=parse_blocks(blocks), alone=alone)
+        syntax.is_form = all(block.form for block in blocks)
+        return syntax
     except GrammarError as error:
         return SchemeGrammar(name, problem=_make_problem(error), alone=alone)

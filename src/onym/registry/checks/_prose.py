@@ -63,12 +63,12 @@ def _get_severity(ctx: CheckContext) -> Level:
 
 def check_operations(ctx: CheckContext) -> Findings:
     """O1: the text has semantics, names operations and (RFC 7595) a default operation."""
-    text = ctx.collect_prose("semantics", "semantic", "operation", "resolution", "dereferenc", "well defined")
+    text = ctx.collect_prose("semantics", *_SEMANTIC_TITLES)
     if not ctx.is_specification and not text:
         if ctx.status is Status.PERMANENT:
             yield ctx.report_unchecked("semantics and operations", _ONLY_TEMPLATE)
         return
-    if not text:
+    if not text and not _has_meaning(ctx):
         yield ctx.report(
             "no-semantics",
             "no section or field defines what a URI of this scheme means",
@@ -77,7 +77,7 @@ def check_operations(ctx: CheckContext) -> Findings:
             fix="add a section `Semantics and operations`: what URIs identify, and which operations apply",
         )
         return
-    if not _OPERATION.search(text):
+    if not _OPERATION.search(text or ctx.prose):
         yield ctx.report(
             "no-operations",
             "the semantics name no operation (a heuristic)",
@@ -93,6 +93,32 @@ def check_operations(ctx: CheckContext) -> Findings:
             at="semantics",
             fix="describe what software does by default with such a URI, and why that is safe",
         )
+
+
+#: words of the titles of sections about semantics; "Intended usage" is a field of RFC 2717 6.0
+_SEMANTIC_TITLES: Final = (
+    *("semantic", "operation", "resolution", "dereferenc", "well defined"),
+    *("intended usage", "processing uri"),
+)
+_INTENDED_USAGE: Final = "intended usage"
+#: a sentence or a label that says what URIs of a scheme are for
+_MEANING: Final = re.compile(
+    r"\b(?:URI|URL|scheme|identifier)s?\b(?: \S+){0,8}? (?:identif(?:y|ies)|designates?|denotes?|represents?"
+    r"|refers? to|locates?|(?:is|are) used (?:to|as|for|by)|indicates?)\b"
+    r"|\bsemantics\b|\bintended usage\b",
+    re.IGNORECASE,
+)
+
+
+def _has_meaning(ctx: CheckContext) -> bool:
+    """Return whether a sentence of the specification names the scheme and what its URIs mean."""
+    if not ctx.is_specification or not ctx.scheme:
+        return False
+    values = () if ctx.template is None else (*ctx.template.unknown, *ctx.template.values.values())
+    if any(value.label.lower() == _INTENDED_USAGE and value.text.strip() for value in values):
+        return True
+    name = re.compile(rf"(?<![\w.+-]){re.escape(ctx.scheme)}(?![\w+-])", re.IGNORECASE)
+    return any(_MEANING.search(sentence) and name.search(sentence) for sentence in ctx.reading.sentences)
 
 
 def check_protocols(ctx: CheckContext) -> Findings:

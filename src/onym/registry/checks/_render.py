@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from onym._version import __version__
@@ -26,25 +26,21 @@ def as_text(report: Report, *, colour: bool = False) -> str:
         + report.profile
     )
     lines = [_apply_style(about, "1", colour)]
-    for finding in report.findings:
-        if _is_plain(finding):
-            lines += ["", *_iter_finding_lines(finding, colour)]
-    unchecked = [finding for finding in report.findings if finding.code == "could-not-check"]
-    questions = sorted(filter(_is_question, report.findings), key=lambda finding: finding.check)
-    lines += _format_group("not checked", unchecked, colour)
-    lines += _format_group("for a person to judge", questions, colour)
+    for finding in report.plain:
+        lines += ["", *_iter_finding_lines(finding, colour)]
+    lines += _format_group("not checked", report.unchecked, colour)
+    lines += _format_group("for a person to judge", report.questions, colour)
     summary = _apply_style(format_summary(report), "32" if report.ok else "1;31", colour)
     return "\n".join([*lines, "", summary])
 
 
 def format_summary(report: Report) -> str:
     """Return one line: `no errors, 2 warnings, 1 hint (33 checks)`. Questions for a person are not hints."""
-    hints = len(list(filter(_is_plain, report.of(Level.HINT))))
-    skipped = len({finding.check for finding in report.findings if finding.code == "could-not-check"})
+    counts = report.counts
+    skipped = len({finding.check for finding in report.unchecked})
     ran = _format_count(len(report.ran), "check") + (f", {skipped} not complete" if skipped else "")
-    errors = _format_count(len(report.of(Level.ERROR)), "error")
-    warnings = _format_count(len(report.of(Level.WARNING)), "warning")
-    return f"{errors}, {warnings}, {_format_count(hints, 'hint')} ({ran})"
+    found = ", ".join(_format_count(counts[level], level) for level in Level)
+    return f"{found} ({ran})"
 
 
 def _to_printable_line(text: str) -> str:
@@ -53,14 +49,6 @@ def _to_printable_line(text: str) -> str:
 
 def _format_count(number: int, noun: str) -> str:
     return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
-
-
-def _is_question(finding: Finding) -> bool:
-    return finding.check.startswith("Q")
-
-
-def _is_plain(finding: Finding) -> bool:
-    return not _is_question(finding) and finding.code != "could-not-check"
 
 
 def _iter_finding_lines(finding: Finding, colour: bool) -> Iterator[str]:
@@ -75,7 +63,7 @@ def _iter_finding_lines(finding: Finding, colour: bool) -> Iterator[str]:
     yield f"  {_apply_style(finding.code, '2', colour)}"
 
 
-def _format_group(title: str, findings: list[Finding], colour: bool) -> list[str]:
+def _format_group(title: str, findings: Sequence[Finding], colour: bool) -> list[str]:
     if not findings:
         return []
     rows = [

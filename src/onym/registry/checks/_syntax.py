@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from onym.registry.abnf import Outcome, ReservedCharacter, Verdict
+from onym.registry.abnf.grammar import is_in_appendix
 from onym.registry.checks.context import (
     CheckContext,
     Findings,
@@ -33,6 +34,7 @@ _NOT_RELATIVE: Final = re.compile(
 )
 _RULE_NAME: Final = re.compile(r"[a-z][a-z0-9-]*")
 _STRINGS_AND_COMMENTS: Final = re.compile(r"\"[^\"\n]*\"|;[^\n]*")
+_DEFINED_RULE: Final = re.compile(r"^[ \t]*<?([A-Za-z][A-Za-z0-9-]*)>?[ \t]*=", re.MULTILINE)
 #: the reserved characters of RFC 3986 2.2 -> the words that name them in prose
 _CHARACTER_NAMES: Final = {
     ":": "colon",
@@ -74,12 +76,26 @@ def _explain_no_grammar(ctx: CheckContext, subject: str) -> Findings:
 
 
 def _adjust_level(ctx: CheckContext, line: int | None, level: Level | None) -> Level | None:
-    """Return a hint if the line may not be ABNF and its block names none of the scheme's rules."""
+    """Return a hint if the line may not be ABNF and its block names none of the scheme's rules.
+
+    An error needs a block that defines one of these rules. If the scheme's rule is not known, a block without
+    a rule of a URI is at most a warning.
+    """
     block = ctx.reading.find_block(line)
-    if block is None or block.marked or not ctx.syntax.decidable:
+    if block is None or block.marked:
         return level
-    names = _RULE_NAME.findall(_STRINGS_AND_COMMENTS.sub("", block.text.lower()))
-    return Level.HINT if ctx.syntax.reached.isdisjoint(names) else level
+    defined = {name.lower() for name in _DEFINED_RULE.findall(block.text)}
+    if ctx.syntax.decidable:
+        names = defined if level is Level.ERROR else _list_rule_names(block.text)
+        return Level.HINT if ctx.syntax.reached.isdisjoint(names) else level
+    is_of_scheme = ctx.syntax.alone or any(
+        name.endswith(("uri", "url")) or (ctx.scheme and name.startswith(ctx.scheme)) for name in defined
+    )
+    return Level.WARNING if level is Level.ERROR and not is_of_scheme else level
+
+
+def _list_rule_names(text: str) -> list[str]:
+    return _RULE_NAME.findall(_STRINGS_AND_COMMENTS.sub("", text.lower()))
 
 
 def check_inclusion(ctx: CheckContext) -> Findings:
@@ -129,6 +145,15 @@ _UNDECIDED: Final = {
 }
 
 
+#: code of the reason why only a condition is known -> the stable code of the finding
+_CONDITIONS: Final = {
+    "abnf.undefined-rule": "undefined-rule",
+    "abnf.broken-rule": "broken-rule",
+}
+#: rules that a finding names
+_MAX_OPEN: Final = 8
+
+
 def _report_verdict(ctx: CheckContext, verdict: Verdict) -> Findings:
     rule, witness = verdict.start, verdict.witness or ""
     if verdict.outcome in _UNDECIDED:
@@ -143,6 +168,19 @@ def _report_verdict(ctx: CheckContext, verdict: Verdict) -> Findings:
             fix=hint or "write the rule in ABNF without recursion, so that it can be decided",
         )
         yield ctx.report_unchecked(_INCLUSION, "it was not decided, so the check did not pass")
+    elif verdict.outcome is Outcome.CONDITIONAL:
+        problem = verdict.problem
+        names = to_printable(", ".join(verdict.open_rules[:_MAX_OPEN]))
+        answer = "not every string is" if witness else "every string is"
+        yield ctx.report_syntax(
+            _CONDITIONS.get("" if problem is None else problem.code, "prose-rule"),
+            f"the text has no ABNF for {names}; with only unreserved and percent-encoded characters there, "
+            f"{answer} an absolute-URI",
+            rule=rule,
+            level=Level.WARNING,
+            witness=verdict.witness,
+            fix="define it in ABNF, or name the rule and the RFC that defines it",
+        )
     elif verdict.outcome is Outcome.EMPTY:
         yield ctx.report_syntax(
             "no-strings",
@@ -153,7 +191,8 @@ def _report_verdict(ctx: CheckContext, verdict: Verdict) -> Findings:
     elif verdict.outcome is Outcome.FRAGMENT_ONLY:
         yield ctx.report_syntax(
             "fragment-in-syntax",
-            "the syntax includes the fragment; without the fragment, every string is an absolute-URI",
+            "the syntax includes the fragment"
+            + ("" if verdict.problem else "; without the fragment, every string is an absolute-URI"),
             rule=rule,
             witness=witness,
             fix=_REMOVE_FRAGMENT + _format_rewritten_rule(ctx),
@@ -190,7 +229,12 @@ def check_prefix(ctx: CheckContext) -> Findings:
     if not ctx.syntax.decidable:
         yield from _check_other_scheme(ctx, name)
         return
-    answer = ctx.syntax.begins(name)
+    if name not in ctx.syntax.schemes and ctx.syntax.alias is not None:
+        reason = f'the template refers to the syntax of "{ctx.syntax.alias}"'
+        yield ctx.report_unchecked(_PREFIX, reason, line=ctx.get_line("syntax"))
+        return
+    # one grammar may define several of the requested schemes (`stun` and `stuns`)
+    answer = ctx.syntax.begins(*ctx.wanted_names)
     if answer.problem is not None:
         yield ctx.report_unchecked(_PREFIX, answer.problem)
     elif answer.witness is not None:
@@ -219,6 +263,23 @@ def _check_other_scheme(ctx: CheckContext, name: str) -> Findings:
         )
     elif ctx.syntax.present:
         yield from _explain_no_grammar(ctx, _PREFIX)
+
+
+#: a syntax field that refers to the syntax of another scheme
+_SAME_SYNTAX: Final = re.compile(r"\b(?:same|identical|equivalent|that) (?:as|to|of)\b", re.IGNORECASE)
+
+
+def find_same_syntax(text: str, schemes: Sequence[str]) -> str | None:
+    """Return the scheme to whose syntax a field refers ("Same as for 'news'"); None if there is none."""
+    if not _SAME_SYNTAX.search(text):
+        return None
+    return next((scheme for scheme in schemes if _quotes(text, scheme)), None)
+
+
+def _quotes(text: str, scheme: str) -> bool:
+    """Return whether the text has the name of the scheme in quotes."""
+    quoted = rf"[\"'\u2018\u201c`]{re.escape(scheme)}[\"'\u2019\u201d`]"
+    return re.search(quoted, text, re.IGNORECASE) is not None
 
 
 def check_slashes(ctx: CheckContext) -> Findings:
@@ -369,7 +430,16 @@ _CHARSET: Final = re.compile(
 )
 _ELSEWHERE: Final = re.compile(r"\bsection\b|\bRFC ?\d|\[[\w.-]+\]", re.IGNORECASE)
 #: an encoding that is named anywhere in a specification; every grammar mentions bytes and ASCII
-_NAMED: Final = re.compile(r"\bUTF-?8\b|\bUTF-?16\b|\bISO[- ]?8859|RFC ?3629", re.IGNORECASE)
+_NAMED: Final = re.compile(
+    r"\bUTF-?8\b|\bUTF-?16\b|\bISO[- ]?8859|RFC ?3629|\bencoded\b[^.]{0,40}\bin (?:US-)?ASCII\b",
+    re.IGNORECASE,
+)
+#: the encoding is left to the generic syntax, which names UTF-8 (RFC 3986 2.5)
+_GENERIC_ENCODING: Final = re.compile(
+    r"\bencod\w+\b[^.]{0,160}(?:\bRFC ?(?:3986|2396)\b|\bSTD ?66\b|\bgeneric (?:URI )?syntax)"
+    r"|(?:\bRFC ?(?:3986|2396)\b|\bSTD ?66\b)[^.]{0,80}\bno (?:special|other|further|additional) encoding\b",
+    re.IGNORECASE,
+)
 #: how the text treats bytes that are not UTF-8
 _REFUSES: Final = re.compile(
     r"\b(?:other|invalid|illegal|ill-formed|malformed|non-UTF-?8"
@@ -382,7 +452,7 @@ _REFUSES: Final = re.compile(
 _BYTES: Final = re.compile(r"\bUTF-?8\b|\b(?:octet|byte)s?\b|percent-?encod", re.IGNORECASE)
 _OF_URIS: Final = re.compile(
     r"\bURIs?\b|\bIRIs?\b|\bcharacters?\b|\boctets?\b|percent-?encod|\bscheme(?:'s)?\b"
-    r"|\b(?:path|query|component|segment)s?\b",
+    r"|\b(?:path|query|component|segment|value|string)s?\b|\btext protocol\b",
     re.IGNORECASE,
 )
 _NOT_NAMED: Final = re.compile(
@@ -439,8 +509,8 @@ def check_examples(ctx: CheckContext) -> Findings:
             others.append(example)
     for example in [*matching[:MAX_EXAMPLES], *others[:MAX_EXAMPLES]]:
         findings = list(_check_example(ctx, example))
-        if findings and _is_counter_example(ctx, example):
-            reason = "the text seems to show it as wrong"
+        reason = _find_excuse(ctx, example) if findings else None
+        if reason is not None:
             findings = [ctx.report_unchecked(to_printable(example.uri), reason, line=example.line)]
         yield from findings
     tried = [example.uri for example in matching[:MAX_EXAMPLES] if len(example.uri) <= MAX_EXAMPLE]
@@ -459,14 +529,44 @@ def _report_untried(ctx: CheckContext, uris: Sequence[str]) -> Findings:
         yield ctx.report_unchecked(f"whether {subject} the syntax", ctx.syntax.unmatched or reason)
 
 
-def _is_counter_example(ctx: CheckContext, example: Example) -> bool:
-    """Return whether the sentence before the example, its heading or a comment calls it wrong."""
+#: characters of punctuation that may be part of a URI
+_MAX_TAIL: Final = 4
+#: words directly before the beginning of a URI
+_BEGINNING: Final = re.compile(
+    r"\b(?:(?:start|begin)(?:s|ning|ting|ing)?(?: \w+)? with|beginning|prefix(?:ed (?:by|with))?)[\W_]*\Z",
+    re.IGNORECASE,
+)
+_OBSOLETE: Final = re.compile(
+    r"\b(?:obsolete|deprecated|no longer|(?:previous|earlier|older) (?:version|draft|specification)s?)\b",
+    re.IGNORECASE,
+)
+_IRI: Final = re.compile(r"\bIRIs?\b")
+_URI_WORD: Final = re.compile(r"\bURIs?\b")
+
+
+def _find_excuse(ctx: CheckContext, example: Example) -> str | None:
+    """Return why an example may be different from the scheme's URIs; None if nothing in the text says so."""
     lines = ctx.reading.lines
     row = lines[example.line - 1] if 0 < example.line <= len(lines) else ""
     start, end = _find_uri(row, example.uri)
-    if _AFTER.match(row[end : end + _BEHIND]):
-        return True
-    lead = [row[max(start - _BEFORE, 0) : start]]
+    lead = _collect_lead(ctx, example, row[max(start - _BEFORE, 0) : start])
+    texts = (" ".join(lead), *lead[:-1], ctx.reading.get_title(example.line))
+    if _AFTER.match(row[end : end + _BEHIND]) or any(map(_calls_uris_wrong, texts)):
+        return "the text seems to show it as wrong"
+    said = _get_last_sentence(texts[0])
+    if _OBSOLETE.search(said) or _OBSOLETE.search(texts[-1]):
+        return "the text shows a form that is not in use any more"
+    if _BEGINNING.search(said):
+        return "the text shows the beginning of a URI"
+    if _IRI.search(said) and not _URI_WORD.search(said) and not ctx.syntax.is_uri(example.uri):
+        return "the text shows an IRI"
+    return None
+
+
+def _collect_lead(ctx: CheckContext, example: Example, before: str) -> list[str]:
+    """Return the lines before an example that introduce it, with `before` from its own line as the last."""
+    lines = ctx.reading.lines
+    lead = [before]
     prefix = example.uri.partition(":")[0] + ":"
     for index in range(min(example.line - 2, len(lines) - 1), max(example.line - 2 - _ABOVE, -1), -1):
         above = lines[index][-_BEFORE:].strip(' \t*->`"')
@@ -475,14 +575,17 @@ def _is_counter_example(ctx: CheckContext, example: Example) -> bool:
         # a line with another example is about that example
         if not above.startswith(prefix):
             lead.insert(0, above)
-    texts = (" ".join(lead), *lead[:-1], ctx.reading.get_title(example.line))
-    return any(map(_calls_uris_wrong, texts))
+    return lead
 
 
 def _calls_uris_wrong(text: str) -> bool:
     """Return whether the last sentence is about wrong URIs, or only the word "wrong"."""
-    last = re.split(r"[.!?] ", squeeze_spaces(text))[-1]
+    last = _get_last_sentence(text)
     return _COUNTER.search(last) is not None or _LABEL.fullmatch(last) is not None
+
+
+def _get_last_sentence(text: str) -> str:
+    return re.split(r"[.!?] ", squeeze_spaces(text))[-1]
 
 
 def _find_uri(row: str, uri: str) -> tuple[int, int]:
@@ -526,10 +629,11 @@ def _check_example(ctx: CheckContext, example: Example) -> Findings:
             fix="percent-encode what RFC 3986 does not allow there",
         )
     else:
-        yield from _check_fits_syntax(ctx, uri, line)
+        yield from _check_fits_syntax(ctx, example)
 
 
-def _check_fits_syntax(ctx: CheckContext, uri: str, line: int) -> Findings:
+def _check_fits_syntax(ctx: CheckContext, example: Example) -> Findings:
+    uri, line = example.uri, example.line
     before, mark, _ = uri.partition("#")
     if mark:
         yield ctx.report(
@@ -543,7 +647,15 @@ def _check_fits_syntax(ctx: CheckContext, uri: str, line: int) -> Findings:
             fix=f"write `{to_printable(before, _SHOWN_URI)}`, or explain that RFC 3986 defines the fragment",
         )
     # the scheme's syntax has no fragment, but an example may show one
-    if ctx.syntax.accepts(uri) is False and not (mark and ctx.syntax.accepts(before) is True):
+    if (
+        ctx.syntax.accepts(uri) is False
+        and not (mark and ctx.syntax.accepts(before) is True)
+        # quotes may enclose the punctuation of the sentence, or the last character of the URI
+        and not any(
+            ctx.syntax.accepts(uri + example.tail[:end]) for end in range(1, len(example.tail[:8]) + 1)
+        )
+        and not (is_in_appendix(example.section) and ctx.syntax.accepts_in_appendix(uri))
+    ):
         yield ctx.report(
             "example-not-in-syntax",
             f"the example does not match {to_printable(ctx.syntax.start or '')}",
@@ -552,6 +664,11 @@ def _check_fits_syntax(ctx: CheckContext, uri: str, line: int) -> Findings:
             shown=_SHOWN_URI,
             fix="correct the example or the grammar",
         )
+
+
+def _list_tails(example: Example) -> list[str]:
+    tail = example.tail[:_MAX_TAIL]
+    return [tail[:end] for end in range(1, len(tail) + 1)]
 
 
 def _repair_uri(uri: str) -> str:
@@ -566,7 +683,7 @@ def _repair_uri(uri: str) -> str:
 def check_encoding(ctx: CheckContext) -> Findings:
     """S8: if URIs contain text, a character encoding is named, and the syntax agrees with it."""
     text = ctx.collect_prose("encoding", "encoding", "international", "character")
-    if not ctx.syntax.decidable:
+    if not ctx.syntax.decidable or ctx.syntax.is_form:
         wanted = ctx.get_field("encoding") or ctx.is_specification
         if wanted and not _CHARSET.search(text):
             yield ctx.report_unchecked(
@@ -584,6 +701,7 @@ def check_encoding(ctx: CheckContext) -> Findings:
         yield ctx.report_unchecked("the character encoding", reason)
     elif not _CHARSET.search(text):
         lenient = ctx.status is Status.PROVISIONAL and ctx.profile.id != "rfc4395"
+        lenient = lenient or _leaves_encoding(ctx, text)
         yield ctx.report(
             "no-charset",
             "URIs of the scheme contain text, but no character encoding is named",
@@ -604,13 +722,27 @@ def check_encoding(ctx: CheckContext) -> Findings:
         )
 
 
+def _leaves_encoding(ctx: CheckContext, text: str) -> bool:
+    """Return whether the text leaves the encoding to RFC 3986, in its section or field about the encoding."""
+    field = ctx.get_field("encoding")
+    if _GENERIC_ENCODING.search(f"encoding: {field}" if field else text):
+        return True
+    return ctx.is_specification and any(
+        _ENCODING_LABEL.search(sentence) and _GENERIC_ENCODING.search(sentence)
+        for sentence in ctx.reading.sentences
+    )
+
+
+_ENCODING_LABEL: Final = re.compile(r"\bencoding (?:considerations|rules)\b", re.IGNORECASE)
+
+
 def _find_encoding_sentences(ctx: CheckContext) -> str:
     """Return all sentences of the text that name the encoding of the scheme's characters."""
     return "\n".join(
         sentence
         for sentence in ctx.reading.sentences
-        if _NAMED.search(sentence)
-        and not _NOT_NAMED.search(sentence)
+        # "is UTF-8, and bytes that are not UTF-8 are rejected" names it too
+        if _NAMED.search(_NOT_NAMED.sub("", sentence))
         and (_OF_URIS.search(sentence) or (ctx.scheme and f"{ctx.scheme}:" in sentence))
     )
 

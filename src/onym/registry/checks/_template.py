@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from datetime import date
 from typing import Final
 
+from onym.errors import SnapshotError
 from onym.registry.checks.context import (
     CheckContext,
     Finding,
@@ -18,7 +20,7 @@ from onym.registry.checks.context import (
     to_printable,
 )
 from onym.registry.checks.reference_data import compute_skeleton, is_one_edit_apart, load_word_list
-from onym.registry.documents.types import TemplateValue
+from onym.registry.documents.types import Template, TemplateValue
 from onym.registry.records import Status
 from onym.registry.registries import BUILTIN, REGISTRIES
 
@@ -120,10 +122,12 @@ def check_name_taken(ctx: CheckContext) -> Findings:
     since = "" if entry.registered is None else f" since {entry.registered.date().isoformat()}"
     reference = entry.fields.get("reference", "")
     document = (ctx.document.name or "").replace(" ", "").lower()
-    if document and document in reference.replace(" ", "").lower():
+    is_own = bool(document) and document in reference.replace(" ", "").lower()
+    if is_own or _is_other_edition(ctx, reference):
+        by = "this document" if is_own else f"another edition of this document, {to_printable(reference)}"
         yield ctx.report(
             "registered-here",
-            f'"{entry.name}" is registered ({entry.status}{since}), by this document',
+            f'"{entry.name}" is registered ({entry.status}{since}), by {by}',
             level=Level.HINT,
             at="name",
         )
@@ -138,6 +142,22 @@ def check_name_taken(ctx: CheckContext) -> Findings:
     )
 
 
+def _is_other_edition(ctx: CheckContext, reference: str) -> bool:
+    """Return whether an RFC of the reference replaces this RFC, or was replaced by it."""
+    own = _RFC_NAME.fullmatch(ctx.document.name or "")
+    if own is None:
+        return False
+    number = int(own[1])
+    row = ctx.known.rfcs.get(number)
+    newer = () if row is None else row.obsoleted_by
+    for cited in map(int, _RFC_NAME.findall(reference)):
+        old = ctx.known.rfcs.get(cited)
+        if cited in newer or (old is not None and number in old.obsoleted_by):
+            return True
+    return False
+
+
+_RFC_NAME: Final = re.compile(r"RFC ?([0-9]{1,5})")
 _NO_ENTRIES: Final = "no entries of the registry are available"
 
 
@@ -269,7 +289,13 @@ _AT: Final = re.compile(
     r"[\w.+-]{1,64} ?(?:\(at\)|\[at\]|<at>|&commat;| at ) ?[\w-]{1,63}(?:(?:\.| ?dot ?)[\w-]{2,63}){1,8}",
     re.IGNORECASE,
 )
-_ELSEWHERE: Final = re.compile(r"\bauthor\S{0,3} address", re.IGNORECASE)
+#: a field that refers to an address in another part of the text
+_ELSEWHERE: Final = re.compile(
+    r"\bauthor\S{0,3} address|\bsee (?:below|above)\b"
+    r"|\bsections? (?P<number>[0-9A-Z]{1,3}(?:\.[0-9]{1,3}){0,6})\b",
+    re.IGNORECASE,
+)
+_AUTHORS: Final = ("author", "editor", "contact")
 _URI: Final = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}:(?://)?[^\s<>]{3,}|\bwww\.[\w.-]+")
 #: bodies whose address is well known
 _BODIES: Final = re.compile(r"\b(?:IETF|IESG|IAB|IRTF|W3C|IANA|Internet Engineering Task Force)\b")
@@ -379,6 +405,29 @@ def check_fields(ctx: CheckContext) -> Findings:
             )
         yield from _check_label(ctx, value)
         yield from _check_value(ctx, value)
+    if ctx.profile.id in REGISTRIES["ai-namespaces"].profiles:
+        yield from _check_namespace_values(ctx, ctx.template)
+
+
+def _check_namespace_values(ctx: CheckContext, template: Template) -> Findings:
+    """Report the values of a namespace that a submission refuses, one finding for each field."""
+    from onym.registry.iana import check_namespace_fields  # late: it reads every format of the registries
+
+    for identifier in ("anchor", "keys"):
+        try:
+            check_namespace_fields({identifier: template.text(identifier)})
+        except SnapshotError as error:
+            yield ctx.report("namespace-value", error.message, at=identifier, fix=error.hint)
+    expires = template.text("expires").strip()
+    if expires:
+        try:
+            last = date.fromisoformat(expires)
+        except ValueError:
+            message = f'"{to_printable(expires)}" is not a date'
+            yield ctx.report("namespace-value", message, at="expires", fix="write it as `2027-01-31`")
+        else:
+            if ctx.today is not None and last < ctx.today:
+                yield ctx.report("namespace-value", f"the expiry day {last} is past", at="expires")
 
 
 def _check_label(ctx: CheckContext, value: TemplateValue) -> Findings:
@@ -505,8 +554,14 @@ def check_contacts(ctx: CheckContext) -> Findings:
 def _check_unreachable(ctx: CheckContext, identifier: str, text: str) -> Findings:
     field = ctx.profile.find_field(identifier)
     label = identifier if field is None else _capitalize_first(field.label)
-    if _ELSEWHERE.search(text):
-        if not any(_EMAIL.search(section.text) for section in ctx.find_sections("author")):
+    elsewhere = _ELSEWHERE.search(text)
+    if elsewhere is not None:
+        number = elsewhere["number"]
+        sections = [
+            *ctx.find_sections(*_AUTHORS),
+            *(section for section in ctx.document.sections if number and section.number == number),
+        ]
+        if not any(_EMAIL.search(section.text) for section in sections):
             subject = f"the address of the {label.lower()}"
             yield ctx.report_unchecked(subject, "the text does not have the section that the field names")
     elif _AT.search(text):

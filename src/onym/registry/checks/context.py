@@ -10,7 +10,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 from functools import cached_property
@@ -68,7 +68,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All findings about one document under one profile, most severe first, then by position."""
+    """All findings about one document under one profile, by severity, importance of the check and line."""
 
     source: str
     profile: str
@@ -86,7 +86,35 @@ class Report:
         """Whether no finding is an error; warnings and hints are allowed."""
         return not self.of(Level.ERROR)
 
+    @property
+    def unchecked(self) -> tuple[Finding, ...]:
+        """The hints that something could not be checked."""
+        return tuple(finding for finding in self.findings if finding.code == UNCHECKED)
 
+    @property
+    def questions(self) -> tuple[Finding, ...]:
+        """The questions for a person, which are the same for every document."""
+        return tuple(finding for finding in self.findings if finding.check.startswith("Q"))
+
+    @property
+    def plain(self) -> tuple[Finding, ...]:
+        """The findings about the document: neither unchecked subjects nor questions."""
+        apart = {*self.unchecked, *self.questions}
+        return tuple(finding for finding in self.findings if finding not in apart)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of plain findings of each level, as every report shows them."""
+        return {str(level): sum(finding.level is level for finding in self.plain) for level in Level}
+
+    def without_questions(self) -> Report:
+        """Return the report without the questions for a person."""
+        asked = set(self.questions)
+        return replace(self, findings=tuple(finding for finding in self.findings if finding not in asked))
+
+
+#: the code of a hint that something could not be checked
+UNCHECKED: Final = "could-not-check"
 #: characters of a document's text that the checks of prose read
 MAX_PROSE: Final = 2_000_000
 #: lines above and below a citation in which its sentence is searched
@@ -324,6 +352,8 @@ class CheckContext:
     known: ReferenceData
     template: Template | None
     syntax: SchemeGrammar
+    #: the scheme that the grammar of a text without a template defines; "" if none was inferred
+    inferred: str = ""
     today: date | None = None
     #: whether the request updates the entry of this name
     update: bool = False
@@ -374,7 +404,7 @@ class CheckContext:
     ) -> Finding:
         """Return the hint that something was not checked, and why. Without this hint it was checked."""
         message = f"not checked: {subject}: {reason}"
-        return self.report("could-not-check", message, level=Level.HINT, line=line, fix=fix)
+        return self.report(UNCHECKED, message, level=Level.HINT, line=line, fix=fix)
 
     @cached_property
     def name(self) -> str:
@@ -390,7 +420,13 @@ class CheckContext:
     def scheme(self) -> str:
         """The document's scheme in lower case: that of the template, else that of the grammar, else ""."""
         name = lower_ascii(self.name)
-        return name if _SCHEME.fullmatch(name) else (self.syntax.scheme or "")
+        return name if _SCHEME.fullmatch(name) else (self.inferred or self.syntax.scheme or "")
+
+    @cached_property
+    def wanted_names(self) -> tuple[str, ...]:
+        """The names of all templates of the document in lower case, this one's first."""
+        names = (self.name, *(clean_name(template.text("name")) for template in self.document.templates))
+        return tuple(dict.fromkeys(name for name in map(lower_ascii, names) if _SCHEME.fullmatch(name)))
 
     @cached_property
     def status(self) -> Status | None:

@@ -18,6 +18,7 @@ from onym.registry.abnf.grammar import Grammar, find_unused_rules
 from onym.registry.checks import _citations, _prose, _syntax, _template
 from onym.registry.checks._grammar import SchemeGrammar, read_syntax
 from onym.registry.checks.context import (
+    UNCHECKED,
     Check,
     CheckContext,
     DocumentText,
@@ -30,7 +31,7 @@ from onym.registry.checks.context import (
     to_printable,
 )
 from onym.registry.checks.reference_data import ReferenceData, load_builtin
-from onym.registry.documents import profile_of_template, read_document
+from onym.registry.documents import find_value_blocks, profile_of_template, read_document
 from onym.registry.documents.types import Block, Document, DocumentKind, Template, TemplateValue
 from onym.registry.records import Entry, Request, RequestKind, Status
 from onym.registry.registries import Profile, get_profile
@@ -185,8 +186,15 @@ _RFC_7595: Final = date(2015, 6, 1)
 _NUMBER_7595: Final = 7595
 #: the checks of a text that is only a grammar
 _GRAMMAR_CHECKS: Final = frozenset({"S1", "S2", "S3", "S4", "S6"})
+#: the checks of each scheme that a text without a template defines
+_SYNTAX_CHECKS: Final = frozenset({"S1", "S2", "S3", "S4", "S5", "S7"})
 _SEVERITY: Final = {Level.ERROR: 0, Level.WARNING: 1, Level.HINT: 2}
-_ORDER: Final = {row.id: index for index, row in enumerate(CHECKS)}
+#: the checks whose findings decide a registration come first, the others in the order of the table
+_MOST_IMPORTANT: Final = ("N1", "N2", "T1", "T2", "T3", "S1", "S2", "S3", "S7", "S8", "O1", "C1", "C2")
+_ORDER: Final = {
+    identifier: index
+    for index, identifier in enumerate(dict.fromkeys((*_MOST_IMPORTANT, *(row.id for row in CHECKS))))
+}
 
 
 def check(
@@ -212,17 +220,28 @@ def check(
     bare = is_bare_grammar(document)
     templates: tuple[Template | None, ...] = document.templates[:MAX_TEMPLATES] or (None,)
     profiles = [get_profile(profile or choose_profile(document, template)) for template in templates]
+    inferred = () if document.templates else _infer_schemes(document, bare=bare)
+    if len(inferred) > 1:
+        templates, profiles = (None,) * len(inferred), profiles * len(inferred)
     findings: dict[Finding, None] = {}
     scheme = None
-    for template, chosen in zip(templates, profiles, strict=True):
+    for index, (template, chosen) in enumerate(zip(templates, profiles, strict=True)):
         rows = _select_checks(chosen, bare=bare)
+        if template is None and index:
+            # the other checks are about the whole text
+            rows = [row for row in rows if row.id in _SYNTAX_CHECKS]
+        if index:
+            # the questions are about the document
+            rows = [row for row in rows if not row.id.startswith("Q")]
+        name = inferred[index] if inferred else ""
         ctx = CheckContext(
             document=document,
             reading=reading,
             profile=chosen,
             known=facts,
             template=template,
-            syntax=_build_syntax(document, template, rows),
+            syntax=_build_syntax(document, template, rows, name),
+            inferred=name,
             today=today,
             update=update,
         )
@@ -270,14 +289,17 @@ def _build_document(request: Request) -> Document:
     profile = get_profile(request.profile)
     values: dict[str, TemplateValue] = {}
     lines: list[str] = []
+    blocks: tuple[Block, ...] = ()
     for field in (*profile.fields, *profile.elsewhere):
         text = texts.get(field.id)
         if text:
             label = field.label[:1].upper() + field.label[1:]
             values[field.id] = TemplateValue(id=field.id, label=label, text=text, line=len(lines) + 1)
+            if field.id == "syntax":
+                blocks = find_value_blocks(values[field.id])
             lines += f"{label}: {text}".split("\n")
     template = Template(values=values, line=1)
-    return Document(kind=DocumentKind.TEMPLATE, text="\n".join(lines), templates=(template,))
+    return Document(kind=DocumentKind.TEMPLATE, text="\n".join(lines), templates=(template,), blocks=blocks)
 
 
 def choose_profile(document: Document, template: Template | None = None) -> str:
@@ -300,10 +322,28 @@ def _is_under_rfc7595(document: Document) -> bool:
     return "RFC7595" in [*keys, *(reference.key for reference in document.references)]
 
 
-def _build_syntax(document: Document, template: Template | None, rows: list[Check]) -> SchemeGrammar:
-    name = "" if template is None else clean_name(template.text("name"))
-    has_syntax = any(row.id == "S1" for row in rows)
-    return read_syntax(document.blocks, name) if has_syntax else SchemeGrammar(name)
+def _infer_schemes(document: Document, *, bare: bool) -> tuple[str, ...]:
+    """Return the schemes that the grammar of a text without a template defines."""
+    syntax = read_syntax(document.blocks, "")
+    if bare and syntax.start is not None:
+        return ()
+    return syntax.infer_schemes()[:MAX_TEMPLATES]
+
+
+def _build_syntax(
+    document: Document, template: Template | None, rows: list[Check], inferred: str
+) -> SchemeGrammar:
+    name = inferred if template is None else clean_name(template.text("name"))
+    if all(row.id != "S1" for row in rows):
+        return SchemeGrammar(name)
+    syntax = read_syntax(document.blocks, name)
+    if template is not None and syntax.defines_other_scheme:
+        other = _syntax.find_same_syntax(template.text("syntax"), syntax.schemes)
+        # "Same as for 'news'": the rules of that scheme apply, with another name
+        if other is not None:
+            syntax = read_syntax(document.blocks, other)
+            syntax.alias = other
+    return syntax
 
 
 def _select_checks(chosen: Profile, *, bare: bool) -> list[Check]:
@@ -314,7 +354,7 @@ def _limit_findings(findings: Iterable[Finding], ctx: CheckContext) -> Iterator[
     for count, finding in enumerate(findings):
         if count >= MAX_FINDINGS:
             message = f"not checked: only {MAX_FINDINGS} findings of {ctx.check.id} are shown"
-            yield ctx.report("could-not-check", message, level=Level.HINT)
+            yield ctx.report(UNCHECKED, message, level=Level.HINT)
             return
         yield finding
 
@@ -324,7 +364,7 @@ def _report_omitted_templates(document: Document, chosen: Profile) -> Iterator[F
     if more > 0:
         yield Finding(
             check="T1",
-            code="could-not-check",
+            code=UNCHECKED,
             level=Level.HINT,
             message=f"not checked: {more} further templates: only {MAX_TEMPLATES} are checked",
             clause=chosen.template_clause,
@@ -332,12 +372,13 @@ def _report_omitted_templates(document: Document, chosen: Profile) -> Iterator[F
         )
 
 
-def _get_sort_key(finding: Finding) -> tuple[int, int, int, int, str]:
+def _get_sort_key(finding: Finding) -> tuple[int | bool | str, ...]:
     return (
         _SEVERITY[finding.level],
+        finding.code == UNCHECKED,
+        _ORDER[finding.check],
         finding.line or 0,
         finding.column or 0,
-        _ORDER[finding.check],
         finding.code + finding.message,
     )
 

@@ -21,9 +21,11 @@ from onym.registry.documents._lines import (
     split_sections,
 )
 from onym.registry.documents._metadata import detect_kind, find_dates, find_name
-from onym.registry.documents._snippets import find_blocks, find_examples
+from onym.registry.documents._snippets import find_blocks, find_examples, find_form, find_named_schemes
 from onym.registry.documents._templates import (
     NAME,
+    SYNTAX,
+    clean_value,
     find_templates,
     get_labels,
     profile_of_template,
@@ -54,6 +56,7 @@ __all__ = [
     "Section",
     "Template",
     "TemplateValue",
+    "find_value_blocks",
     "profile_of_template",
     "profile_reason",
     "read_document",
@@ -93,6 +96,12 @@ def read_document(
             hint="none of these labels begins a line: " + get_labels(registry).format_needed(),
         )
     return document
+
+
+def find_value_blocks(value: TemplateValue) -> tuple[Block, ...]:
+    """Return the ABNF in a field of a form; its lines count from the line of the value."""
+    rows = enumerate(clean_value(value.text).split("\n"), value.line)
+    return find_blocks([Line(number=number, text=row) for number, row in rows])
 
 
 def _flatten_text(text: str, kind: DocumentKind, source: str) -> FlatDocument:
@@ -135,7 +144,11 @@ def _build_document(text: str, kind: DocumentKind, registry: str, flat: FlatDocu
     templates = find_templates(lines, get_labels(registry), markdown=is_markdown, partial=kind in _PASTED)
     sections = split_sections(lines)
     require_at_most(sections, MAX_SECTIONS, "sections")
-    blocks = find_blocks(lines)
+    values = (template.values.get(SYNTAX) for template in templates)
+    labels = {value.line: value.text.partition("\n")[0] for value in values if value is not None}
+    blocks = find_blocks(lines, labels)
+    if not blocks and kind in (DocumentKind.RFC, DocumentKind.DRAFT):
+        blocks = find_form(lines)
     # XML marks its reference lists
     entries, entry_lines = find_references([] if kind is DocumentKind.XML else lines, templates)
     grammar_lines = {
@@ -147,6 +160,7 @@ def _build_document(text: str, kind: DocumentKind, registry: str, flat: FlatDocu
     without = entry_lines | grammar_lines
     references = (*flat.references, *entries)
     known = {reference.key for reference in references}
+    names = [template.text(NAME) for template in templates]
     citations, added = find_citations(lines, known=known, without=without, anchors=flat.anchors)
     return Document(
         kind=kind,
@@ -161,5 +175,5 @@ def _build_document(text: str, kind: DocumentKind, registry: str, flat: FlatDocu
         citations=tuple(citation for citation in citations if not _is_own_name(citation.key, name)),
         references=(*references, *(reference for reference in added if reference.key not in known)),
         blocks=blocks,
-        examples=find_examples(lines, [template.text(NAME) for template in templates], without=without),
+        examples=find_examples(lines, names or find_named_schemes(blocks), without=without),
     )

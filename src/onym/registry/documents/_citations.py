@@ -17,7 +17,9 @@ _ENTRY: Final = re.compile(r" *(?:[-*] )?\[\[?(?P<key>[A-Za-z0-9][A-Za-z0-9._+-]
 _FULL: Final = re.compile(
     r"\[[A-Za-z0-9][A-Za-z0-9._+-]{0,63}\] +(?!(?:Sec|Appendix|§|and\b|or\b))[\w\"'\u201c<](?:[^ ]* ){2}"
 )
-_LIST_TITLES: Final = frozenset(("references", "normative references", "informative references", "citations"))
+_LIST_TITLES: Final = frozenset(
+    ("references", "normative references", "informative references", "citations", "uris")
+)
 
 # between two words of a citation: a space, or the end of a line
 _GAP: Final = r"[ \n]?"
@@ -44,6 +46,8 @@ _KRAMDOWN_KEY: Final = re.compile(r"(?:^|[ !?])-?(?P<key>[A-Z][A-Za-z0-9._+-]{0,
 _WORDS: Final = frozenset(("Section", "Sections", "Appendix"))
 #: a key that is certainly one
 _RFC_KEY: Final = re.compile(r"RFC-?[0-9]{1,5}\Z")
+#: a section of another text, as RFC 3261 writes [H14.1] for section 14.1 of HTTP, and [HX.Y] for all of them
+_OTHER_SECTION: Final = re.compile(r"[A-Z]{1,2}(?:[0-9]{1,3}(?:\.[0-9]{1,3}){1,6}|X\.Y)\Z")
 #: a number or a word in brackets after a word of a sentence, or after another such key
 _SENTENCE_KEY: Final = re.compile(
     r"(?:(?<![\w-])[A-Za-z][a-z'-]{0,40},?|\],?(?: and| or)?) "
@@ -192,6 +196,8 @@ def _list_bracket_keys(
     if key in known or _RFC_KEY.match(key):
         return (key,)
     before = text[match.start("key") - 2 : match.start("key") - 1]
+    if _OTHER_SECTION.match(key):
+        return ()
     shape = _classify_key(key)
     likely = shape == "name" or (shape and shape in shapes)
     return (key,) if likely and not (before.isalnum() or before in (")", "_")) else ()

@@ -137,7 +137,9 @@ def find_dates(text: str, kind: DocumentKind) -> tuple[date | None, date | None]
     if kind is not DocumentKind.DRAFT:
         return None, None
     expires = next((day for row in head if (day := _parse_date(_EXPIRES.search(row)))), None)
-    rows = (row for row in head if "xpire" not in row and "pdated" not in row)
+    rows = [row for row in head if "xpire" not in row and "pdated" not in row]
+    # the date may be at the end of the line of the expiry date
+    rows += [row[match.end() :] for row in head if (match := _EXPIRES.search(row))]
     dated = next((day for row in rows if (day := _parse_date(_ENDS_WITH_DATE.match(row)))), None)
     if dated is None and expires is not None:
         # the text has only the month, and the expiry date gives the day

@@ -7,8 +7,8 @@ delimited as in RFC 3986 Appendix C.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from onym.registry.documents._lines import Line, count_indent, is_flush, require_at_most
@@ -18,6 +18,11 @@ from onym.registry.documents.types import Block, Example
 MAX_BLOCKS: Final = 2_000
 
 _RULE: Final = re.compile(r" *[A-Za-z][A-Za-z0-9-]{0,63}(?P<space> *)=/?(?!=) *(?P<elements>.*)\Z")
+#: the elements of a rule whose strings are URIs
+_URI_START: Final = re.compile(r'"[A-Za-z][A-Za-z0-9+.-]*(?:"[ ]*")?:')
+_NAMELESS: Final = re.compile(r'"([A-Za-z][A-Za-z0-9+.-]{0,62}):(?://)?" +(?=[A-Za-z\[(])')
+#: `dataurl := "data:" ...`: a rule in the notation of RFC 822
+_COLON_RULE: Final = re.compile(r"( *[A-Za-z][A-Za-z0-9-]{0,63} *):=(?= )")
 _TOKEN: Final = re.compile(
     r'(?P<space> +)|(?P<comment>;.*)|(?P<string>(?:%[si])?"[^"]*(?:"|\Z))|(?P<number>%[bdxBDX][0-9A-Fa-f.-]+)'
     r"|(?P<prose><[^>]*(?:>|\Z))|(?P<name>[A-Za-z][A-Za-z0-9-]*)|(?P<group>[()\[\]])|(?P<slash>/)"
@@ -53,6 +58,8 @@ class _LineShape:
     apart: bool
     #: at most one element, as an assignment has
     lone: bool
+    #: a second "=", as the attributes of a tag have
+    equals: bool
 
     @property
     def is_clean(self) -> bool:
@@ -73,7 +80,9 @@ def _measure_line(text: str) -> _LineShape:
             kind = "string"
         kinds.add(kind)
         elements += kind not in ("space", "comment")
-        names = names + 1 if kind == "name" else (names if kind == "space" else 0)
+        # names in capitals, such as COLON, are no words of a sentence
+        words = kind == "name" and not token[0].isupper()
+        names = names + 1 if words else (names if kind in ("space", "name") else 0)
         most = max(most, names)
         offset = token.end()
     kinds.discard("space")
@@ -84,6 +93,7 @@ def _measure_line(text: str) -> _LineShape:
         comment=kinds == {"comment"},
         apart="apart" in kinds,
         lone=elements <= 1,
+        equals="equals" in kinds,
     )
 
 
@@ -97,17 +107,31 @@ class _RuleEvidence:
     sure: bool = False
     #: the line may be an assignment of a number: a rule only in a block that is certainly ABNF
     doubtful: bool = False
+    #: the line has no elements
+    bare: bool = False
 
 
 def _match_rule(text: str, *, sloppy: bool) -> _RuleEvidence | None:
     """Return the evidence of a line for its block; None if the line is not a rule."""
     rule = _RULE.match(text)
+    if rule is None and (colon := _COLON_RULE.match(text)) is not None:
+        rule = _RULE.match(f"{colon[1]} ={text[colon.end() :]}")
+        if rule is not None and not sloppy and not _URI_START.match(rule["elements"]):
+            return None
     if rule is None:
         return None
     shape = _measure_line(rule["elements"])
     if not rule["elements"]:
-        return _RuleEvidence()
+        return _RuleEvidence(bare=True)
     quoted = '"' in rule["elements"] or "%" in rule["elements"]
+    if shape.strange <= _SLOPPY and not shape.lone and _URI_START.match(rule["elements"]):
+        # a rule of a URI, also with a slip such as "_" in a name or "|" for "/"
+        return _RuleEvidence(proves=True, sure=True)
+    if not rule["space"] and shape.equals:
+        return None
+    if not rule["space"] and shape.lone and '"' in rule["elements"]:
+        # `href="kite:a"` is an attribute of a tag or a header, unless rules are around it
+        return _RuleEvidence(doubtful=True)
     if shape.is_clean and (rule["space"] or quoted):
         return _RuleEvidence(
             proves=shape.strong,
@@ -119,6 +143,19 @@ def _match_rule(text: str, *, sloppy: bool) -> _RuleEvidence | None:
     return None
 
 
+def _name_elements(text: str) -> str:
+    """Return elements of a URI without a rule's name, `"aaa://" FQDN [ port ]`, as a rule `aaa-URI`."""
+    elements = text.lstrip(" ")
+    start = _NAMELESS.match(elements)
+    if start is None:
+        return text
+    shape = _measure_line(elements)
+    rest = _measure_line(elements[start.end() :])
+    if not shape.is_clean or not rest.strong or shape.equals:
+        return text
+    return f"{text[: len(text) - len(elements)]}{start[1]}-URI = {elements}"
+
+
 @dataclass(slots=True, kw_only=True)
 class _OpenBlock:
     """A block that is being read: its column, and the text by line number."""
@@ -128,8 +165,9 @@ class _OpenBlock:
     rows: dict[int, str] = field(default_factory=dict)
     proved: bool = False
     sure: bool = False
-    #: lines of doubtful rules
+    #: lines of doubtful rules, and of names whose elements are on the next line
     doubtful: set[int] = field(default_factory=set)
+    bare: set[int] = field(default_factory=set)
     last: int = 0
 
     def add_line(self, line: Line, text: str, rule: _RuleEvidence | None) -> None:
@@ -146,8 +184,9 @@ class _OpenBlock:
 class _BlockReader:
     """Finds blocks in lines that are not marked as ABNF."""
 
-    def __init__(self, *, flush: bool) -> None:
+    def __init__(self, *, flush: bool, columns: Mapping[int, int]) -> None:
         self.flush = flush
+        self.columns = columns
         self.open: _OpenBlock | None = None
         self.blank = False
         self.section: str | None = None
@@ -161,6 +200,8 @@ class _BlockReader:
         if line.blank:
             self.blank = True
             return None
+        if self.open is None or self.blank:
+            line = replace(line, text=_name_elements(line.text))
         ended = None
         if not self._extend_block(line):
             ended = self.close_block()
@@ -184,8 +225,11 @@ class _BlockReader:
         rule = None if line.toc else _match_rule(line.text, sloppy=False)
         if rule is None:
             return
-        self.open = _OpenBlock(column=count_indent(line.text), section=self.section)
+        column = self.columns.get(line.number, count_indent(line.text))
+        self.open = _OpenBlock(column=column, section=self.section)
         self.open.add_line(line, line.text, rule)
+        if rule.bare:
+            self.open.bare.add(line.number)
 
     def _extend_block(self, line: Line) -> bool:
         block = self.open
@@ -198,7 +242,12 @@ class _BlockReader:
         if rule is None and self.flush and count_indent(text) <= block.column:
             # if indentation is lost, a continuation line gets some back
             text = "  " + text
+        begins = rule is None and block.last in block.bare and _URI_START.match(text.lstrip(" ")) is not None
+        if rule is not None and rule.bare:
+            block.bare.add(line.number)
         block.add_line(line, text, rule)
+        # the elements of a rule may begin on the next line
+        block.proved, block.sure = block.proved or begins, block.sure or begins
         return True
 
     def _can_continue(self, block: _OpenBlock, text: str) -> bool:
@@ -227,9 +276,14 @@ def _iter_marked_blocks(lines: list[Line]) -> Iterator[Block]:
             rows = []
 
 
-def _iter_found_blocks(lines: list[Line]) -> Iterator[Block]:
-    reader = _BlockReader(flush=is_flush(lines))
+def _iter_found_blocks(lines: list[Line], labels: Mapping[int, str]) -> Iterator[Block]:
+    columns = {line.number: count_indent(line.text) for line in lines if line.number in labels}
+    reader = _BlockReader(flush=is_flush(lines), columns=columns)
     for line in lines:
+        value = labels.get(line.number)
+        if value is not None and line.text.endswith(value):
+            # a rule on the line of its label keeps its column; the label is left out
+            line = replace(line, text=value.rjust(len(line.text)))
         if line.code is not None and line.code not in _NEUTRAL_LANGUAGES:
             line = Line(number=line.number, text=".")
         ended = reader.feed_line(line)
@@ -240,11 +294,37 @@ def _iter_found_blocks(lines: list[Line]) -> Iterator[Block]:
         yield last
 
 
-def find_blocks(lines: list[Line]) -> tuple[Block, ...]:
-    """Return every block of ABNF, in order."""
-    out = sorted((*_iter_marked_blocks(lines), *_iter_found_blocks(lines)), key=lambda block: block.line)
+def find_blocks(lines: list[Line], labels: Mapping[int, str] | None = None) -> tuple[Block, ...]:
+    """Return every block of ABNF, in order. `labels` maps lines to the value that follows a label there."""
+    found = _iter_found_blocks(lines, labels or {})
+    out = sorted((*_iter_marked_blocks(lines), *found), key=lambda block: block.line)
     require_at_most(out, MAX_BLOCKS, "blocks of ABNF")
     return tuple(out)
+
+
+#: a URI with names in angle brackets, as RFC 1738 shows it: `telnet://<user>:<password>@<host>:<port>/`
+_FORM_LINE: Final = re.compile(
+    r" *(?P<scheme>[a-z][a-z0-9+.-]{1,62}):"
+    r"(?P<rest>(?:[A-Za-z0-9:/?#@!$&'()*+,;=._~-]|<[a-z][a-z0-9 -]{0,40}>){1,120})\Z"
+)
+_FORM_PART: Final = re.compile(r"<([^<>]+)>|[^<>]+")
+
+
+def find_form(lines: list[Line]) -> tuple[Block, ...]:
+    """Return the first such form as a rule, for a text without ABNF; nothing if there is none."""
+    section: str | None = None
+    for line in lines:
+        if line.heading is not None:
+            section = line.heading.name
+        form = None if line.toc or "<" not in line.text else _FORM_LINE.match(line.text)
+        if form is not None and "<" in form["rest"]:
+            parts = [
+                match[1].replace(" ", "-") if match[1] else f'"{match[0]}"'
+                for match in _FORM_PART.finditer(f"{form['scheme']}:{form['rest']}")
+            ]
+            text = f"{form['scheme']}-URI = {' '.join(parts)}"
+            return (Block(text=text, line=line.number, section=section, form=True),)
+    return ()
 
 
 #: example URIs of one document; characters of a URI; lines of a wrapped URI
@@ -256,15 +336,30 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,62}\Z")
 _STOP: Final = r"\s<>\"`{}|\\^“”„«»"
 _STOPS: Final = re.compile(rf"[{_STOP}]")
 #: the beginning of a placeholder; "</" is the end of an HTML element
-_PLACEHOLDER: Final = re.compile(r"[{^]|<(?!/)")
-#: placeholders of programs: `%s` as a whole part, `$name` at the beginning
-_FORM: Final = re.compile(r"(?:^|[/?#&=;:@,])%[sd](?=[/?#&=;:@,]|\Z)|^(?://)?\$[A-Za-z_]")
+_PLACEHOLDER: Final = re.compile(r"[{^]|<(?!/)|\|(?=[^\s|])")
+#: placeholders: `%s` as a whole part, `$name` at the beginning, `%lat%`, `host:port`, `&#x159;`
+_FORM: Final = re.compile(
+    r"(?:^|[/?#&=;:@,])%[sd](?=[/?#&=;:@,]|\Z)|^(?://)?\$[A-Za-z_]|%(?![0-9A-Fa-f]{2})[A-Za-z_]{2,32}%"
+    r"|(?:^|[/@])host:port(?![A-Za-z])|&#x?[0-9A-Fa-f]{1,8};"
+)
 _CLOSING: Final = {'"': '"', "<": ">", "'": "'", "“": "”", "`": "`"}
 _TRAILING: Final = ".,;:!?'\u2019*_"
 _BRACKETS: Final = {")": "(", "]": "[", "}": "{"}
 _LITERAL: Final = re.compile(r"\[(?:[0-9A-Fa-f:.]{2,45}|v[0-9A-Fa-f]{1,4}\.[^\]]{1,60})\]")
 #: the first characters of a line that can only continue a URI
 _ONWARD: Final = ("?", "#", "&", "/", "=")
+
+
+#: names before a colon in the strings of rules
+_NAMED: Final = re.compile(r'"([A-Za-z][A-Za-z0-9+.-]{0,62})(?:"[ \t]*")?:(?://)?[^"\n]*"')
+#: such names of one document
+MAX_NAMES: Final = 20
+
+
+def find_named_schemes(blocks: Iterable[Block]) -> tuple[str, ...]:
+    """Return names that rules may begin with, for the examples of a document without a template."""
+    names = dict.fromkeys(name.lower() for block in blocks for name in _NAMED.findall(block.text))
+    return tuple(names)[:MAX_NAMES]
 
 
 def find_examples(
@@ -282,18 +377,25 @@ def find_examples(
         rf"(?<![A-Za-z0-9+.%-])(?:{'|'.join(re.escape(scheme) for scheme in schemes)}):", re.IGNORECASE
     )
     examples: dict[str, Example] = {}
+    whole: set[str] = set()
     section: str | None = None
     for index, line in enumerate(lines):
         if line.heading is not None:
             section = line.heading.name
         elif not (line.toc or line.code == "abnf" or line.number in without):
-            for uri in _iter_line_uris(lines, index, start):
-                examples.setdefault(uri, Example(uri=uri, line=line.number, section=section))
+            for uri, tail in _iter_line_uris(lines, index, start):
+                example = Example(uri=uri, line=line.number, section=section, tail=tail)
+                if not tail and uri not in whole:
+                    # certainly the whole URI, so it replaces one that may be shortened
+                    whole.add(uri)
+                    examples[uri] = example
+                examples.setdefault(uri, example)
             require_at_most(examples, MAX_EXAMPLES, "example URIs")
     return tuple(examples.values())
 
 
-def _iter_line_uris(lines: list[Line], index: int, start: re.Pattern[str]) -> Iterator[str]:
+def _iter_line_uris(lines: list[Line], index: int, start: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """Yield the URIs of a line, each with the punctuation after it that quotes or brackets also enclose."""
     text = lines[index].text
     passed = 0
     while (match := start.search(text, passed)) is not None:
@@ -303,13 +405,14 @@ def _iter_line_uris(lines: list[Line], index: int, start: re.Pattern[str]) -> It
         raw = text[match.start() : passed]
         if before == "'" and "'" in raw:
             raw = raw[: raw.index("'")]
-        elif _PLACEHOLDER.match(text, passed):
+        elif _PLACEHOLDER.match(text, passed) and not (text[passed] == "|" and before == "|"):
             continue
         else:
             raw += _join_wrapped(lines, index, passed, _CLOSING.get(before, ""))
         uri = _trim_punctuation(raw)
         if "..." not in raw and _is_example(uri, match.end() - match.start()):
-            yield uri
+            enclosed = stop is not None and _CLOSING.get(before) == text[passed]
+            yield uri, raw[len(uri) :] if enclosed and len(raw) < MAX_URI else ""
 
 
 def _join_wrapped(lines: list[Line], index: int, end: int, closing: str) -> str:

@@ -19,15 +19,19 @@ from onym.registry.documents._lines import Heading, Line, clean_rows, count_inde
 from onym.registry.documents.types import Template, TemplateValue
 from onym.registry.registries import PROFILES, TemplateField, get_catalog, get_profile, get_registry
 
-#: the field id of a name
+#: the field ids of a name and of a syntax
 NAME: Final = "name"
+SYNTAX: Final = "syntax"
 
 _SPACE: Final = re.compile(r"\s+")
 _AROUND_SLASH: Final = re.compile(r" ?/ ?")
 _USES: Final = re.compile(
-    r"applications?(?: ?(?:/|and/or|and|or) ?protocols?)? (?:that|which) uses? (?:[a-z0-9+.'\"-]+ ){0,3}"
+    r"(?:applications?(?: ?(?:/|and/or|and|or) ?protocols?)?|protocols?) (?:that|which) uses? "
+    r"(?:[a-z0-9+.'\"-]+ ){0,3}"
     r"(?:uri|scheme)(?: scheme)?(?: name)?\Z"
 )
+#: fields that the entries of any registry may have
+_COMMON_FIELDS: Final = frozenset({NAME, "contact", "references"})
 _MARKS: Final = " \t*_`'\"\u201c\u201d:.\uff1a#"
 _LONGEST: Final = 120
 
@@ -58,6 +62,8 @@ class Labels:
                 label = Label(id=field_.id, weak=weak, stand_in=stand_in)
                 self._known.setdefault(_normalize_label(spelling), label)
         self._needed = tuple(needed)
+        #: the fields that other lists of names do not have
+        self.distinctive = frozenset(field_.id for field_ in self._needed) - _COMMON_FIELDS
         #: whether there are the long labels of schemes, which contain the word "scheme"
         self._of_schemes = any(label.id == "applications" for label in self._known.values())
         #: beginnings of labels of more than three words, which may be wrapped
@@ -250,6 +256,9 @@ def _is_wrapped_label(line: Line, after: Line, labels: Labels) -> bool:
 MAX_TEMPLATES: Final = 500
 MAX_FIELDS: Final = 200
 
+#: words of the longest name; "kite and kites" are two names
+_NAME_WORDS: Final = 4
+
 _RULE: Final = re.compile(r" *(?:-{3,}|={3,}|_{3,}|\*{3,}) *\Z")
 #: words that with a colon begin a remark inside a value, not a field
 _REMARKS: Final = frozenset(
@@ -332,12 +341,16 @@ def _build_value(field_: _OpenField, *, last: bool, indent: int, markdown: bool)
     return TemplateValue(id=field_.id, label=field_.spelling, text=text, line=field_.line)
 
 
+#: the beginning of a list item, or of a line of an address
+_LIST_ITEM: Final = re.compile(r" *(?:[\[*<:-]|o |http|(?:phone|tel|fax|e-?mail|ur[il]) ?:)", re.IGNORECASE)
+
+
 def _trim_trailing_prose(field_: _OpenField, indent: int) -> list[str]:
     """Return the last field's rows without the prose after the template, at the column of the labels."""
     some = bool(field_.rest)
     for index, row in enumerate(field_.body):
         # the next item of a list (of references, people, links) is part of the value
-        is_item = row.lstrip(" ").startswith(("[", "-", "*", "o ", "<", "http", ":"))
+        is_item = _LIST_ITEM.match(row) is not None
         apart = index > 0 and not field_.body[index - 1]
         if row and some and apart and count_indent(row) <= indent and not is_item:
             return field_.body[:index]
@@ -553,7 +566,15 @@ def _is_complete(builder: _TemplateBuilder, labels: Labels) -> bool:
     if builder.container is not None:
         return "status" in ids
     label = labels.find(builder.name_key)
-    return len(ids) > (2 if label is None or label.weak else 1)
+    if label is not None and not label.weak:
+        return len(ids) > 1
+    # "Name:" begins entries of many registries, such as the payment target types of RFC 8905
+    return len(ids) > 2 and not labels.distinctive.isdisjoint(ids)
+
+
+def _is_form(template: Template) -> bool:
+    """Return whether the template is the blank form of a procedure: its name is a sentence, not a name."""
+    return len(template.text(NAME).split()) > _NAME_WORDS
 
 
 def _is_partial(builder: _TemplateBuilder, labels: Labels) -> bool:
@@ -573,7 +594,9 @@ def find_templates(
     chosen = [builder for builder in reader.done if _is_complete(builder, labels)]
     if not chosen and partial:
         chosen = [builder for builder in reader.done if _is_partial(builder, labels)]
-    return tuple(_build_template(builder, markdown=markdown) for builder in chosen)
+    templates = [_build_template(builder, markdown=markdown) for builder in chosen]
+    # a pasted form may be meant as a request that is not filled in yet
+    return tuple(template for template in templates if partial or not _is_form(template))
 
 
 #: fields that RFC 4395 5.4 requires and RFC 7595 7.4 moved to the specification; security and

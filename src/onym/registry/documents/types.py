@@ -88,22 +88,28 @@ class Reference:
 class Block:
     """Lines of ABNF without page furniture; `line` is the first line.
 
-    `marked` means that the document marks it as ABNF; otherwise only its form does.
+    `marked` means that the document marks it as ABNF; otherwise only its form does. `form` means that it is a
+    rule made from a URI with names in angle brackets, whose parts may be optional by prose.
     """
 
     text: str
     line: int
     section: str | None = None
     marked: bool = False
+    form: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A URI that the text shows, with wrapped lines joined."""
+    """A URI that the text shows, with wrapped lines joined.
+
+    `tail` is punctuation between the URI and its closing quote or bracket, which may be part of the URI.
+    """
 
     uri: str
     line: int
     section: str | None = None
+    tail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

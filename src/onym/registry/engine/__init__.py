@@ -13,8 +13,10 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Final, Protocol, TypeAlias
 
 from onym.errors import RefusalError
-from onym.registry.engine import _entry_rules, _review, _submission
-from onym.registry.engine._rules import UNREVIEWED, EventContext, Rule, reject
+from onym.registry.engine import _appeals, _entry_rules, _experts, _review, _submission
+from onym.registry.engine._appeals import find_appeal_deadline
+from onym.registry.engine._experts import find_reminder_time
+from onym.registry.engine._rules import UNREVIEWED, EventContext, Rule, is_recused, reject
 from onym.registry.records import (
     Actor,
     Decision,
@@ -35,6 +37,8 @@ __all__ = [
     "RegistryState",
     "Rule",
     "decide",
+    "decide_as_logged",
+    "find_appeal_deadline",
     "iter_due_events",
     "list_allowed_events",
     "publication_refusal",
@@ -43,21 +47,31 @@ __all__ = [
 #: the whole table, in the order in which rows are tried
 RULES: Final[tuple[Rule, ...]] = (
     *_submission.REQUEST_RULES,
+    *_submission.ARCHIVE_RULES,
     *_submission.INTAKE_RULES,
     *_review.REVIEW_RULES,
+    *_experts.EXPERT_RULES,
+    *_appeals.APPEAL_RULES,
     *_entry_rules.ENTRY_RULES,
     *_entry_rules.OVERRIDE_RULES,
     *_entry_rules.NAMESPACE_RULES,
 )
 
 _BY_EVENT: Final[dict[EventKind, tuple[Rule, ...]]] = {
-    kind: tuple(rule for rule in RULES if rule.event is kind) for kind in EventKind
+    kind: tuple(rule for rule in RULES if rule.event is kind and not rule.retired) for kind in EventKind
 }
 _DEFINE_CLAUSE: Final = "docs/decisions/0057"
 #: events of timers
-_TIMER_EVENTS: Final = (EventKind.REVIEW_TIMEOUT, EventKind.DRAFT_EXPIRED, EventKind.NAMESPACE_EXPIRED)
+_TIMER_EVENTS: Final = (
+    EventKind.REVIEW_TIMEOUT,
+    EventKind.REMIND,
+    EventKind.DRAFT_EXPIRED,
+    EventKind.NAMESPACE_EXPIRED,
+)
 #: events that no form offers
-_NOT_OFFERED: Final = frozenset({*_TIMER_EVENTS, EventKind.OPEN, EventKind.IMPORT, EventKind.DEFINE})
+_NOT_OFFERED: Final = frozenset(
+    {*_TIMER_EVENTS, EventKind.OPEN, EventKind.IMPORT, EventKind.DEFINE, EventKind.REDACT}
+)
 _REQUEST_EVENTS: Final = frozenset(
     rule.event for rule in RULES if any(state is not None for state in rule.states)
 )
@@ -79,11 +93,19 @@ def decide(
     if rule is None:
         raise _make_not_allowed_error(case)
     if not rule.permits(case):
+        if is_recused(case) and Role.EXPERT in rule.roles and case.actor.has_role(Role.EXPERT):
+            raise RefusalError(
+                f"you are recused from {case.current_request.id}", code="registry.recused",
+                clause="RFC 8126 5.2", rule=rule.id,
+                hint="Another Designated Expert decides; the IESG can appoint a temporary one.",
+            )  # fmt: skip
         raise RefusalError(
             f"{_format_actor(actor)} may not {event.kind} here",
             code="registry.wrong-role", clause=rule.get_clause(case), rule=rule.id,
             hint=_format_permitted(rule),
         )  # fmt: skip
+    if rule.effect is None and rule.refuse is not None:
+        raise rule.refuse(case, rule)
     if rule.effect is None:
         raise RefusalError(
             apply_words(rule.said), code="registry.not-allowed", clause=rule.get_clause(case), rule=rule.id,
@@ -103,6 +125,23 @@ def _define_registries(event: Event, actor: Actor) -> Decision:
         )  # fmt: skip
     build_next_catalog(event.data.get("definition"))
     return Decision(rule="DEF", clause=_DEFINE_CLAUSE)
+
+
+def decide_as_logged(
+    event: Event, actor: Actor, at: datetime, *, request: Request | None, entry: Entry | None, rule: str
+) -> Decision | None:
+    """Return the effect of a logged event that a retired rule decided, or None if there is no such rule.
+
+    The procedure may become stricter; a log that an older release wrote must still replay.
+    """
+    if event.kind is EventKind.DEFINE:
+        return None
+    case = _build_context(event, actor, at, request, entry)
+    for retired in RULES:
+        found = retired.retired and retired.id == rule and retired.event is event.kind
+        if found and retired.effect is not None and retired.matches(case) and retired.permits(case):
+            return retired.effect(case, retired)
+    return None
 
 
 def list_allowed_events(
@@ -144,16 +183,17 @@ _Timer: TypeAlias = tuple[datetime, tuple[int, int, str], Event]
 def _iter_request_timers(request: Request) -> Iterator[_Timer]:
     wait = get_profile(request.profile).expert_timeout
     waiting = request.state in (RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW)
-    if wait is None or not waiting or request.timed_out or request.expert_asked is None:
-        return
     number = request.id.rpartition("-")[2]
     order = (0, int(number) if number.isdecimal() else 0, request.id)
-    yield (
-        request.expert_asked + wait, order,
-        Event(
-            kind=EventKind.REVIEW_TIMEOUT, registry=request.registry, request=request.id, name=request.name
-        ),
-    )  # fmt: skip
+    if wait is not None and waiting and not request.timed_out and request.expert_asked is not None:
+        yield request.expert_asked + wait, order, _make_timer_event(EventKind.REVIEW_TIMEOUT, request)
+    moment = find_reminder_time(request)
+    if moment is not None:
+        yield moment, (2, *order[1:]), _make_timer_event(EventKind.REMIND, request)
+
+
+def _make_timer_event(kind: EventKind, request: Request) -> Event:
+    return Event(kind=kind, registry=request.registry, request=request.id, name=request.name)
 
 
 def _iter_entry_timers(entry: Entry) -> Iterator[_Timer]:

@@ -456,7 +456,19 @@ _IESG_CLAUSES: Final = {
 _OPERATOR_CLAUSES: Final = {"expert-review": "docs/decisions/0027", **OWN_CLAUSES}
 _CONTROL_SAID: Final = "who controls the entry, set by an override with a name and a reason"
 
+_REDACTION_CLAUSES: Final = dict.fromkeys(_OVERRIDE_CLAUSES, "docs/decisions/0056")
+
+
+def _redact(case: EventContext, rule: Rule) -> Decision:
+    require_text(case, "reason")
+    return make_decision(case, rule)
+
+
 OVERRIDE_RULES: Final = (
+    Rule(
+        id="REDACT", event=EventKind.REDACT, clauses=_REDACTION_CLAUSES, roles=(Role.IANA,),
+        effect=_redact, said="personal data that was removed from the log, with a reason",
+    ),
     Rule(
         id="IMPORT", event=EventKind.IMPORT, clauses=_OVERRIDE_CLAUSES, roles=(Role.IANA,),
         effect=_import_entry, said="a row of a published registry",

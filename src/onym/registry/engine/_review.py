@@ -18,6 +18,7 @@ from onym.registry.engine._rules import (
     has_conflict,
     is_for_board,
     is_request_owner,
+    is_temporary_expert,
     list_other_pending,
     make_decision,
     make_notice,
@@ -156,7 +157,8 @@ def _request_more_review(case: EventContext, rule: Rule) -> Decision:
 
 def _resume_review(case: EventContext, rule: Rule) -> Decision:
     request = move_request(case, RequestState.EXPERT_REVIEW, due=case.current_request.due)
-    notice = make_notice(Role.EXPERT, f"{case.name}: {request.id} is ready for review again")
+    to = request.expert or Role.EXPERT
+    notice = make_notice(to, f"{case.name}: {request.id} is ready for review again")
     return make_decision(case, rule, request=request, notices=(notice,))
 
 
@@ -242,19 +244,20 @@ def _escalate_timeout(case: EventContext, rule: Rule) -> Decision:
 
 _TIMEOUT_CLAUSES: Final = build_clauses("5.2 step 6", None)
 
-_ExpertRule: Final = partial(Rule, states=_REVIEWED, roles=(Role.EXPERT,))
+_ExpertRule: Final = partial(Rule, states=_REVIEWED, roles=(Role.EXPERT,), who=is_temporary_expert)
 _IESGRule: Final = partial(Rule, states=(RequestState.IETF_REVIEW,), roles=(Role.IESG,))
 
 REVIEW_RULES: Final = (
     Rule(
         id="E1", event=EventKind.ASK_MORE_REVIEW, states=(RequestState.EXPERT_REVIEW,),
         clauses=build_clauses("5.2 step 4", "7.2 step 6", _POLICY), roles=(Role.EXPERT,),
-        effect=_request_more_review, said="more review or discussion is asked for",
+        who=is_temporary_expert, effect=_request_more_review, said="more review or discussion is asked for",
     ),
     Rule(
         id="E1", event=EventKind.RESUME_REVIEW, states=(RequestState.MORE_REVIEW,),
         clauses=build_clauses("5.2 step 4", "7.2 step 6", _POLICY), roles=(Role.EXPERT,),
-        who=is_request_owner, effect=_resume_review, said="back to the expert",
+        who=lambda case: is_request_owner(case) or is_temporary_expert(case), effect=_resume_review,
+        said="back to the expert",
     ),
     _ExpertRule(
         id="E2", event=EventKind.APPROVE, clauses=build_clauses("5.3", "7.3", _POLICY), when=has_conflict,

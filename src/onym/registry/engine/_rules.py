@@ -81,6 +81,20 @@ def is_request_owner(case: EventContext) -> bool:
     return case.request is not None and case.request.registrant == case.actor.id
 
 
+def is_recused(case: EventContext) -> bool:
+    """Report whether the actor has a conflict of interest about the request (RFC 8126 5.2)."""
+    return case.request is not None and case.actor.id in case.request.recused
+
+
+def is_temporary_expert(case: EventContext) -> bool:
+    """Report whether the IESG appointed the actor for this request (RFC 8126 5.2)."""
+    return (
+        case.request is not None
+        and case.actor.id in case.request.temporary_experts
+        and case.actor.id not in case.request.recused
+    )
+
+
 def is_entry_owner(case: EventContext) -> bool:
     """Report whether the actor is the registrant of the entry."""
     return case.entry is not None and case.entry.registrant == case.actor.id
@@ -179,8 +193,9 @@ class Rule:
 
     It applies to `event` if the request is in one of `states` (None: the event is about an entry, or opens
     a request) and `when` is true. `clauses` has the source for each profile with the rule. Actors with one
-    of `roles`, or for whom `who` is true, may cause the event. A rule without `effect` rejects the event with
-    `said` and `hint`.
+    of `roles`, or for whom `who` is true, may cause the event; an expert who is recused has not the role
+    there. A rule without `effect` rejects the event with the error of `refuse`, else with `said` and `hint`.
+    A `retired` rule decided events of older releases: only their log records reach it.
     """
 
     id: str
@@ -193,6 +208,8 @@ class Rule:
     effect: Callable[[EventContext, Rule], Decision] | None = None
     said: str
     hint: str | None = None
+    refuse: Callable[[EventContext, Rule], RefusalError] | None = None
+    retired: bool = False
 
     def matches(self, case: EventContext) -> bool:
         """Report whether this rule applies to the event of any actor."""
@@ -201,7 +218,10 @@ class Rule:
 
     def permits(self, case: EventContext) -> bool:
         """Report whether the actor may cause the event."""
-        return case.actor.has_role(*self.roles) or (self.who is not None and self.who(case))
+        roles = self.roles
+        if is_recused(case):
+            roles = tuple(role for role in roles if role is not Role.EXPERT)
+        return case.actor.has_role(*roles) or (self.who is not None and self.who(case))
 
     def get_clause(self, case: EventContext) -> str:
         """Return the source under the profile of the request."""
@@ -267,6 +287,7 @@ _HOLDERS: Mapping[RequestState, Role] = {
     RequestState.EXPERT_REVIEW: Role.EXPERT,
     RequestState.MORE_REVIEW: Role.REGISTRANT,
     RequestState.IETF_REVIEW: Role.IESG,
+    RequestState.APPEAL: Role.IESG,
 }
 
 #: the kind of note on an entry that a review timeout registered (RFC 4395 5.2 step 6)
@@ -284,6 +305,8 @@ _APPROVALS: Final = frozenset(
 
 #: fields of a template that are members of an entry, not columns
 _NOT_COLUMNS = frozenset({"name", "status", "expires"})
+#: fields that say who controls an entry; the upgrade of a third party leaves those of the entry
+CONTROL_FIELDS: Final = ("contact", "change_controller")
 #: columns that only IANA fills (RFC 7595 9; IANA assigns paths and numbers)
 _IANA_COLUMNS = frozenset({"notes", "template", "cri_number"})
 _MAX_FIELDS = 64
@@ -300,7 +323,13 @@ def move_request(case: EventContext, state: RequestState, **changes: Any) -> Req
     asked = case.current_request
     changes.setdefault("due", None)
     changes.setdefault("since", case.at)
-    return replace(asked, state=state, holder=_HOLDERS.get(state), version=asked.version + 1, **changes)
+    changes.setdefault("holder", _HOLDERS.get(state))
+    return replace(asked, state=state, version=asked.version + 1, reminded=0, reminded_at=None, **changes)
+
+
+def change_request(case: EventContext, **changes: Any) -> Request:
+    """Return the request in the same state, with these changes and the next version."""
+    return replace(case.current_request, version=case.current_request.version + 1, **changes)
 
 
 def update_entry(case: EventContext, entry: Entry, **changes: Any) -> Entry:
@@ -362,7 +391,8 @@ def _merge_fields(case: EventContext) -> dict[str, str]:
         return dict(case.current_entry.fields)
     # a new name takes nothing over from the row that showed another request for it
     fields = dict(old.fields) if old is not None and asked.kind is not RequestKind.NEW else {}
-    fields |= {name: value for name, value in asked.fields.items() if name not in _NOT_COLUMNS}
+    kept = {name for name in CONTROL_FIELDS if asked.third_party and fields.get(name)}
+    fields |= {name: value for name, value in asked.fields.items() if name not in _NOT_COLUMNS | kept}
     if "references" in fields and not fields.get("reference"):
         fields["reference"] = " ".join(fields["references"].split())
     if any(column.id == "description" for column in case.registry.columns):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+from onym.common.text import parse_timestamp
 from onym.errors import RefusalError
 from onym.registry.engine._rules import (
+    CONTROL_FIELDS,
     OWN_CLAUSES,
     STATUS_CHANGES,
     EventContext,
@@ -17,6 +21,7 @@ from onym.registry.engine._rules import (
     build_clauses,
     build_entry,
     can_update,
+    change_request,
     describe_conflict,
     get_text,
     has_conflict,
@@ -32,7 +37,17 @@ from onym.registry.engine._rules import (
     remove_pending,
     update_entry,
 )
-from onym.registry.records import Decision, Entry, EventKind, Request, RequestKind, RequestState, Role, Status
+from onym.registry.records import (
+    Decision,
+    Entry,
+    EventKind,
+    ListMessage,
+    Request,
+    RequestKind,
+    RequestState,
+    Role,
+    Status,
+)
 
 _ANYONE: Final = (Role.REGISTRANT, Role.IANA, Role.EXPERT, Role.IESG)
 _NAMESPACE_CLAUSES: Final = {"expert-review": "docs/decisions/0027"}
@@ -104,16 +119,41 @@ def _is_entry_missing(case: EventContext) -> bool:
 
 
 def _is_foreign_provisional_update(case: EventContext) -> bool:
-    """Report an update of a provisional entry by another person (U1); expert and IESG may upgrade."""
-    kind = _parse_kind(case)
-    if kind not in (RequestKind.UPDATE, RequestKind.STATUS_CHANGE):
+    """Report an update of a provisional entry by another person (U1); anyone may ask for an upgrade (S1)."""
+    if _parse_kind(case) not in (RequestKind.UPDATE, RequestKind.STATUS_CHANGE):
         return False
-    upgrade = kind is RequestKind.STATUS_CHANGE and _parse_status(case) is Status.PERMANENT
+    provisional = case.current_entry.status is Status.PROVISIONAL
+    return provisional and not can_update(case) and not _is_upgrade(case)
+
+
+def _is_upgrade(case: EventContext) -> bool:
+    """Report whether a permanent registration is asked for in place of a provisional one."""
     return (
-        case.current_entry.status is Status.PROVISIONAL
-        and not can_update(case)
-        and not (upgrade and case.actor.has_role(Role.EXPERT, Role.IESG))
+        _parse_kind(case) is RequestKind.STATUS_CHANGE
+        and case.current_entry.status is Status.PROVISIONAL
+        and _parse_status(case) is Status.PERMANENT
     )
+
+
+def _is_third_party_upgrade(case: EventContext) -> bool:
+    """Report an upgrade by someone who may not update the entry, and is neither expert nor IESG."""
+    if not _is_upgrade(case):
+        return False
+    return not can_update(case) and not case.actor.has_role(Role.EXPERT, Role.IESG)
+
+
+def _require_same_control(case: EventContext, fields: Mapping[str, str]) -> None:
+    """Reject the upgrade of a third party that names another contact or change controller."""
+    entry = case.entry
+    for name in CONTROL_FIELDS:
+        own = "" if entry is None else entry.fields.get(name, "")
+        if own and " ".join(fields.get(name, own).split()) != " ".join(own.split()):
+            raise reject(
+                name,
+                f"only the registrant of the entry or the IESG can change its {name.replace('_', ' ')}",
+                clause=f"{case.profile.document} {'5.3' if case.profile.id == 'rfc4395' else '7.3'}",
+                hint=f"Leave {name} out: the entry keeps its own.",
+            )
 
 
 def _is_revoked(case: EventContext) -> bool:
@@ -152,11 +192,14 @@ def _open_request(case: EventContext, rule: Rule) -> Decision:
             clause=case.registry.name_clause,
             hint=case.registry.name_rule,
         )
-    kind = _parse_kind(case)
+    kind, fields = _parse_kind(case), parse_fields(case, {})
+    third_party = _is_third_party_upgrade(case)
+    if third_party:
+        _require_same_control(case, fields)
     opened = Request(
         id=number, registry=case.registry.id, profile=case.profile.id, kind=kind, name=case.name,
         status=_parse_status(case), state=RequestState.DRAFT, registrant=case.actor.id,
-        fields=parse_fields(case, {}), template=get_text(case, "template") or "",
+        fields=fields, template=get_text(case, "template") or "", third_party=third_party,
         on_behalf_of=get_text(case, "on_behalf_of"), draft=parse_draft(case, None),
         as_registrant=kind is not RequestKind.NEW and can_update(case),
         opened=case.at, since=case.at, holder=Role.REGISTRANT, version=1,
@@ -173,9 +216,12 @@ def _build_revised_request(case: EventContext) -> Request:
             field="request",
             hint="Withdraw it and open another.",
         )
+    fields = parse_fields(case, asked.fields)
+    if asked.third_party:
+        _require_same_control(case, fields)
     return replace(
         asked,
-        fields=parse_fields(case, asked.fields),
+        fields=fields,
         template=get_text(case, "template") or asked.template,
         status=_parse_revised_status(case),
         draft=parse_draft(case, asked.draft),
@@ -198,7 +244,8 @@ def _parse_revised_status(case: EventContext) -> Status:
 def _revise_request(case: EventContext, rule: Rule) -> Decision:
     revised = _build_revised_request(case)
     if case.current_request.state is RequestState.MORE_REVIEW:
-        notice = make_notice(Role.EXPERT, f"{case.name}: {case.current_request.id} was revised")
+        to = case.current_request.expert or Role.EXPERT
+        notice = make_notice(to, f"{case.name}: {case.current_request.id} was revised")
         return make_decision(
             case, rule, request=replace(revised, version=revised.version + 1), notices=(notice,)
         )
@@ -337,6 +384,72 @@ REQUEST_RULES: Final = (
     ),
 )  # fmt: skip
 
+# ---------- the mailing list's archive
+
+#: messages of one request, and characters of their URL and subject
+_MAX_MESSAGES: Final = 200
+_MAX_URL: Final = 500
+_MAX_SUBJECT: Final = 300
+
+
+def _parse_message(data: object) -> ListMessage:
+    if not isinstance(data, Mapping) or set(data) != {"url", "subject", "at"}:
+        raise reject("messages", "a message has the members url, subject and at")
+    url, subject, at = data["url"], data["subject"], data["at"]
+    good = isinstance(url, str) and url.startswith("https://") and url.isprintable() and " " not in url
+    if not good or len(url) > _MAX_URL:
+        raise reject("messages", f"a message needs an https URL of at most {_MAX_URL} characters")
+    if not isinstance(subject, str) or len(subject) > _MAX_SUBJECT or not subject.isprintable():
+        raise reject("messages", f"a subject is one line of at most {_MAX_SUBJECT} characters")
+    try:
+        return ListMessage(url=url, subject=subject, at=parse_timestamp(at))
+    except (TypeError, ValueError, AttributeError):
+        raise reject("messages", "the time of a message is not an ISO 8601 time with an offset") from None
+
+
+def _parse_messages(case: EventContext) -> tuple[ListMessage, ...]:
+    """Return the messages of the event that the request has not yet, oldest first."""
+    given = case.event.data.get("messages")
+    if not isinstance(given, (list, tuple)) or not 0 < len(given) <= _MAX_MESSAGES:
+        raise reject("messages", f"`messages` must be a list of 1 to {_MAX_MESSAGES} messages")
+    known = {message.url for message in case.current_request.messages}
+    found = {message.url: message for message in map(_parse_message, given) if message.url not in known}
+    if not found:
+        raise reject("messages", "the request has these messages already")
+    if len(found) + len(known) > _MAX_MESSAGES:
+        raise RefusalError(
+            f"a request has at most {_MAX_MESSAGES} messages", code="registry.too-large", field="messages",
+            hint="Link the beginning of the discussion; the archive has the rest.",
+        )  # fmt: skip
+    return tuple(sorted(found.values(), key=lambda message: (message.at, message.url)))
+
+
+def _link_messages(case: EventContext, rule: Rule) -> Decision:
+    asked, found = case.current_request, _parse_messages(case)
+    messages = tuple(sorted((*asked.messages, *found), key=lambda message: (message.at, message.url)))
+    changes: dict[str, Any] = {"messages": messages, "archive": asked.archive or messages[0].url}
+    noun = "message" if len(found) == 1 else "messages"
+    notice = make_notice(
+        asked.registrant, f"{case.name}: {len(found)} {noun} of the list review of {asked.id}",
+        "\n".join(f"{message.subject}\n{message.url}\n" for message in found),
+    )  # fmt: skip
+    if asked.state is not RequestState.DRAFT or case.event.data.get("announce") is not True:
+        return make_decision(case, rule, request=change_request(case, **changes), notices=(notice,))
+    began: datetime = asked.announced or min(max(messages[0].at, asked.opened), case.at)
+    review = case.profile.list_review.get(asked.status)
+    changes |= {"announced": began, "due": add_duration(began, review.reasonable if review else None)}
+    request = move_request(case, RequestState.LIST_REVIEW, **changes)
+    return make_decision(case, rule, request=request, notices=(notice,))
+
+
+ARCHIVE_RULES: Final = (
+    Rule(
+        id="R2", event=EventKind.LINK_MESSAGES, states=(*_BEFORE_SUBMISSION, *_REVIEWERS),
+        clauses=build_clauses("5.2 item 3", "7.2 item 3", "RFC 8126 5.2"), roles=(Role.IANA, Role.EXPERT),
+        effect=_link_messages, said="messages of the list review, from the list's archive",
+    ),
+)  # fmt: skip
+
 _MISSING_LIMIT: Final = 64
 
 
@@ -399,13 +512,24 @@ def _needs_iesg_decision(case: EventContext) -> bool:
     return historical or separate or asked.kind is RequestKind.REASSIGN
 
 
+def _make_incomplete_error(case: EventContext, rule: Rule) -> RefusalError:
+    missing = ", ".join(list_missing_fields(case))
+    return RefusalError(
+        f"{case.current_request.id} is not complete: {missing} missing",
+        code="registry.incomplete", field="fields", clause=rule.get_clause(case), rule=rule.id,
+        hint="Return it to its registrant with reject-incomplete, which names the missing fields.",
+    )  # fmt: skip
+
+
 def _reject_missing_fields(case: EventContext, rule: Rule) -> Decision:
     missing = ", ".join(list_missing_fields(case))
     return _return_request(case, rule, f"missing: {missing}")
 
 
 def _reject_incomplete(case: EventContext, rule: Rule) -> Decision:
-    named = case.event.data.get("missing", ())
+    named, reason = case.event.data.get("missing", ()), (get_text(case, "reason") or "").strip()
+    if not named and not reason:
+        named = list_missing_fields(case)
     good = isinstance(named, (list, tuple)) and len(named) <= _MISSING_LIMIT
     if not good or not all(isinstance(name, str) for name in named):
         raise reject("missing", "`missing` must be a list of field IDs")
@@ -413,7 +537,7 @@ def _reject_incomplete(case: EventContext, rule: Rule) -> Decision:
         part
         for part in (
             f"missing: {', '.join(named)}" if named else "",
-            (get_text(case, "reason") or "").strip(),
+            reason,
         )
         if part
     )
@@ -481,7 +605,8 @@ def _send_to_expert(case: EventContext, rule: Rule) -> Decision:
         expert_asked=case.at,
         due=add_duration(case.at, time or case.profile.expert_time),
     )
-    notice = make_notice(Role.EXPERT, f"{case.name}: {request.id} waits for Expert Review ({request.status})")
+    to = request.expert or Role.EXPERT
+    notice = make_notice(to, f"{case.name}: {request.id} waits for Expert Review ({request.status})")
     return make_decision(case, rule, request=request, entry=_build_pending_entry(case), notices=(notice,))
 
 
@@ -506,7 +631,12 @@ INTAKE_RULES: Final = (
     _IntakeRule(
         id="I1", event=_CHECK, clauses=build_clauses("5.2 step 1", "7.2 step 1", _POLICY),
         when=lambda case: bool(list_missing_fields(case)), effect=_reject_missing_fields,
-        said="rejected: a required field is missing",
+        said="rejected: a required field is missing", retired=True,
+    ),
+    _IntakeRule(
+        id="I1", event=_CHECK, clauses=build_clauses("5.2 step 1", "7.2 step 1", _POLICY),
+        when=lambda case: bool(list_missing_fields(case)), refuse=_make_incomplete_error,
+        said="a required field is missing",
     ),
     _IntakeRule(
         id="I1", event=EventKind.REJECT_INCOMPLETE,

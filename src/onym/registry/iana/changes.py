@@ -242,6 +242,8 @@ def _make_change(
 
 #: entries of one feed
 MAX_CHANGES: Final = 1000
+#: what the feed of all registries has in its ID in place of a registry
+_ALL: Final = "all"
 #: characters of one cell in a summary
 _MAX_CELL: Final = 200
 
@@ -254,18 +256,19 @@ _TAG_AUTHORITY: Final = re.compile(
 def format_atom_feed(
     changes: Iterable[Change],
     *,
-    registry: str,
+    registry: str | None,
     updated: datetime,
     tagger: str,
-    link: Callable[[str], str],
+    link: Callable[[Entry], str],
     home: str,
     feed: str | None = None,
 ) -> str:
     """Return a feed with an entry for each of the first MAX_CHANGES changes, in the order given.
 
+    Without a `registry`, the changes belong to several registries, and their titles name the registry.
     `tagger` is part of the ids and must never change: a domain and a day on which the operator owned it
-    ("registry.example,2026"). `link` returns the URL of an entry's page for its name, `home` is the page of
-    the registry, `feed` the URL of the feed. `updated` (aware) is the time of changes without a time.
+    ("registry.example,2026"). `link` returns the URL of an entry's page, `home` is the page of the registry,
+    `feed` the URL of the feed. `updated` (aware) is the time of changes without a time.
 
     The same change at the same time has the same id in every feed. Raises UsageError for an invalid `tagger`
     and for a time without an offset.
@@ -278,32 +281,36 @@ def format_atom_feed(
         )
     if updated.utcoffset() is None:
         raise UsageError("`updated` needs an offset from UTC", code="usage.bad-argument")
-    row = get_registry(registry)
+    title = "All registries" if registry is None else get_registry(registry).title
     lines = [
         '<?xml version="1.0" encoding="utf-8"?>',
         '<feed xmlns="http://www.w3.org/2005/Atom">',
-        f"  <id>tag:{tagger}:{row.id}</id>",
-        f"  <title>{escape_text(row.title)}: changes</title>",
+        f"  <id>tag:{tagger}:{registry or _ALL}</id>",
+        f"  <title>{escape_text(title)}: changes</title>",
         f"  <updated>{format_utc_time(updated)}</updated>",
         f'  <link rel="alternate" href="{escape_attribute(home)}"/>',
         *([] if feed is None else [f'  <link rel="self" href="{escape_attribute(feed)}"/>']),
         # RFC 4287 4.1.1: a feed has an author unless each of its entries has one
-        f"  <author><name>{escape_text(row.title)}</name></author>",
+        f"  <author><name>{escape_text(title)}</name></author>",
     ]
     for change, _ in zip(changes, range(MAX_CHANGES), strict=False):
-        lines += _iter_entry_lines(change, row, tagger, link, updated)
+        lines += _iter_entry_lines(change, tagger, link, updated, named=registry is None)
     return "\n".join((*lines, "</feed>", ""))
 
 
 def _iter_entry_lines(
-    change: Change, row: Registry, tagger: str, link: Callable[[str], str], updated: datetime
+    change: Change, tagger: str, link: Callable[[Entry], str], updated: datetime, *, named: bool
 ) -> Iterator[str]:
+    about = change.after or change.before
+    assert about is not None  # noqa: S101 - a change has one
+    row = get_registry(about.registry)
+    title = f"{_format_title(change)} ({row.id})" if named else _format_title(change)
     time = change.at or (change.after.updated if change.after else None) or updated
     yield "  <entry>"
     yield f"    <id>tag:{tagger}:{row.id}:{_compute_change_id(change)}</id>"
-    yield f"    <title>{escape_text(_format_title(change))}</title>"
+    yield f"    <title>{escape_text(title)}</title>"
     yield f"    <updated>{format_utc_time(time)}</updated>"
-    yield f'    <link rel="alternate" href="{escape_attribute(link(change.name))}"/>'
+    yield f'    <link rel="alternate" href="{escape_attribute(link(about))}"/>'
     yield f'    <category term="{change.kind}"/>'
     yield f'    <summary type="text">{escape_text(_format_summary(change, row))}</summary>'
     yield "  </entry>"

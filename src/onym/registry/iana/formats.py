@@ -510,7 +510,7 @@ def _read_format(
     data: bytes, format_: str | None, registry: Registry, status: Status | None, source: str
 ) -> Snapshot:
     if format_ == "xml" or (format_ is None and data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")):
-        return build_snapshot(read_xml(data, registry), registry, source=source)
+        return replace(build_snapshot(read_xml(data, registry), registry, source=source), frame=data)
     text = decode_utf8(data)
     if format_ == "json" or (format_ is None and text.lstrip().startswith(("{", "["))):
         value = parse_strict_json(text)
@@ -583,11 +583,13 @@ def write_entries(
     registry: str,
     updated: date,
     status: Status | None = None,
+    frame: bytes | None = None,
 ) -> str:
     """Return the entries as text, in the order given; encode it as UTF-8 and keep its line ends.
 
     `updated` is the date of the file. `status` chooses the part for csv-2015. JSON has all members, XML and
-    text the registry's columns (XML also the dates), csv the columns and every other field. Raises
+    text the registry's columns (XML also the dates), csv the columns and every other field. XML is written
+    into `frame`, the file that was imported, if there is one. Raises
     UsageError for a format that is unknown or not of this registry, and StoreError for values that JSON
     cannot represent.
     """
@@ -607,4 +609,8 @@ def write_entries(
         columns = (*(column.id for column in row.columns), *list_extra_columns(row, chosen))
         return _write_csv(chosen, row, columns)
     day = date(updated.year, updated.month, updated.day)
+    if format == "xml" and frame is not None:
+        from onym.registry.iana.frames import write_into_frame  # late: only exports of imported files
+
+        return write_into_frame(frame, chosen, row, day)
     return {"json": _write_json, "text": _write_text, "xml": write_xml}[format](chosen, row, day)

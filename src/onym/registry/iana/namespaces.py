@@ -39,7 +39,7 @@ _SKEW: Final = timedelta(seconds=60)
 
 #: an RFC 7638 thumbprint by SHA-256: 32 bytes in base64url, so the last character has two unused bits
 _THUMBPRINT: Final = re.compile("[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
-_THUMBPRINTS: Final = "RFC 7638 with SHA-256, base64url: 43 characters"
+_THUMBPRINTS: Final = "use RFC 7638 thumbprints with SHA-256: 43 characters of base64url each"
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _ORIGIN: Final = re.compile(
     rf"https://(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]+\])(?::(?P<port>[1-9][0-9]{{0,4}}))?"
@@ -197,7 +197,7 @@ def _require_origin(value: object, field: str) -> str:
             normal = ""
         if normal == f"{value}/":
             return origin[0]
-    hint = "https://bank.example or https://bank.example:8443"
+    hint = "use https, a host in lower case and no path, such as https://bank.example:8443"
     raise _make_namespace_error(field, "not an https origin in normal form", hint=hint)
 
 

@@ -69,6 +69,8 @@ class Snapshot:
     vintage: str | None = None
     columns: tuple[str, ...] = ()
     covers: frozenset[Status] | None = None
+    #: the XML file itself, into which an export writes the entries (`onym.registry.iana.frames`)
+    frame: bytes | None = field(default=None, repr=False, compare=False)
 
     def find(self, name: str) -> Entry | None:
         """Return the entry of that name; None if it does not exist."""

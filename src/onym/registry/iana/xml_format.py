@@ -139,15 +139,26 @@ _LATE_COLUMNS: Final = frozenset({"cri_number"})
 _PARTS: Final = (Status.PERMANENT, Status.PROVISIONAL, Status.HISTORICAL)
 
 
-def read_xml(data: bytes, registry: Registry) -> SourceTable:
-    """Return the records of the registry's tables. Raises SnapshotError (hostile-xml, bad-xml and others)."""
-    reader = _RegistryReader(registry)
+def parse_registry(data: bytes, registry: Registry) -> RegistryReader:
+    """Return the reader of a file, after it has read it. Raises SnapshotError."""
+    reader = RegistryReader(registry)
     try:
         reader.parser.Parse(data, True)
     except expat.ExpatError as error:
         raise make_snapshot_error(
             f"not XML: {expat.ErrorString(error.code)}", "bad-xml", line=error.lineno
         ) from error
+    return reader
+
+
+def find_tag_column(registry: Registry, tag: str) -> str:
+    """Return the column of an element inside a record."""
+    return _COLUMNS.get(tag) or find_column_id(registry, tag)
+
+
+def read_xml(data: bytes, registry: Registry) -> SourceTable:
+    """Return the records of the registry's tables. Raises SnapshotError (hostile-xml, bad-xml and others)."""
+    reader = parse_registry(data, registry)
     return SourceTable(
         rows=reader.rows,
         columns=tuple(reader.columns),
@@ -172,12 +183,14 @@ class _Element:
         return whole if self.attributes.get(_SPACE_ATTRIBUTE) == "preserve" else collapse_space(whole)
 
 
-class _RegistryReader:
+class RegistryReader:
     """The handlers of expat, and the rows that they have read."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self.rows: list[SourceRow] = []
+        #: the row of each record of the file; None for one of another table
+        self.records: list[SourceRow | None] = []
         self.findings: list[Irregular] = []
         #: empty elements may be left out, so only late columns may be missing
         self.columns = {column.id: None for column in registry.columns if column.id not in _LATE_COLUMNS}
@@ -269,7 +282,7 @@ class _RegistryReader:
         self._cells.setdefault(column, []).append(self._format_element(element))
 
     def _add_column(self, element: _Element) -> str:
-        column = _COLUMNS.get(element.tag) or find_column_id(self.registry, element.tag)
+        column = find_tag_column(self.registry, element.tag)
         if not column or len(self.columns) >= MAX_COLUMNS or len(self._ids) >= _MAX_TAGS:
             message = f"the column {element.tag[:40]!r} is not valid, or there are too many"
             raise make_snapshot_error(message, "bad-xml", line=element.line)
@@ -293,16 +306,17 @@ class _RegistryReader:
         if table not in (self.registry.id, f"{self.registry.id}-1") and status is None:
             reason = f"a row of {table[:40]!r}, which is not in this registry; ignored"
             self._add_finding(cells.get("name", ""), "other-table", reason, element.line)
+            self.records.append(None)
             return
-        self.rows.append(
-            SourceRow(
-                line=element.line,
-                cells=cells,
-                status=status,
-                registered=element.attributes.get("date"),
-                updated=element.attributes.get("updated"),
-            )
+        row = SourceRow(
+            line=element.line,
+            cells=cells,
+            status=status,
+            registered=element.attributes.get("date"),
+            updated=element.attributes.get("updated"),
         )
+        self.rows.append(row)
+        self.records.append(row)
 
 
 NAMESPACE: Final = "http://www.iana.org/assignments"
@@ -332,13 +346,18 @@ def _iter_record_lines(entry: Entry, registry: Registry) -> Iterator[str]:
     )
     yield f"    <record{dates}>"
     for column in registry.columns:
-        value = get_cell(entry, column.id)
-        if column.id == "reference":
-            yield from (f"      {element}" for element in _iter_reference_elements(value))
-        elif value:
-            tag, attributes = _TAGS.get(column.id, (column.id.replace("_", "-"), ""))
-            yield f"      {_format_tag(tag, value, attributes)}"
+        yield from (f"      {element}" for element in iter_column_elements(entry, column.id))
     yield "    </record>"
+
+
+def iter_column_elements(entry: Entry, column: str) -> Iterator[str]:
+    """Yield the elements of an entry's column."""
+    value = get_cell(entry, column)
+    if column == "reference":
+        yield from _iter_reference_elements(value)
+    elif value:
+        tag, attributes = _TAGS.get(column, (column.replace("_", "-"), ""))
+        yield _format_tag(tag, value, attributes)
 
 
 _TAGS: Final = {"name": ("value", ""), "template": ("file", ' type="template"')}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from onym.registry.engine import Decide
 from onym.registry.records import Head
-from onym.registry.store._store import LEASE, Store, restore
+from onym.registry.store._statistics import MonthCounts, RegistryStatistics, StageTime, Statistics
+from onym.registry.store._store import LEASE, Deliveries, Store, restore
 from onym.registry.store._writes import (
     MAX_EVENT,
     Applied,
@@ -28,12 +29,17 @@ __all__ = [
     "REVISION",
     "Applied",
     "Decide",
+    "Deliveries",
     "EntryChange",
     "Head",
     "ImportReport",
     "Irregularity",
+    "MonthCounts",
     "OutboxNotice",
     "Page",
+    "RegistryStatistics",
+    "StageTime",
+    "Statistics",
     "Store",
     "Verified",
     "restore",

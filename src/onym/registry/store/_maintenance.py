@@ -26,14 +26,15 @@ from sqlalchemy import Table, delete, func, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from onym.accounts.store import account_roles, accounts, audit, subjects, tokens
+from onym.accounts.store import account_roles, accounts, audit, audit_digests, subjects, tokens
 from onym.common.files import replace_file
 from onym.errors import RefusalError, RegistryError, StoreError
 from onym.registry.codec import canonicalize_json, decode_time, encode_time, from_data, to_data, verify_link
-from onym.registry.engine import Decide, RegistryState
+from onym.registry.engine import Decide, RegistryState, decide_as_logged
 from onym.registry.records import Actor, Entry, Event, EventKind, Head, LogRecord
 from onym.registry.registries import BUILTIN, Catalog, use_catalog
 from onym.registry.registries import get_registry as registry_of
+from onym.registry.store._redaction import RedactionCheck
 from onym.registry.store._writes import (
     EMPTY_HEAD,
     MOST_TEXT,
@@ -68,7 +69,8 @@ from onym.registry.store.schema import (
     requests,
     sequences,
 )
-from onym.store.sql import Database, Time, is_storable, replace_unstorable, translate_errors
+from onym.store.sql import Database, Time, is_storable, replace_unstorable
+from onym.store.sql_errors import translate_errors
 
 _BATCH: Final = 1000
 _OnChange: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
@@ -87,6 +89,7 @@ class LogFold(RegistryState):
     gone: dict[tuple[str, str], int] = field(default_factory=dict)
     #: the row of `entry_changes` for the last record
     change: dict[str, Any] | None = None
+    redactions: RedactionCheck = field(default_factory=RedactionCheck)
     #: the rows in force after the last record
     catalog: Catalog = BUILTIN
 
@@ -100,6 +103,7 @@ class LogFold(RegistryState):
 
     def _replay_record(self, record: LogRecord) -> str | None:
         verify_link(self.last, record)
+        self.redactions.add_record(record)
         event = record.event
         request, before = self.find_subjects(event)
         name = event.name
@@ -110,7 +114,12 @@ class LogFold(RegistryState):
         try:
             decision = self.decide(event, record.actor, record.at, request=request, entry=before)
         except RegistryError as error:
-            raise _make_replay_error(record, f"is rejected now: {error.code}") from None
+            older = decide_as_logged(
+                event, record.actor, record.at, request=request, entry=before, rule=record.rule
+            )
+            if older is None:
+                raise _make_replay_error(record, f"is rejected now: {error.code}") from None
+            decision = older
         if (decision.rule, decision.clause) != (record.rule, record.clause):
             raise _make_replay_error(record, "was decided by another rule")
         decision = continue_version(decision, before, self.gone.get((event.registry, name or ""), 0))
@@ -155,6 +164,7 @@ async def fold_log(connection: AsyncConnection, decide: Decide, on_change: _OnCh
             raise _make_replay_error(record, "differs from its columns", broken=True)
         if fold.change is not None:
             await on_change(fold.change)
+    fold.redactions.require_complete()
     return fold
 
 
@@ -319,7 +329,9 @@ _VERSION: Final = 1
 #: bytes of one line
 _MAX_LINE: Final = 32_000_000
 
-_TABLES: Final = (accounts, subjects, account_roles, tokens, audit)
+_TABLES: Final = (accounts, subjects, account_roles, tokens, audit, audit_digests)
+#: tables that backups of older releases lack
+_NEW_TABLES: Final = (audit_digests,)
 
 
 async def copy_sqlite(source: Path, target: Path) -> None:
@@ -471,7 +483,9 @@ class _PortableLoader:
                 if ended:
                     raise self._make_error("there are lines after the end")
                 if "end" in data:
-                    ended = data == {"end": self._counts}
+                    older = {table.name: 0 for table in _NEW_TABLES}
+                    given = data["end"] if isinstance(data["end"], dict) else {}
+                    ended = data.keys() == {"end"} and {**older, **given} == self._counts
                     if not ended:
                         raise self._make_error("the number of lines differs from the count at the end")
                 elif self._line == 1:

@@ -7,17 +7,19 @@ is therefore sent at least once, and by one sender at a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
-from sqlalchemy import Row, select, update
+from sqlalchemy import Row, and_, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from onym.accounts.records import AuditRecord
 from onym.accounts.store import AccountStore
-from onym.errors import StoreError, UnknownEntryError
+from onym.errors import RefusalError, StoreError, UnknownEntryError
 from onym.registry.codec import GENESIS
 from onym.registry.engine import Decide
 from onym.registry.engine import decide as engine_decide
@@ -29,6 +31,7 @@ from onym.registry.records import (
     EventKind,
     Head,
     LogRecord,
+    Quota,
     Request,
     RequestState,
     Role,
@@ -37,6 +40,15 @@ from onym.registry.records import (
 from onym.registry.registries import BUILTIN, Catalog, Registry, use_catalog
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store import _maintenance, queries
+from onym.registry.store._redaction import (
+    Redaction,
+    find_lines,
+    list_places,
+    rebuild_search_index,
+    redact_log,
+    require_removable,
+)
+from onym.registry.store._statistics import Statistics, compute_statistics
 from onym.registry.store._writes import (
     Applied,
     EntryChange,
@@ -50,8 +62,16 @@ from onym.registry.store._writes import (
     select_head,
     select_request,
 )
-from onym.registry.store.schema import migrate_schema, open_database, outbox, require_schema
+from onym.registry.store.schema import (
+    create_search_index,
+    frames,
+    migrate_schema,
+    open_database,
+    outbox,
+    require_schema,
+)
 from onym.store.sql import Database, Page, replace_unstorable, require_limit
+from onym.store.sql_errors import Failure
 from onym.uri.secret import Secret
 
 _P = ParamSpec("_P")
@@ -74,6 +94,10 @@ class Store(AccountStore):
         self.outbox = Outbox(database)
         #: the rows in force, and the number of the record that defined them
         self._catalog: tuple[int, Catalog] = (0, BUILTIN)
+        #: what registrants may store; None for no limit
+        self.quota: Quota | None = None
+        #: why PostgreSQL searches without an index, if `open` could not create it
+        self.missing_index: Failure | None = None
 
     @classmethod
     async def open(
@@ -82,15 +106,18 @@ class Store(AccountStore):
         """Open the registry in a SQLite file or at a URL `postgresql+psycopg://…`.
 
         With `create`, a missing database is created and an older schema is upgraded. Raises StoreError:
-        registry.bad-url, registry.no-database, registry.wrong-schema, registry.unreachable,
-        registry.no-full-text (a SQLite without FTS5).
+        registry.bad-url, registry.no-database, registry.wrong-schema, registry.no-full-text (a SQLite
+        without FTS5), and those of `Database.check_connection`.
         """
         database = open_database(url)
+        missing_index = None
         try:
             queries.require_search(database)
+            await database.check_connection()
             if create:
                 await asyncio.to_thread(database.create_file)
                 await migrate_schema(database)
+                missing_index = await create_search_index(database)
             else:
                 database.require_readable()
                 await require_schema(database)
@@ -99,6 +126,7 @@ class Store(AccountStore):
         except BaseException:
             await database.close()
             raise
+        store.missing_index = missing_index
         return store
 
     async def close(self) -> None:
@@ -149,10 +177,17 @@ class Store(AccountStore):
         the entry as it was before that record. `expected` is the version of the request, or of the entry if
         the event names no request (0: there is no entry). If `at` is before the last record about the
         subject, that record's time is used; with `exact`, the event is rejected. Raises RefusalError if the
-        procedure does not allow the event, StaleError with the current version if another event was first,
-        and UnknownEntryError for an unknown request.
+        procedure or the `quota` does not allow the event, StaleError with the current version if another
+        event was first, and UnknownEntryError for an unknown request.
         """
         require_storable_event(event)
+        if event.kind is EventKind.REDACT:
+            raise RefusalError(
+                "a redaction changes the log and cannot be sent as an event",
+                code="registry.not-allowed",
+                field="event",
+                hint="Run: onym registry redact",
+            )
         from onym.registry.definitions import build_next_catalog  # late: few logs have a definition
 
         async def work(connection: AsyncConnection) -> Applied:
@@ -160,7 +195,9 @@ class Store(AccountStore):
                 if event.kind is EventKind.DEFINE:
                     following = build_next_catalog(event.data.get("definition"))
                     await queries.require_rows_of_entries(connection, following)
-                return await apply_event(connection, self._decide, event, actor, at, expected, exact=exact)
+                return await apply_event(
+                    connection, self._decide, event, actor, at, expected, exact=exact, quota=self.quota
+                )
 
         applied = await self._database.run_transaction(work)
         if event.kind is EventKind.DEFINE:
@@ -207,7 +244,71 @@ class Store(AccountStore):
             lambda connection: _maintenance.rebuild_projections(connection, self._decide)
         )
 
+    async def redact(
+        self,
+        registry: str,
+        wanted: str,
+        actor: Actor,
+        at: datetime,
+        *,
+        reason: str,
+        audit: AuditRecord | None = None,
+    ) -> Redaction:
+        """Remove every line that contains a text from the registry's log, and all that follows from it.
+
+        Digests and chain stay valid, and a REDACT record lists the lines. Raises RefusalError
+        (registry.nothing-to-remove, registry.not-removable if the log cannot be decided again without the
+        text, registry.wrong-role); nothing is changed then. Backups keep the text.
+        """
+        wanted = require_removable(wanted)
+
+        async def work(connection: AsyncConnection) -> Redaction:
+            with use_catalog(await self._refresh_catalog(connection)):
+                done = await redact_log(connection, self._decide, registry, wanted, actor, at, reason)
+            try:
+                await _maintenance.rebuild_projections(connection, self._decide)
+            except StoreError as error:
+                if error.code != "registry.replay-failed":
+                    raise
+                raise RefusalError(
+                    f"the procedure needs this text: {error.message}",
+                    code="registry.not-removable",
+                    field="text",
+                    hint="Choose a text that is no name, status or link of the procedure.",
+                ) from None
+            await rebuild_search_index(connection)
+            return done
+
+        done = await self._run_audited(work, audit)
+        await self._database.forget_deleted()
+        return done
+
+    async def find_redaction(self, registry: str, wanted: str) -> Redaction:
+        """Return what `redact` would remove."""
+        found = await self._query_snapshot(find_lines, registry, require_removable(wanted))
+        return Redaction(places=list_places(found))
+
+    async def save_frame(self, registry: str, frame: bytes) -> None:
+        """Keep the XML file of an import, if it is UTF-8; an export as XML is written into it."""
+        try:
+            document = frame.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            return
+
+        async def work(connection: AsyncConnection) -> None:
+            await connection.execute(delete(frames).where(frames.c.registry == registry))
+            await connection.execute(insert(frames).values(registry=registry, document=document))
+
+        await self._database.run_transaction(work)
+
     # ---------- reading
+
+    async def get_frame(self, registry: str) -> bytes | None:
+        """Return the XML file that was imported last, or None."""
+        async with self._database.open_reader() as connection:
+            statement = select(frames.c.document).where(frames.c.registry == registry)
+            document = (await connection.execute(statement)).scalar()
+        return None if document is None else str(document).encode()
 
     async def _query(
         self,
@@ -277,18 +378,27 @@ class Store(AccountStore):
         """Return the number of entries by status, without the statuses that no entry has."""
         return await self._query(queries.count_by_status, registry)
 
+    async def compute_statistics(self) -> Statistics:
+        """Return the statistics of all registries. The time that this takes grows with the requests."""
+        return await self._query_snapshot(compute_statistics)
+
     async def names(self, registry: str) -> tuple[str, ...]:
         """Return every name of a registry, in order."""
         return await self._query(queries.select_names, registry)
 
-    async def search(self, registry: str | None, text: str, limit: int = 20) -> tuple[Entry, ...]:
+    async def search(
+        self, registry: str | None, text: str, limit: int = 20, *, near: bool = True
+    ) -> tuple[Entry, ...]:
         """Return entries that contain `text`: first the exact name, then its beginning, a part, other fields.
 
+        If there are none, the result is the entries whose name is one letter away, unless `near` is false.
         `registry` None searches all registries. One or two letters are searched for in names only.
         """
         if registry is not None:
             self._get_registry(registry)
-        return await self._query_snapshot(queries.search_entries, registry, text, require_limit(limit))
+        return await self._query_snapshot(
+            queries.search_entries, registry, text, require_limit(limit), near=near
+        )
 
     async def request(self, id: str) -> Request | None:  # noqa: A002 - what the caller has
         """Return the request with this ID, or None."""
@@ -327,12 +437,21 @@ class Store(AccountStore):
         key = self._get_registry(registry).normalize_name(name)
         return await self._query_snapshot(queries.select_records, after, limit, registry=registry, name=key)
 
-    async def changes(self, registry: str, *, limit: int = 50) -> tuple[EntryChange, ...]:
+    async def changes(self, registry: str | None, *, limit: int = 50) -> tuple[EntryChange, ...]:
         """Return the last changes that a public column of the registry shows, newest first.
+
+        Without a registry, the changes of all registries.
 
         Long changes make shorter pages than `limit`, with at least one change.
         """
         return await self._query_snapshot(queries.select_shown_changes, registry, limit)
+
+    async def list_outcomes(self, limit: int = 50) -> tuple[tuple[LogRecord, EntryChange | None], ...]:
+        """Return the last records that changed an entry or ended a request, newest first, without imports.
+
+        Long records make shorter pages than `limit`, with at least one record.
+        """
+        return await self._query_snapshot(queries.select_outcomes, limit)
 
     async def list_changes_of_name(
         self, registry: str, name: str, *, below: int | None = None, limit: int = 1000
@@ -412,6 +531,25 @@ async def _restore_file(source: Path, url: str | Path | Secret, decide: Decide) 
             return await _maintenance.load_portable(store._database, Path(folder) / "lines", decide)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deliveries:
+    """The deliveries to one webhook. `reason` is why the last one failed that was not sent since."""
+
+    waiting: int
+    sent: int
+    given_up: int
+    last_sent: datetime | None
+    reason: str | None
+
+
+#: begins the recipient of a delivery to a webhook; IDs of accounts and roles have no colon
+_WEBHOOK: Final = "webhook:"
+
+
+def _build_recipient(webhook: str | None) -> str | None:
+    return None if webhook is None else _WEBHOOK + webhook
+
+
 #: time for which a claimed notice belongs to one sender
 LEASE: Final = timedelta(minutes=5)
 #: characters of a stored reason
@@ -425,19 +563,95 @@ class Outbox:
         self._database = database
 
     async def claim(
-        self, at: datetime, limit: int = 50, *, lease: timedelta = LEASE
+        self, at: datetime, limit: int = 50, *, lease: timedelta = LEASE, webhook: str | None = None
     ) -> tuple[OutboxNotice, ...]:
-        """Claim notices that are ready at `at`, the oldest first, for one sender until `at + lease`."""
+        """Claim notices that are ready at `at`, the oldest first, for one sender until `at + lease`.
+
+        They are the notices for people, or those for a webhook.
+        """
         require_limit(limit)
+        to = _build_recipient(webhook)
 
         async def work(connection: AsyncConnection) -> tuple[OutboxNotice, ...]:
-            ready = select(outbox).where(outbox.c.ready <= at).order_by(outbox.c.id).limit(limit)
+            mine = outbox.c.recipient.not_like(f"{_WEBHOOK}%") if to is None else outbox.c.recipient == to
+            ready = select(outbox).where(outbox.c.ready <= at, mine).order_by(outbox.c.id).limit(limit)
             rows = (await connection.execute(ready)).all()
             claimed = update(outbox).where(outbox.c.id.in_([row.id for row in rows]))
             await connection.execute(claimed.values(ready=at + lease, attempts=outbox.c.attempts + 1))
             return tuple(_decode_notice(row) for row in rows)
 
         return await self._database.run_transaction(work)
+
+    async def add_changes(
+        self,
+        webhook: str,
+        registries: Sequence[str],
+        at: datetime,
+        *,
+        render: Callable[[EntryChange], str],
+        limit: int,
+        start: int | None = None,
+    ) -> int:
+        """Add a notice for each change since the last one of this webhook; return how many were added.
+
+        Changes are those that a public column of one of the `registries` (none: of any) shows. A new webhook
+        begins at the end of the log, or after record `start`. `render` returns the text of a notice.
+        """
+        to = _build_recipient(webhook)
+
+        async def work(connection: AsyncConnection) -> int:
+            mine = outbox.c.recipient == to
+            last = (await connection.execute(select(func.max(outbox.c.number)).where(mine))).scalar()
+            row: dict[str, object] = {
+                "recipient": to,
+                "is_role": False,
+                "subject": "",
+                "request": None,
+                "attempts": 0,
+            }
+            if last is None and start is None:
+                head = await select_head(connection)
+                if head.number:  # a row that was sent marks where the webhook begins
+                    row |= {"number": head.number, "registry": "", "text": "", "ready": None, "sent": at}
+                    await connection.execute(insert(outbox), [row])
+                return 0
+            begin = last if last is not None else start or 0
+            found = await queries.select_changes_after(connection, registries, begin, limit)
+            rows = [
+                row
+                | {
+                    "number": change.number,
+                    "registry": _get_registry(change),
+                    "text": render(change),
+                    "ready": at,
+                    "sent": None,
+                }
+                for change in found
+            ]
+            if rows:
+                await connection.execute(insert(outbox), rows)
+            return len(rows)
+
+        return await self._database.run_transaction(work)
+
+    async def count_deliveries(self, webhook: str) -> Deliveries:
+        """Return how many deliveries to a webhook wait, were sent and were given up, and the last failure."""
+        mine = outbox.c.recipient == _build_recipient(webhook)
+        # the row that marks where the webhook begins has no text
+        tried = and_(mine, outbox.c.text != "")
+        counted = select(
+            func.count().filter(outbox.c.ready.is_not(None)).label("waiting"),
+            func.count().filter(outbox.c.sent.is_not(None)).label("sent"),
+            func.count().filter(outbox.c.sent.is_(None), outbox.c.ready.is_(None)).label("given_up"),
+            func.max(outbox.c.sent).label("last_sent"),
+        ).where(tried)
+        failed = select(outbox.c.reason).where(tried, outbox.c.reason.is_not(None), outbox.c.sent.is_(None))
+        async with self._database.open_reader(snapshot=True) as connection:
+            row = (await connection.execute(counted)).one()
+            reason = (await connection.execute(failed.order_by(outbox.c.id.desc()).limit(1))).scalar()
+        return Deliveries(
+            waiting=row.waiting, sent=row.sent, given_up=row.given_up, last_sent=row.last_sent, reason=reason
+        )
 
     async def mark_sent(self, id: int, at: datetime) -> None:  # noqa: A002 - what the caller has
         """Record that the notice was sent. Raises UnknownEntryError."""
@@ -461,6 +675,12 @@ class Outbox:
                 )
 
         await self._database.run_transaction(work)
+
+
+def _get_registry(change: EntryChange) -> str:
+    about = change.after or change.before
+    assert about is not None  # noqa: S101 - a change has one
+    return about.registry
 
 
 def _decode_notice(row: Row[Any]) -> OutboxNotice:

@@ -11,7 +11,8 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime
+from secrets import token_hex
 from typing import Any, Final, TypeVar
 from unicodedata import normalize
 
@@ -22,6 +23,7 @@ from onym.errors import RefusalError, RegistryError, StaleError, StoreError, Unk
 from onym.registry.codec import GENESIS, Codable, canonicalize_json, from_data, seal_record, to_data
 from onym.registry.engine import Decide
 from onym.registry.records import (
+    STAFF,
     Actor,
     Decision,
     Entry,
@@ -30,7 +32,9 @@ from onym.registry.records import (
     Head,
     LogRecord,
     Notice,
+    Quota,
     Request,
+    RequestState,
     Role,
     Status,
 )
@@ -44,6 +48,7 @@ from onym.registry.store.schema import (
     outbox,
     requests,
     sequences,
+    usage,
 )
 from onym.store.sql import is_storable
 
@@ -392,8 +397,10 @@ async def apply_event(
     expected: int | None,
     *,
     exact: bool,
+    quota: Quota | None = None,
 ) -> Applied:
     """Decide an event, and write its log record and all that follows from it."""
+    day = at.date()
     event = await _assign_request_id(connection, event)
     request = None if event.kind is EventKind.OPEN else await _find_request(connection, event)
     name = request.name if request is not None else _normalize_name(event)
@@ -406,7 +413,10 @@ async def apply_event(
         last = await select_last_version(connection, decision.entry.registry, decision.entry.name)
         decision = continue_version(decision, entry, last)
     record = seal_decision(await select_head(connection), decision, at=at, actor=actor, event=event)
-    await connection.execute(insert(log), make_log_row(record, name))
+    row = make_log_row(record, name)
+    if quota is not None and not actor.roles & STAFF:
+        await _charge_quota(connection, quota, decision, event, actor, day, len(row["record"].encode()))
+    await connection.execute(insert(log), row)
     changes = PendingChanges()
     changes.add(decision, entry, record)
     await changes.write(connection)
@@ -417,9 +427,59 @@ async def apply_event(
     return Applied(record=record, decision=decision)
 
 
+#: states of requests that have ended
+_ENDED: Final = tuple(str(state) for state in RequestState if state.is_final)
+
+
+async def _charge_quota(
+    connection: AsyncConnection,
+    quota: Quota,
+    decision: Decision,
+    event: Event,
+    actor: Actor,
+    day: date,
+    size: int,
+) -> None:
+    """Count the bytes of a registrant's record. Raises RefusalError (registry.quota)."""
+    if event.kind is EventKind.OPEN and decision.request is not None:
+        own = (requests.c.registrant == actor.id, requests.c.state.not_in(_ENDED))
+        count = (
+            await connection.execute(select(func.count()).select_from(requests).where(*own))
+        ).scalar_one()
+        if count >= quota.open_requests:
+            raise RefusalError(
+                f"this account has {count} open requests, and may have {quota.open_requests}",
+                code="registry.quota",
+                field="request",
+                hint="Withdraw requests that you do not need, or wait until others are decided.",
+            )
+    own_day = (usage.c.actor == actor.id, usage.c.day == day)
+    used = (await connection.execute(select(usage.c.bytes).where(*own_day))).scalar() or 0
+    if used + size > quota.daily_bytes:
+        raise RefusalError(
+            f"this account has stored {used} bytes today, and may store {quota.daily_bytes}",
+            code="registry.quota",
+            field="data",
+            hint="Try again tomorrow (UTC), or put the text into the specification and refer to it.",
+        )
+    if used:
+        await connection.execute(update(usage).where(*own_day).values(bytes=used + size))
+    else:
+        await connection.execute(insert(usage).values(actor=actor.id, day=day, bytes=size))
+        await connection.execute(delete(usage).where(usage.c.actor == actor.id, usage.c.day < day))
+
+
 def seal_decision(head: Head, decision: Decision, *, at: datetime, actor: Actor, event: Event) -> LogRecord:
     """Return the log record of a decision, after `head`."""
-    return seal_record(head, at=at, actor=actor, event=event, rule=decision.rule, clause=decision.clause)
+    return seal_record(
+        head,
+        at=at,
+        actor=actor,
+        event=event,
+        rule=decision.rule,
+        clause=decision.clause,
+        salt=token_hex(16),
+    )
 
 
 async def _assign_request_id(connection: AsyncConnection, event: Event) -> Event:

@@ -1,14 +1,16 @@
 """Queries: pages of entries and requests, the log, changes of entries, and full-text search.
 
 Search order: exact name, beginning of the name, part of the name, then part of description,
-applications, references or notes; shorter names first within each. Search ignores case. One or two
-letters are searched for in names only. SQLite uses an index of trigrams (FTS5); PostgreSQL uses LIKE,
-which pg_trgm serves if it is installed.
+applications, references or notes; shorter names first within each. If nothing contains the text, the
+result is the names that are one letter away from it. Search ignores case. One or two letters are searched
+for in names only. SQLite uses an index of trigrams (FTS5); PostgreSQL uses LIKE, which pg_trgm serves if
+it is installed.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from functools import cache
 from itertools import accumulate
@@ -20,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from onym.accounts.records import ALL_REALMS
 from onym.errors import ConfigError, RefusalError, StoreError
 from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestState, Status
-from onym.registry.registries import BUILTIN, Catalog
+from onym.registry.registries import BUILTIN, REGISTRIES, Catalog, list_near_spellings
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store._writes import MOST_TEXT, EntryChange, decode_record, fold_text
 from onym.registry.store.schema import entries, entry_changes, entry_text, log, requests
@@ -33,6 +35,7 @@ CANDIDATES: Final = 1000
 _MANY: Final = 2 * CANDIDATES
 #: letters that a trigram index needs
 _TRIGRAM: Final = 3
+
 
 #: succeeds if SQLite is 3.34 or newer and built with FTS5
 PROBE: Final = "CREATE VIRTUAL TABLE probe USING fts5(x, tokenize='trigram')"
@@ -112,9 +115,12 @@ async def require_rows_of_entries(connection: AsyncConnection, catalog: Catalog)
 
 
 async def search_entries(
-    connection: AsyncConnection, registry: str | None, query: str, limit: int
+    connection: AsyncConnection, registry: str | None, query: str, limit: int, *, near: bool
 ) -> tuple[Entry, ...]:
-    """Return entries that contain `query`, best first. `registry` None searches all registries."""
+    """Return entries that contain `query`, best first; with `near`, else those of similar names.
+
+    `registry` None searches all registries.
+    """
     wanted = fold_text(query[:MAX_QUERY]).strip()
     if not wanted or not is_storable(query):
         return ()
@@ -126,7 +132,16 @@ async def search_entries(
         found += [row for row in rows if row not in found]
         if len(found) >= limit:
             break
+    if near and not found and (spellings := list_near_spellings(wanted)):
+        statement = _select_candidates(_is_one_of(registry, spellings), limit)
+        found = list((await connection.execute(statement)).scalars())
     return await _fetch_entries(connection, found[:limit])
+
+
+def _is_one_of(registry: str | None, names: Collection[str]) -> ColumnElement[bool]:
+    # each name is looked up in the index on registry and folded name
+    somewhere = REGISTRIES if registry is None else (registry,)
+    return and_(entry_text.c.registry.in_(somewhere), _FOLDED.in_(sorted(names)))
 
 
 async def search_names(
@@ -350,11 +365,53 @@ def _make_page(cls: Any, rows: list[tuple[Any, str]], more: bool, filters: tuple
 
 
 async def select_shown_changes(
-    connection: AsyncConnection, registry: str, limit: int
+    connection: AsyncConnection, registry: str | None, limit: int
 ) -> tuple[EntryChange, ...]:
-    """Return the last changes that the public columns of a registry show, newest first."""
-    conditions = (entry_changes.c.registry == registry_of(registry).id, entry_changes.c.shown)
+    """Return the last changes that the public columns of a registry (None: of any) show, newest first."""
+    conditions: list[ColumnElement[bool]] = [entry_changes.c.shown]
+    if registry is not None:
+        conditions.append(entry_changes.c.registry == registry_of(registry).id)
     return await _fetch_changes(connection, _build_statement(conditions, limit))
+
+
+async def select_changes_after(
+    connection: AsyncConnection, registries: Sequence[str], after: int, limit: int
+) -> tuple[EntryChange, ...]:
+    """Return the first changes after record `after` that public columns show, oldest first.
+
+    Without `registries`, the changes of all of them. Long changes make fewer, with at least one change.
+    """
+    conditions: list[ColumnElement[bool]] = [entry_changes.c.shown, entry_changes.c.number > after]
+    if registries:
+        conditions.append(entry_changes.c.registry.in_(registries))
+    return await _fetch_changes(connection, _build_statement(conditions, limit, oldest_first=True))
+
+
+#: endings of requests that change no entry
+_ENDINGS: Final = (
+    EventKind.REJECT,
+    EventKind.REJECT_INCOMPLETE,
+    EventKind.IESG_DECLINE,
+    EventKind.WITHDRAW,
+)
+
+
+async def select_outcomes(
+    connection: AsyncConnection, limit: int
+) -> tuple[tuple[LogRecord, EntryChange | None], ...]:
+    """Return the last records that changed an entry or ended a request, newest first, without imports."""
+    known = select(entry_changes.c.number).where(entry_changes.c.number == log.c.number).exists()
+    statement = (
+        select(log.c.number, log.c.record)
+        .where(log.c.kind != str(EventKind.IMPORT), or_(log.c.kind.in_(map(str, _ENDINGS)), known))
+        .order_by(log.c.number.desc())
+    )
+    rows, _ = await _fetch_rows(connection, statement, limit)
+    numbers = [number for number, _ in rows]
+    conditions = (entry_changes.c.number.in_(numbers),)
+    changes = await _fetch_changes(connection, _build_statement(conditions, limit)) if numbers else ()
+    by_number = {change.number: change for change in changes}
+    return tuple((decode_record(LogRecord, record), by_number.get(number)) for number, record in rows)
 
 
 async def select_changes_of_name(
@@ -375,7 +432,7 @@ def match_entry(columns: Any) -> ColumnElement[bool]:
     return and_(entries.c.registry == columns.registry, entries.c.name == columns.name)
 
 
-def _build_statement(conditions: Any, limit: int) -> Select[Any]:
+def _build_statement(conditions: Any, limit: int, *, oldest_first: bool = False) -> Select[Any]:
     later = entry_changes.alias()
     following = (
         select(func.min(later.c.number))
@@ -389,7 +446,7 @@ def _build_statement(conditions: Any, limit: int) -> Select[Any]:
     some = (
         select(entry_changes, following.label("following"))
         .where(*conditions)
-        .order_by(entry_changes.c.number.desc())
+        .order_by(entry_changes.c.number if oldest_first else entry_changes.c.number.desc())
         .limit(require_limit(limit))
         .subquery()
     )
@@ -408,7 +465,7 @@ def _build_statement(conditions: Any, limit: int) -> Select[Any]:
             after.label("after"),
         )
         .select_from(joined)
-        .order_by(some.c.number.desc())
+        .order_by(some.c.number if oldest_first else some.c.number.desc())
     )
 
 

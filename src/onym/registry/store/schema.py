@@ -32,9 +32,12 @@ from sqlalchemy import (
     inspect,
     text,
 )
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import StoreError
-from onym.store.sql import Database, DatabaseProfile, Failure, Time, make_number_type, make_text_type
+from onym.store.sql import Database, Time, make_number_type, make_text_type
+from onym.store.sql_errors import DatabaseProfile, Failure, find_failure
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
@@ -57,6 +60,17 @@ DATABASE_PROFILE: Final = DatabaseProfile(
         "ON001": _GUARDED,
         "42P01": Failure(
             "wrong-schema", "the database does not contain a registry", "Run: onym registry init"
+        ),
+        "42703": Failure(
+            "wrong-schema",
+            "the tables of the database are not those of this version of Onym",
+            "Restore a backup into an empty database: another program changed the tables.",
+        ),
+        "58P01": Failure(
+            "missing-library",
+            "the database server has no library for the extension pg_trgm, which the search index uses",
+            "Install the contrib modules on the database server (Debian and Ubuntu: apt-get install "
+            "postgresql-contrib), or remove the index in psql: DROP EXTENSION pg_trgm CASCADE",
         ),
     },
 )
@@ -154,6 +168,23 @@ entry_text: Final = Table(
     Index("entry_text_by_folded", "registry", "folded"),
 )
 
+#: bytes of log records by actor and day, for quotas; counted beside the log, and not rebuilt from it
+usage: Final = Table(
+    "usage",
+    METADATA,
+    Column("actor", make_text_type(), primary_key=True),
+    Column("day", Date, primary_key=True),
+    Column("bytes", _NUMBER, nullable=False),
+)
+
+#: the XML file that was imported last: the form of an export, whose content is the entries
+frames: Final = Table(
+    "frames",
+    METADATA,
+    Column("registry", make_text_type(), primary_key=True),
+    Column("document", Text, nullable=False),
+)
+
 outbox: Final = Table(
     "outbox",
     METADATA,
@@ -185,7 +216,7 @@ def open_database(url: str | Path | Secret) -> Database:
 
 
 #: the revision that this code works with
-REVISION: Final = "0001"
+REVISION: Final = "0002"
 #: the revision of a database without tables
 BASE: Final = "base"
 
@@ -228,6 +259,46 @@ async def migrate_schema(database: Database, target: str = REVISION) -> None:
         await database.run_transaction(lambda connection: connection.run_sync(_run_alembic, target))
 
 
+#: what makes PostgreSQL's search fast; it works without, and reads through the texts
+_TRIGRAMS: Final = (
+    "CREATE EXTENSION IF NOT EXISTS pg_trgm",
+    "CREATE INDEX IF NOT EXISTS entry_text_folded_trigrams ON entry_text USING gin (folded gin_trgm_ops)",
+    "CREATE INDEX IF NOT EXISTS entry_text_text_trigrams ON entry_text USING gin (text gin_trgm_ops)",
+)
+_MISSING_EXTENSION: Final = Failure(
+    "no-extension",
+    "searches use no index, because the database server has no extension pg_trgm",
+    "Install it on the database server (Debian and Ubuntu: apt-get install postgresql-contrib), then run: "
+    "onym registry init",
+)
+_FORBIDDEN_EXTENSION: Final = Failure(
+    "no-extension",
+    "searches use no index, because this user may not install the extension pg_trgm",
+    "Run in psql, as an administrator: CREATE EXTENSION pg_trgm; then run: onym registry init",
+)
+
+
+async def create_search_index(database: Database) -> Failure | None:
+    """Create PostgreSQL's index for searches, if it is missing. Return why there is none, if so."""
+    if database.dialect != "postgresql":
+        return None
+
+    async def work(connection: AsyncConnection) -> Failure | None:
+        found = await connection.execute(text("SELECT to_regclass('entry_text_text_trigrams') IS NOT NULL"))
+        if found.scalar_one():
+            return None
+        try:
+            async with connection.begin_nested():
+                for statement in _TRIGRAMS:
+                    await connection.execute(text(statement))
+        except DBAPIError as error:
+            forbidden = find_failure(DATABASE_PROFILE, error).code == "no-permission"
+            return _FORBIDDEN_EXTENSION if forbidden else _MISSING_EXTENSION
+        return None
+
+    return await database.run_transaction(work)
+
+
 def _read_current_revision(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
@@ -239,13 +310,20 @@ def _run_alembic(connection: Connection, target: str) -> None:
     # late: 0.2 s, and needed once in a database's life
     from alembic import command
     from alembic.config import Config
+    from alembic.util import CommandError
 
     # read again: another process may have changed it while this one waited
     current = _read_current_revision(connection) or ""
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
-    if target == BASE or target < current:
-        command.downgrade(config, target)
-    else:
-        command.upgrade(config, target)
+    move = command.downgrade if target == BASE or target < current else command.upgrade
+    try:
+        move(config, target)
+    except CommandError:
+        raise StoreError(
+            f"the schema has revision {current!r}, which this version of Onym does not know",
+            code="registry.wrong-schema",
+            field="url",
+            hint="Another application or release made this database. Name another one, or restore a backup.",
+        ) from None

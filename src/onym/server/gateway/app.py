@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
+from math import ceil
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from uuid import uuid4
 
@@ -225,7 +226,9 @@ class Gateway:
         validate_nonce(visit.get_field("aiip-nonce"))
         wait = await self.parts.rates.take("writes" if visit.method in _WRITES else "reads", visit.client)
         if wait:
-            raise AIIPError("too many requests", code="aiip.too-many-requests", retryable=True)
+            error = AIIPError("too many requests", code="aiip.too-many-requests", retryable=True)
+            error.retry_after = ceil(wait)
+            raise error
         if visit.method in _WRITES:
             self._check_source(visit)
         if visit.path.startswith(self._prefix):
@@ -252,9 +255,9 @@ class Gateway:
             case _, ["", "tasks", name, _, *_]:
                 return await self._tasks.handle_request(visit, name)
             case "GET", ["", "results", name]:
-                return self._site.show_result(visit, name, "")
+                return await self._site.show_result(visit, name, "")
             case "GET", ["", "results", name, part]:
-                return self._site.show_result(visit, name, part)
+                return await self._site.show_result(visit, name, part)
             case "GET", ["", "problems", *_, name] if name in CODES:
                 return PlainTextResponse(f"{CODES[name].title} (code {CODES[name].name})\n")
         raise _make_unknown_error()

@@ -41,13 +41,20 @@ from onym.ai.gateway.approvals import (
     StoredCall,
     hash_description,
 )
+from onym.ai.gateway.forwarding import require_no_loop
 from onym.ai.gateway.permissions import Step
 from onym.ai.records import Invocation, is_json
+from onym.ai.tasks import ask_for_task
 from onym.common.strict_json import parse_json_object
 from onym.errors import AIIPError, DeniedError, SignatureError
 from onym.server.gateway.dependencies import make_reload_headers, parse_form, read_body, record_event
 from onym.server.gateway.people import require_session, require_step_up
-from onym.server.gateway.responses import make_gateway_receipt, make_page_response, make_problem_response
+from onym.server.gateway.responses import (
+    FORM_WAIT,
+    make_page_response,
+    make_problem_response,
+    redirect_to_result,
+)
 from onym.server.gateway.views import format_time, render_page
 from onym.sign.approval import verify_challenge
 from onym.uri.ai import AIURI
@@ -96,6 +103,11 @@ class Actor:
     def can_decide(self) -> bool:
         """Whether this request may carry a decision: any browser's, and a program's by its scope."""
         return self.program is None or APPROVE_SCOPE in self.program.caller.scopes
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether a stolen token would be useless: any browser's session, and a program's bound token."""
+        return self.program is None or self.program.thumbprint is not None
 
     def may_see(self, record: ApprovalRecord) -> bool:
         """Report whether the request may read the record: a program without the scope, only its own."""
@@ -199,7 +211,7 @@ class ApprovalHandler:
         actor = Actor(
             account=account, approver=self._lists(self._name_account(provider, account)), program=program
         )
-        return actor if actor.can_decide else replace(actor, approver=False)
+        return actor if actor.can_decide and actor.is_bound else replace(actor, approver=False)
 
     @staticmethod
     def _name_account(provider: str, account: AccountPerson) -> set[str]:
@@ -326,18 +338,14 @@ class ApprovalHandler:
             idempotency_key=record.call.idempotency_key,
             approval=record.evidence,
         )
-        result = await self._parts.upstream.exchange(invocation, resolution, credentials=credentials)
+        if description.asynchronous:
+            invocation = ask_for_task(invocation, FORM_WAIT)
+        with self._parts.slots.reserve(client=visit.client, authority=resolution.authority):
+            result = await self._parts.upstream.exchange(invocation, resolution, credentials=credentials)
         if result.status < 400:
             await desk.mark_used(record.id)
-        self._record(visit, actor, record, "spent")
-        name = self._parts.results.put(
-            result,
-            make_gateway_receipt(self._parts, visit, result),
-            visit.form_key.get_secret().reveal(),
-            self._parts.clock(),
-            client=visit.client,
-        )
-        return RedirectResponse(f"/results/{name}", 303)
+            self._record(visit, actor, record, "spent")
+        return redirect_to_result(self._parts, visit, result)
 
     async def _show_record(self, visit: RequestContext, desk: ApprovalDesk, name: str) -> Response:
         actor = await self._require_actor(visit)
@@ -394,6 +402,8 @@ class ApprovalHandler:
             _require_json(visit)
             given = _parse_document(body, DecisionRequest)
             decision, shown = given.decision, given.shown
+            if decision != "withdraw" and actor.can_decide:
+                self._require_deciding_token(actor)  # an unbound token does not even find the calls of others
         record = await self._find(desk, actor, name)
         if decision == "send" and actor.program is None:
             return await self._send_call(visit, desk, actor, record)
@@ -426,9 +436,16 @@ class ApprovalHandler:
 
     def _require_authority_to_decide(self, actor: Actor, record: ApprovalRecord) -> None:
         """Raise AIIPError for a program whose token does not carry decisions, or that brought this call."""
-        program = actor.program
-        if program is None:
-            return
+        self._require_deciding_token(actor)
+        if actor.has_brought(record):
+            raise DeniedError(
+                "the program that brought the call cannot decide about it",
+                clause=_CLAUSE,
+                hint=f"Decide on the page {self._parts.settings.base_url}/approvals/{record.id}",
+            )
+
+    def _require_deciding_token(self, actor: Actor) -> None:
+        """Raise AIIPError for a program whose token does not carry decisions."""
         login = f"onym ai login {self._parts.settings.base_url} --approve"
         if not actor.can_decide:
             error = AIIPError(
@@ -445,7 +462,7 @@ class ApprovalHandler:
                 scope=APPROVE_SCOPE,
             )
             raise error
-        if program.thumbprint is None:
+        if not actor.is_bound:
             error = AIIPError(
                 "a decision needs an access token that is bound to a DPoP key or a client certificate",
                 code="aiip.sender-constraint",
@@ -454,12 +471,6 @@ class ApprovalHandler:
             )
             error.challenge = format_challenge("DPoP", error="invalid_token", error_description="not bound")
             raise error
-        if actor.has_brought(record):
-            raise DeniedError(
-                "the program that brought the call cannot decide about it",
-                clause=_CLAUSE,
-                hint=f"Decide on the page {self._parts.settings.base_url}/approvals/{record.id}",
-            )
 
     async def _require_fresh_sign_in(
         self, visit: RequestContext, actor: Actor, entry: Approver, name: str
@@ -505,8 +516,11 @@ class ApprovalHandler:
     async def _look_up(self, visit: RequestContext, uri: AIURI) -> tuple[Resolution, Description, str]:
         """Return the authority and the resource's description as they are now, and its hash."""
         self._relay.note_target(visit, uri)
-        resolution = await self._parts.upstream.resolve(uri)
-        description, result = await self._relay.describe(visit, resolution)
+        require_no_loop(uri, self._parts.settings.own_hosts)
+        with self._parts.slots.reserve(client=visit.client, authority=uri.authority_text or ""):
+            resolution = await self._parts.upstream.resolve(uri)
+            self._relay.require_authority(resolution)
+            description, result = await self._relay.describe(visit, resolution)
         return resolution, description, hash_description(result.body)
 
     def _require_listed(self, resolution: Resolution) -> Approver:

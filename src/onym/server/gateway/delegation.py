@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -21,7 +22,7 @@ from starlette.responses import RedirectResponse, Response
 
 from onym.accounts.sign_in import sanitize_target
 from onym.ai.credentials import make_target, needs_token
-from onym.ai.gateway.grants import GrantBroker, GrantServer, Subject, SubjectCredentials
+from onym.ai.gateway.grants import Connection, GrantBroker, GrantServer, Subject, SubjectCredentials
 from onym.ai.gateway.permissions import (
     QUESTION_SECONDS,
     SIGN_IN_SECONDS,
@@ -74,11 +75,19 @@ _TOKEN_MARGIN: Final = 30.0
 _CONNECTION: Final = "connection"
 _CONNECTING: Final = "connecting"
 _CALLBACK: Final = "/connections/callback"
+#: connections of one session
+_MAX_CONNECTIONS: Final = 100
+_CONNECTION_ID: Final = re.compile(r"[0-9a-f]{64}")
+
+_Stored = TypeVar("_Stored", "_StoredConnection", "_StoredFlow")
 
 
-class _StoredGrant(msgspec.Struct, array_like=True):
+class _StoredConnection(msgspec.Struct, array_like=True):
     """A connection as the session keeps it, sealed with its cookie."""
 
+    issuer: str
+    authority: str
+    resource: str
     token: str
     scopes: tuple[str, ...]
     expires: float
@@ -91,7 +100,8 @@ class _StoredFlow(msgspec.Struct, array_like=True):
     """A connection that a person is about to make."""
 
     issuer: str
-    resource: str | None
+    authority: str
+    resource: str
     scopes: tuple[str, ...]
     dpop: Level
     state: str
@@ -102,9 +112,12 @@ class _StoredFlow(msgspec.Struct, array_like=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionView:
-    """A connection on the page of connections. Times are text in UTC."""
+    """A connection on the page of connections. `id` ends it; times are text in UTC."""
 
+    id: str
     issuer: str
+    authority: str
+    resource: str
     scopes: tuple[str, ...]
     since: str
     expires: str
@@ -130,18 +143,19 @@ class Delegation:
             return None
         tokens = await self._get_tokens(visit, session, resolution)
         live = tokens.expires > self.parts.clock().timestamp()
-        found = {
-            issuer: await self._load_connection(session, issuer)
+        found = [
+            await self._load_connection(session, _identify_connection(server, resolution))
             for issuer in resolution.document.authorization_servers
             if (server := self.broker.find_server(issuer)) is not None and server.connect
-        }
+        ]
         return Subject(
             id=session.digest,
             provider=session.person.issuer,
             access_token=tokens.access if live else None,
             id_token=tokens.id_token,
-            connections={issuer: _decode_grant(kept) for issuer, kept in found.items() if kept is not None},
+            connections=tuple(_restore_connection(kept) for kept in found if kept is not None),
             save_connection=partial(self._make_save_step, session),
+            check_live=partial(Work, _fail_without_loop, partial(sessions.is_live, session)),
         )
 
     async def _get_tokens(
@@ -362,19 +376,19 @@ class Delegation:
 
     async def _show_connections(self, visit: RequestContext) -> Response:
         session = await require_session(self.parts, visit)
-        views = []
-        for server in self.broker.servers:
-            kept = await self._load_connection(session, server.issuer)
-            if kept is not None:
-                views.append(
-                    ConnectionView(
-                        issuer=server.issuer,
-                        scopes=kept.scopes,
-                        since=format_time(kept.since),
-                        expires=format_time(kept.expires),
-                        renewable=kept.refresh_token is not None,
-                    )
-                )
+        views = [
+            ConnectionView(
+                id=_make_connection_id(kept.issuer, kept.authority, kept.resource),
+                issuer=kept.issuer,
+                authority=kept.authority,
+                resource=kept.resource,
+                scopes=kept.scopes,
+                since=format_time(kept.since),
+                expires=format_time(kept.expires),
+                renewable=kept.refresh_token is not None,
+            )
+            for kept in await self._list_connections(session)
+        ]
         csrf = visit.form_key.token
         return make_view_response(self.parts, visit, "connections.html", {"connections": views}, csrf=csrf)
 
@@ -395,6 +409,12 @@ class Delegation:
                 target=description.uri,
                 hint="Ask the operator of the gateway which sign-in this authority needs.",
             )
+        if len(await self._list_connections(session)) >= _MAX_CONNECTIONS:
+            raise AIIPError(
+                f"you have {_MAX_CONNECTIONS} connections",
+                code="aiip.too-many-requests",
+                hint="End one that you do not need on the page /connections, then connect again.",
+            )
         wanted = make_target(resolution, description.scopes, server.registration)
         key = None if wanted.dpop is Level.NONE else generate_dpop_key()
         client = replace(self.broker.make_client(server), dpop_key=key)
@@ -403,7 +423,8 @@ class Delegation:
         )
         stored = _StoredFlow(
             server.issuer,
-            wanted.resource,
+            resolution.authority,
+            wanted.resource or "",
             wanted.scopes,
             wanted.dpop,
             begun.state.reveal(),
@@ -420,7 +441,7 @@ class Delegation:
         """Redeem the code that the authority's server gave, and keep the tokens in the session."""
         session = await require_session(self.parts, visit)
         pending = await self._sessions.get_data(session, _CONNECTING)
-        stored = None if pending is None else msgspec.msgpack.decode(pending, type=_StoredFlow)
+        stored = None if pending is None else _decode_stored(pending, _StoredFlow)
         # a link of another site has another state, and must not end the connection that is being made
         given = dict(parse_pairs(visit.query)).get("state", "").encode("utf-8", "replace")
         if stored is None or not hmac.compare_digest(stored.state.encode(), given):
@@ -447,28 +468,42 @@ class Delegation:
         except AIIPError as error:
             record_event(self.parts, visit, "connect", session.person, decision="refuse", code=error.code)
             raise
-        await self._save_connection(session, stored.issuer, grant)
-        record_event(self.parts, visit, "connect", session.person, decision="permit", issuer=stored.issuer)
+        connection = Connection(
+            issuer=stored.issuer, authority=stored.authority, resource=stored.resource, grant=grant
+        )
+        await self._save_connection(session, connection)
+        record_event(
+            self.parts,
+            visit,
+            "connect",
+            session.person,
+            decision="permit",
+            issuer=stored.issuer,
+            authority=stored.authority,
+        )
         return RedirectResponse(stored.next, 303)
 
     async def _end_connection(self, visit: RequestContext) -> Response:
         """Revoke a connection at the authority's server, and forget it."""
         session = await require_session(self.parts, visit)
         form = await read_form(self.parts, visit)
-        server = self._find_server(form.get("issuer", ""))
-        kept = await self._load_connection(session, server.issuer)
-        await self._sessions.delete_data(session, _name_connection(server.issuer))
-        record_event(self.parts, visit, "connect", session.person, decision="end", issuer=server.issuer)
+        identifier = form.get("connection", "")
+        if not _CONNECTION_ID.fullmatch(identifier):
+            raise AIIPError("the form names no connection", code="aiip.bad-request")
+        kept = await self._load_connection(session, identifier)
         revoked = False
         if kept is not None:
-            token, hint = kept.token, "access_token"
-            if kept.refresh_token is not None:
-                token, hint = kept.refresh_token, "refresh_token"
-            client = self.broker.make_client(server)
-            try:
-                revoked = await self._run(client.revoke(Secret(token), hint=hint))
-            except (AuthorizationError, NetError):
-                revoked = False  # the gateway has forgotten it all the same
+            await self._sessions.delete_data(session, f"{_CONNECTION}/{identifier}")
+            record_event(
+                self.parts,
+                visit,
+                "connect",
+                session.person,
+                decision="end",
+                issuer=kept.issuer,
+                authority=kept.authority,
+            )
+            revoked = await self._revoke(kept)
         if visit.wants_page:
             return RedirectResponse("/connections", 303)
         return Response(
@@ -491,15 +526,40 @@ class Delegation:
             )
         return server
 
+    async def _revoke(self, kept: _StoredConnection) -> bool:
+        """Revoke the tokens of a connection at its server. Report whether the server did."""
+        server = self.broker.find_server(kept.issuer)
+        if server is None:
+            return False
+        token, hint = kept.token, "access_token"
+        if kept.refresh_token is not None:
+            token, hint = kept.refresh_token, "refresh_token"
+        client = self.broker.make_client(server)
+        try:
+            return bool(await self._run(client.revoke(Secret(token), hint=hint)))
+        except (AuthorizationError, NetError):
+            return False  # the gateway has forgotten it all the same
+
     async def _run(self, flow: Any) -> Any:
         return await self.parts.upstream.run(flow)
 
-    async def _load_connection(self, session: PersonSession, issuer: str) -> _StoredGrant | None:
-        data = await self._sessions.get_data(session, _name_connection(issuer))
-        return None if data is None else msgspec.msgpack.decode(data, type=_StoredGrant)
+    async def _load_connection(self, session: PersonSession, identifier: str) -> _StoredConnection | None:
+        data = await self._sessions.get_data(session, f"{_CONNECTION}/{identifier}")
+        return None if data is None else _decode_stored(data, _StoredConnection)
 
-    async def _save_connection(self, session: PersonSession, issuer: str, grant: Grant) -> None:
-        stored = _StoredGrant(
+    async def _list_connections(self, session: PersonSession) -> list[_StoredConnection]:
+        """Return the connections of a session, by authority."""
+        rows = await self._sessions.find_data(session, _CONNECTION)
+        found = [_decode_stored(data, _StoredConnection) for data in rows]
+        kept = [connection for connection in found if connection is not None]
+        return sorted(kept, key=lambda connection: (connection.authority, connection.issuer))
+
+    async def _save_connection(self, session: PersonSession, connection: Connection) -> None:
+        grant = connection.grant
+        stored = _StoredConnection(
+            connection.issuer,
+            connection.authority,
+            connection.resource,
             grant.token.reveal(),
             tuple(sorted(grant.scopes)),
             grant.expires,
@@ -508,12 +568,11 @@ class Delegation:
             self.parts.clock().timestamp(),
         )
         until = None if grant.refresh_token is not None else grant.expires
-        await self._sessions.put_data(
-            session, _name_connection(issuer), msgspec.msgpack.encode(stored), until
-        )
+        name = _make_connection_id(connection.issuer, connection.authority, connection.resource)
+        await self._sessions.put_data(session, f"{_CONNECTION}/{name}", msgspec.msgpack.encode(stored), until)
 
-    def _make_save_step(self, session: PersonSession, issuer: str, grant: Grant) -> Work:
-        return Work(_fail_without_loop, partial(self._save_connection, session, issuer, grant))
+    def _make_save_step(self, session: PersonSession, connection: Connection) -> Work:
+        return Work(_fail_without_loop, partial(self._save_connection, session, connection))
 
 
 def make_review_token(visit: RequestContext, parts: Sequence[str | bytes]) -> str:
@@ -537,15 +596,39 @@ def _comes_from_here(visit: RequestContext) -> bool:
 
 
 def _get_sign_in_time(session: PersonSession) -> float:
-    """Return when the person authenticated: the time of the provider, else that of the session."""
-    return session.created if session.person.auth_time is None else session.person.auth_time
+    """Return when the person authenticated; 0.0 if the provider does not tell, so that this is not recent.
+
+    The session may be new all the same: a provider signs people in again without asking them.
+    """
+    return session.person.auth_time or 0.0
 
 
-def _name_connection(issuer: str) -> str:
-    return f"{_CONNECTION} {issuer}"
+def _identify_connection(server: GrantServer, resolution: Resolution) -> str:
+    """Return the ID of the connection to a server for this authority and its resource."""
+    resource = make_target(resolution, (), server.registration).resource
+    return _make_connection_id(server.issuer, resolution.authority, resource or "")
 
 
-def _decode_grant(kept: _StoredGrant) -> Grant:
+def _make_connection_id(issuer: str, authority: str, resource: str) -> str:
+    # none of them contains a space
+    return hashlib.sha256(f"{issuer} {authority} {resource}".encode()).hexdigest()
+
+
+def _decode_stored(data: bytes, kind: type[_Stored]) -> _Stored | None:
+    """Return what a session keeps, or None for data of a version that kept less of it."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except msgspec.ValidationError:
+        return None
+
+
+def _restore_connection(kept: _StoredConnection) -> Connection:
+    return Connection(
+        issuer=kept.issuer, authority=kept.authority, resource=kept.resource, grant=_restore_grant(kept)
+    )
+
+
+def _restore_grant(kept: _StoredConnection) -> Grant:
     return Grant(
         token=Secret(kept.token),
         scopes=frozenset(kept.scopes),

@@ -54,7 +54,7 @@ class RequestContext:
     stream itself if `streaming`.
     """
 
-    scope: Scope
+    scope: Scope = field(repr=False)
     receive: Receive = field(repr=False)
     id: str
     client: str
@@ -286,12 +286,16 @@ _EACH: Final = 8 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResult:
-    """A result with the gateway's receipt, its owner and its expiry (monotonic seconds)."""
+    """A result with the gateway's receipt, its owner and its expiry (monotonic seconds).
+
+    `owner` is the browser's secret, and `person` the issuer and subject of the person who had signed in.
+    """
 
     result: Result
     witness: str = field(repr=False)
     owner: str = field(repr=False)
     client: str = field(repr=False)
+    person: tuple[str, str] | None = field(repr=False)
     at: datetime
     until: float
 
@@ -315,11 +319,25 @@ class ResultStore:
     def __len__(self) -> int:
         return len(self._results)
 
-    def put(self, result: Result, witness: str, owner: str, at: datetime, *, client: str = "") -> str:
-        """Store a result and return its random name. `client` is the key of the client's address."""
+    def put(
+        self,
+        result: Result,
+        witness: str,
+        owner: str,
+        at: datetime,
+        *,
+        client: str = "",
+        person: tuple[str, str] | None = None,
+    ) -> str:
+        """Store a result and return its random name. `client` is the key of the client's address.
+
+        `person` is the issuer and subject of the person who got the result, if one has signed in.
+        """
         name = secrets.token_urlsafe(16)
         until = self._clock() + RESULT_SECONDS
-        stored = StoredResult(result=result, witness=witness, owner=owner, client=client, at=at, until=until)
+        stored = StoredResult(
+            result=result, witness=witness, owner=owner, client=client, person=person, at=at, until=until
+        )
         self._results[name] = stored
         self._octets += len(result.body)
         self._sizes[client] += stored.size

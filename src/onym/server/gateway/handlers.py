@@ -27,11 +27,14 @@ from onym.ai.tasks import ask_for_task, find_started_task
 from onym.errors import AIIPError, AIURIError, DeniedError, URIError
 from onym.server.gateway.delegation import make_review_token
 from onym.server.gateway.dependencies import parse_form, parse_pairs, read_body
+from onym.server.gateway.people import require_session
 from onym.server.gateway.responses import (
+    FORM_WAIT,
     TRANSLATED_STATUSES,
     make_gateway_receipt,
     make_page_response,
     make_result_response,
+    redirect_to_result,
     start_event_response,
 )
 from onym.server.gateway.views import (
@@ -249,8 +252,6 @@ def _make_bad_request(message: str, clause: str) -> AIIPError:
     return AIIPError(message, code="aiip.bad-request", clause=clause)
 
 
-#: seconds that a form waits for a result before it shows a task
-_FORM_WAIT: Final = 3.0
 #: the page creates the key, and a caller may have changed it
 _FORM_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -404,24 +405,12 @@ class PageHandler:
                     return self._render_review(visit, resolution, description, review, form)
                 credentials = await delegation.authorize(visit, resolution, description, step)
             if description.asynchronous:
-                invocation = ask_for_task(invocation, _FORM_WAIT)
+                invocation = ask_for_task(invocation, FORM_WAIT)
             result = await self._parts.upstream.exchange(invocation, resolution, credentials=credentials)
             challenge = forwarding.find_approval_challenge(result)
             if challenge is not None and self._relay.delegation is not None:
                 return await self._ask_approval(visit, described, invocation, challenge)
-        task = find_started_task(result)
-        if task is not None:
-            make_gateway_receipt(self._parts, visit, result)
-            return RedirectResponse(build_task_url(self._parts.settings, task), 303)
-        owner = visit.form_key.get_secret().reveal()
-        name = self._parts.results.put(
-            result,
-            make_gateway_receipt(self._parts, visit, result),
-            owner,
-            self._parts.clock(),
-            client=visit.client,
-        )
-        return RedirectResponse(f"/results/{name}", 303)
+        return redirect_to_result(self._parts, visit, result)
 
     def _render_review(
         self,
@@ -462,9 +451,15 @@ class PageHandler:
         )
         return make_page_response(html)
 
-    def show_result(self, visit: RequestContext, name: str, part: str) -> Response:
-        """Return a stored result: its page, content or receipts. Raises AIIPError if it is unknown."""
+    async def show_result(self, visit: RequestContext, name: str, part: str) -> Response:
+        """Return a stored result: its page, content or receipts.
+
+        Raises AIIPError if it is unknown, and `aiip.sign-in-required` if its person has signed out.
+        """
         stored = None if visit.cookie is None else self._parts.results.find(name, visit.cookie)
+        if stored is not None and stored.person is not None:
+            person = (await require_session(self._parts, visit)).person
+            stored = stored if (person.issuer, person.subject) == stored.person else None
         if stored is None or part not in {"", *_FILES}:
             raise AIIPError(
                 "no such result: results are stored for 15 minutes, for the browser that requested them",

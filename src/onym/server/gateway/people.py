@@ -173,16 +173,28 @@ async def require_step_up(
 async def _redirect_to_provider(
     parts: Dependencies, visit: RequestContext, provider: OIDCProvider, flow: SignInFlow
 ) -> Response:
-    at = parts.clock()
+    at, sessions = parts.clock(), parts.sessions
+    if sessions is None:
+        raise make_sign_in_required()
     try:
         url = await provider.build_authorization_url(flow, at)
     except OnymError as error:
         raise convert_provider_error(visit, provider, error) from error
     prefix = parts.settings.flow_cookie
-    for name in list_stale_flows(visit.cookies, prefix, at):
+    for name in list_stale_flows(_verify_flows(sessions, visit, prefix), prefix, at):
         _set_cookie(parts, visit, name, Secret(""), 0)
-    _set_cookie(parts, visit, f"{prefix}-{flow.id}", flow.to_cookie(), FLOW_SECONDS)
+    name = f"{prefix}-{flow.id}"
+    _set_cookie(parts, visit, name, sessions.sign_flow(name, flow.to_cookie()), FLOW_SECONDS)
     return RedirectResponse(url, 303)
+
+
+def _verify_flows(sessions: PersonSessions, visit: RequestContext, prefix: str) -> dict[str, str]:
+    """Return the cookies of this browser's sign-ins, with "" for those that this gateway has not set."""
+    return {
+        name: sessions.verify_flow(name, value)
+        for name, value in visit.cookies.items()
+        if name.startswith(f"{prefix}-")
+    }
 
 
 def _set_cookie(
@@ -334,8 +346,10 @@ class PeopleHandler:
         for name, value in parse_pairs(visit.query):
             if name in parameters:
                 parameters[name].append(value)
-        name, cookie = find_flow_cookie(visit.cookies, parts.settings.flow_cookie, parameters["state"])
-        if cookie:
+        prefix = parts.settings.flow_cookie
+        flows = _verify_flows(sessions, visit, prefix)
+        name, cookie = find_flow_cookie(flows, prefix, parameters["state"])
+        if name in flows:
             # whatever comes of it, this response is the end of the flow
             _set_cookie(parts, visit, name, Secret(""), 0)
         event = "sign-in"
@@ -379,18 +393,20 @@ class PeopleHandler:
         previous: PersonSession | None,
     ) -> PersonSession:
         """Return the new session of this browser, in place of its previous one."""
+        # the cookie tells it, so it may be in the future
+        began = min(flow.began, self._parts.clock().timestamp())
         if flow.session and previous is not None:
             if not is_same_person(signed.person, previous.person):
                 raise _make_step_up_error(
                     "another person signed in", "Sign in as the person that you are here, or sign out first."
                 )
-            return await sessions.renew(previous, signed.person, signed.tokens, began=flow.began)
+            return await sessions.renew(previous, signed.person, signed.tokens, began=began)
         session = await sessions.create(
             signed.person,
             signed.tokens,
             provider=provider.issuer.id,
             client_id=provider.issuer.client_id,
-            began=flow.began,
+            began=began,
             browser=describe_browser(visit.get_field("user-agent") or ""),
         )
         if previous is not None:

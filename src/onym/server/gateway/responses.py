@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 import msgspec
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from onym.ai.gateway import forwarding
 from onym.ai.gateway.forwarding import (
@@ -24,10 +24,11 @@ from onym.ai.gateway.forwarding import (
 )
 from onym.ai.gateway.permissions import SIGN_IN_SECONDS
 from onym.ai.records import EVENTS, parse_media_type
+from onym.ai.tasks import find_started_task
 from onym.errors import AIIPError, OnymError
 from onym.server.gateway.dependencies import record_exchange
 from onym.server.gateway.sessions import build_step_up_path
-from onym.server.gateway.views import render_problem
+from onym.server.gateway.views import build_task_url, render_problem
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from onym.net.sse import SSEEvent
     from onym.server.gateway.dependencies import Dependencies, RequestContext
 
+#: seconds for which a browser waits for the result of a task, before it gets the task's page
+FORM_WAIT: Final = 3.0
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 #: statuses of a signed result that have another meaning for a gateway (3.7)
 TRANSLATED_STATUSES: Final = frozenset({206, 401, 403, 407})
@@ -66,7 +69,7 @@ def make_problem_response(parts: Dependencies, visit: RequestContext, error: Ony
     visit.notes |= {"decision": "refuse", "code": refusal.cause, "status": refusal.status}
     headers = {"proxy-status": format_proxy_status(refusal, parts.settings.name)}
     if refusal.status in {429, 503}:
-        headers["retry-after"] = "1"
+        headers["retry-after"] = str(refusal.retry_after)
     if refusal.status == 400:
         # the error may be about where a request ends: the connection must not be reused
         headers["connection"] = "close"
@@ -146,6 +149,22 @@ def make_gateway_receipt(parts: Dependencies, visit: RequestContext, result: Res
         client=None if visit.program is None else visit.program.client,
         token_hash=None if visit.program is None else visit.program.caller.token_hash,
     )
+
+
+def redirect_to_result(parts: Dependencies, visit: RequestContext, result: Result) -> Response:
+    """Return the redirect of a browser to a task that began, or to the result, which is stored for it."""
+    witness, task = make_gateway_receipt(parts, visit, result), find_started_task(result)
+    if task is not None:
+        return RedirectResponse(build_task_url(parts.settings, task), 303)
+    name = parts.results.put(
+        result,
+        witness,
+        visit.form_key.get_secret().reveal(),
+        parts.clock(),
+        client=visit.client,
+        person=None if visit.session is None else (visit.session.person.issuer, visit.session.person.subject),
+    )
+    return RedirectResponse(f"/results/{name}", 303)
 
 
 def make_result_response(parts: Dependencies, visit: RequestContext, result: Result) -> Response:

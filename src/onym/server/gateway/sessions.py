@@ -24,6 +24,7 @@ import msgspec
 
 from onym.accounts.oidc import Person, ProviderTokens
 from onym.accounts.records import hash_secret, is_session_id, make_session_id
+from onym.common.strict_json import decode_base64url, encode_base64url
 from onym.errors import AIIPError, SignatureError
 from onym.sign.sealing import SealingSecrets, open_sealed, seal
 from onym.store.shared import MAX_FOUND, make_key, mark_seen
@@ -43,6 +44,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
 _PERSON: Final = "onym-gateway-person"
 _TOKENS: Final = "onym-gateway-tokens"
 _DATA: Final = "onym-gateway-data"
+_FLOW: Final = "onym-gateway-sign-in"
 
 #: seconds between two refreshes of a session's tokens, and between two looks of a request that waits for one
 _REFRESH_SECONDS: Final = 30.0
@@ -156,6 +158,10 @@ class PersonSessions:
             return session
         # another request was first, or the session has ended meanwhile
         return await self._load(session.digest, secret)
+
+    async def is_live(self, session: PersonSession) -> bool:
+        """Report whether a session that was found before still exists."""
+        return await self._load(session.digest, None) is not None
 
     async def create(
         self,
@@ -307,6 +313,24 @@ class PersonSessions:
         await self.store.put(used, b"", until)
         return ended
 
+    def sign_flow(self, name: str, cookie: Secret) -> Secret:
+        """Return the cookie of a sign-in with proof that this gateway set it, under this name.
+
+        The cookie tells when the sign-in began, and a sign-out counts for those that began before it.
+        """
+        text = cookie.reveal()
+        proof = seal(self._secrets, _FLOW, b"", context=f"{name} {text}")
+        return Secret(f"{text}.{encode_base64url(proof)}")
+
+    def verify_flow(self, name: str, text: str) -> str:
+        """Return the cookie that `sign_flow` got, or "" if this gateway has not set it."""
+        cookie, _, proof = text.rpartition(".")
+        try:
+            open_sealed(self._secrets, _FLOW, decode_base64url(proof), context=f"{name} {cookie}")
+        except (SignatureError, ValueError):
+            return ""
+        return cookie
+
     async def use_flow(self, flow: str, until: float) -> bool:
         """Note that the response to a sign-in was used. Report whether it is its first use."""
         return await mark_seen(self.store, "sign-in", flow, until)
@@ -376,6 +400,7 @@ class PersonSessions:
     ) -> None:
         """Keep data for a session until its end, or until then. Only its cookie opens it.
 
+        Slashes in `name` make folders, which `find_data` lists.
         Raises AIIPError `aiip.sign-in-required`, and keeps nothing, if the session has ended.
         """
         end = session.expires if until is None else min(until, session.expires)
@@ -390,6 +415,12 @@ class PersonSessions:
         key = _data_key(session.digest, name)
         found = await self.store.get(key)
         return None if found is None else self._open_data(session, key, found.value)
+
+    async def find_data(self, session: PersonSession, folder: str) -> list[bytes]:
+        """Return the data of all names that begin with `folder` and a slash, at most `MAX_FOUND`."""
+        rows = await self.store.find(_data_key(session.digest, folder) + "/", limit=MAX_FOUND)
+        found = [self._open_data(session, key, row.value) for key, row in rows]
+        return [data for data in found if data is not None]
 
     async def delete_data(self, session: PersonSession, name: str) -> None:
         """Delete the data of this name."""
@@ -581,7 +612,7 @@ def _record_key(digest: str) -> str:
 
 
 def _data_key(digest: str, name: str) -> str:
-    return f"session/{digest}/data/" + (make_key(name) if name else "")
+    return f"session/{digest}/data/" + (make_key(*name.split("/")) if name else "")
 
 
 def _person_prefix(issuer: str, subject: str) -> str:

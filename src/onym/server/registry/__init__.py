@@ -26,6 +26,7 @@ def list_routes() -> list[BaseRoute]:
         entry_pages,
         help_page,
         request_pages,
+        statistics_page,
         translations,
     )
     from onym.server.registry.api.openapi import list_api_routes
@@ -39,6 +40,7 @@ def list_routes() -> list[BaseRoute]:
         *audit_page.ROUTES,
         *account_pages.ROUTES,
         *translations.ROUTES,
+        *statistics_page.ROUTES,
         *entry_pages.ROUTES,
         Mount("/static", StaticAssets(directory=STATIC_FOLDER), name="static"),
     ]

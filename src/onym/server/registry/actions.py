@@ -8,7 +8,19 @@ from typing import Any, Final
 
 from onym.errors import UsageError
 from onym.registry.engine import RULES
-from onym.registry.records import Entry, EventKind, Request, Role, Scope, Status, limit_roles
+from onym.registry.records import (
+    Appeal,
+    AppealLevel,
+    Decision,
+    Entry,
+    EventKind,
+    Request,
+    RequestState,
+    Role,
+    Scope,
+    Status,
+    limit_roles,
+)
 from onym.registry.registries import REGISTRIES, get_catalog
 from onym.registry.store import EntryChange
 from onym.registry.words import apply_words
@@ -45,12 +57,10 @@ ACTIONS: Final[Mapping[EventKind, Action]] = {
     EventKind.SUBMIT: Action("Submit to IANA", "Submits the current version of the request.", tone="good"),
     EventKind.WITHDRAW: Action("Withdraw", "Ends the request.", tone="bad", asks=(_REASON,)),
     EventKind.CHECK_COMPLETE: Action(
-        "Complete: continue",
-        "Registers it at once or sends it to review, depending on the procedure.",
-        tone="good",
+        "Accept as complete", "Every required field is filled, and the citations are correct.", tone="good"
     ),
     EventKind.REJECT_INCOMPLETE: Action(
-        "Reject as incomplete",
+        "Return as incomplete",
         "A required field is missing or a citation is wrong. The registrant can correct it.",
         tone="bad",
         asks=(ActionField(id="missing", label="What is missing", kind="list"), _REASON),
@@ -70,12 +80,62 @@ ACTIONS: Final[Mapping[EventKind, Action]] = {
     EventKind.ASK_IETF_REVIEW: Action(
         "Ask for IETF review", "The IESG decides; the entry is provisional until then.", asks=(_REASON,)
     ),
-    EventKind.REJECT: Action("Reject", "Ends the request.", tone="bad", asks=(_REASON,)),
+    EventKind.REJECT: Action(
+        "Reject the request", "Ends the request. It can be appealed.", tone="bad", asks=(_REASON,)
+    ),
     EventKind.ASK_UPGRADE: Action(
         "Make it permanent",
         "Changes provisional to permanent without a request.",
         tone="good",
         asks=(_REASON,),
+    ),
+    EventKind.ASSIGN_EXPERT: Action(
+        "Assign an expert",
+        "The expert gets the mail about the request. Other experts can still decide.",
+        asks=(
+            ActionField(id="expert", label="Login or account ID of the expert", required=True),
+            ActionField(id="reason", label="Reason", kind="long"),
+        ),
+    ),
+    EventKind.RECUSE: Action(
+        "Recuse yourself",
+        "You have a conflict of interest, for example as an author. You cannot decide about it any more.",
+        asks=(_REASON,),
+    ),
+    EventKind.APPOINT_EXPERT: Action(
+        "Appoint a temporary expert",
+        "Every expert has a conflict of interest. The account decides about this request only.",
+        asks=(ActionField(id="expert", label="Login or account ID of the expert", required=True), _REASON),
+    ),
+    EventKind.APPEAL: Action(
+        "Appeal to the IESG",
+        "Against the decision. It applies until the appeal is upheld.",
+        asks=(replace(_REASON, label="Grounds"),),
+    ),
+    EventKind.APPEAL_TO_IAB: Action(
+        "Appeal to the IAB",
+        "Against the IESG's answer. The decision applies until the appeal is upheld.",
+        asks=(replace(_REASON, label="Grounds"),),
+    ),
+    EventKind.WITHDRAW_APPEAL: Action(
+        "Withdraw the appeal",
+        "The decision stays as it is.",
+        asks=(ActionField(id="reason", label="Reason", kind="long"),),
+    ),
+    EventKind.UPHOLD_APPEAL: Action(
+        "Uphold the appeal",
+        "A rejected request is checked again. For a registration, choose the remedy.",
+        asks=(
+            ActionField(id="remedy", label="Remedy", kind="choice"),
+            ActionField(id="reference", label="Address of the IAB's answer"),
+            _REASON,
+        ),
+    ),
+    EventKind.DISMISS_APPEAL: Action(
+        "Dismiss the appeal",
+        "The decision stays as it is.",
+        tone="bad",
+        asks=(ActionField(id="reference", label="Address of the IAB's answer"), _REASON),
     ),
     EventKind.IESG_APPROVE: Action(
         "Approve for the IESG", "The IESG has approved it.", tone="good", asks=(_REASON,)
@@ -210,7 +270,8 @@ _REQUESTS: Final[Mapping[str, Action]] = {
     ),
     "status-change": Action(
         "Change its status",
-        "The expert reviews provisional to permanent; the IESG decides permanent to historical.",
+        "Anyone may ask to make a provisional entry permanent: the expert reviews it. The IESG decides "
+        "permanent to historical.",
         asks=(ActionField(id="status", label="New status", kind="choice"),),
     ),
     "note-separate-use": Action(
@@ -226,15 +287,47 @@ _REQUESTS: Final[Mapping[str, Action]] = {
 }
 
 
+def describe_outcome(kind: EventKind, decision: Decision) -> Action:
+    """Return the action of an event whose outcome is known, with a label that names the outcome."""
+    action, request = ACTIONS[kind], decision.request
+    if request is None or kind not in DECISIONS:
+        return action
+    if request.state is RequestState.REJECTED:
+        why = "the name is in use" if request.outcome == "duplicate" else "the entry has changed"
+        return replace(action, label=f"Reject: {why}", help=request.reason or action.help, tone="bad")
+    verb = DECISIONS[kind]
+    if request.state in _NEXT:
+        return replace(action, label=f"{verb} and send to {_NEXT[request.state]}")
+    if request.outcome == "noted":
+        return replace(action, label=f"{verb} and note the separate use")
+    status = "" if decision.entry is None else f" as {STATUS_LABELS[decision.entry.status].lower()}"
+    return replace(action, label=f"{verb} and register{status}")
+
+
+#: events with several outcomes -> the verb before the outcome
+DECISIONS: Final[Mapping[EventKind, str]] = {
+    EventKind.CHECK_COMPLETE: "Accept",
+    EventKind.APPROVE: "Approve",
+    EventKind.IESG_APPROVE: "Approve for the IESG",
+}
+_NEXT: Final = {RequestState.EXPERT_REVIEW: "the expert", RequestState.IETF_REVIEW: "the IESG"}
+
+
 def build_actions(
     kinds: Iterable[EventKind],
     *,
     href: str,
     version: int,
     about: Request | Entry,
-    missing: Iterable[tuple[str, str]] = (),
+    fields: Iterable[tuple[str, str]] = (),
+    missing: Iterable[str] = (),
+    outcomes: Mapping[EventKind, Decision] | None = None,
 ) -> tuple[ActionView, ...]:
-    """Return the actions of these events. `missing` are (id, label) of fields that may be missing."""
+    """Return the actions of these events. `fields` are (id, label) of fields that may be missing.
+
+    Those in `missing` are ticked. `outcomes` are the known decisions of events with several outcomes.
+    """
+    absent, known = frozenset(missing), outcomes or {}
     options = {
         "status": (
             *(
@@ -244,12 +337,41 @@ def build_actions(
             ),
             Choice(value=_REMOVE, label="No entry: remove it"),
         ),
-        "missing": tuple(Choice(value=key, label=label) for key, label in missing),
+        "missing": tuple(Choice(value=key, label=label, chosen=key in absent) for key, label in fields),
+        "remedy": _list_remedies(about),
     }
-    return tuple(
-        _build_action_view(str(kind), ACTIONS[kind], href, version, options)
-        for kind in kinds
-        if kind in ACTIONS
+    left_out = () if _is_for_iab(about) else ("reference",)
+    found = []
+    for kind in kinds:
+        if kind not in ACTIONS:
+            continue
+        action = describe_outcome(kind, known[kind]) if kind in known else ACTIONS[kind]
+        if kind in (EventKind.UPHOLD_APPEAL, EventKind.DISMISS_APPEAL):
+            action = replace(action, asks=tuple(ask for ask in action.asks if ask.id not in left_out))
+        found.append(_build_action_view(str(kind), action, href, version, options))
+    return tuple(found)
+
+
+def _get_pending_appeal(about: Request | Entry) -> Appeal | None:
+    under_appeal = isinstance(about, Request) and about.state is RequestState.APPEAL
+    return about.appeals[-1] if under_appeal and isinstance(about, Request) and about.appeals else None
+
+
+def _is_for_iab(about: Request | Entry) -> bool:
+    appeal = _get_pending_appeal(about)
+    return appeal is not None and appeal.level is AppealLevel.IAB
+
+
+def _list_remedies(about: Request | Entry) -> tuple[Choice, ...]:
+    """Return the remedies of an appeal against a registration; a rejected request has none to choose."""
+    appeal = _get_pending_appeal(about)
+    if appeal is None or appeal.against is RequestState.REJECTED:
+        return ()
+    statuses = (status for status in REGISTRIES[about.registry].statuses if status != "pending-review")
+    return (
+        Choice(value="note", label="A note on the entry"),
+        *(Choice(value=str(status), label=f"Status: {STATUS_LABELS[status]}") for status in statuses),
+        Choice(value="remove", label="No entry: remove it"),
     )
 
 
@@ -310,7 +432,7 @@ def _build_action_view(
             ask, label=apply_words(ask.label), help=apply_words(ask.help), choices=options.get(ask.id, ())
         )
         for ask in action.asks
-        if ask.kind != "list" or options.get(ask.id)
+        if ask.kind not in ("list", "choice") or options.get(ask.id)
     )
     own = get_catalog().labels
     return ActionView(

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym import errors
@@ -303,6 +303,40 @@ def make_input_from_request(about: Request) -> SubmissionInput:
         on_behalf_of=about.on_behalf_of or "",
         update=about.kind != "new",
         request=about.id,
+    )
+
+
+#: lines around a finding that a page shows, and lines of one page
+_LINES_AROUND: Final = 1
+_MAX_EXCERPT: Final = 400
+#: characters of a line that a page shows
+_MAX_ROW: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLine:
+    """A line of the checked text, and whether a finding that is more than a hint is about it."""
+
+    number: int
+    text: str
+    fault: bool
+
+
+def build_excerpt(report: Report | None, text: str) -> tuple[SourceLine, ...]:
+    """Return the lines of the text that the findings name, with the lines around them."""
+    if report is None or not text.strip():
+        return ()
+    rows = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    named = [finding for finding in report.findings if finding.line and not finding.check.startswith("Q")]
+    faults = {finding.line for finding in named if finding.level is not Level.HINT}
+    numbers: dict[int, None] = {}
+    for finding in named:
+        line = finding.line or 0
+        numbers.update(dict.fromkeys(range(line - _LINES_AROUND, line + _LINES_AROUND + 1)))
+    shown = sorted(number for number in list(numbers)[:_MAX_EXCERPT] if 0 < number <= len(rows))
+    return tuple(
+        SourceLine(number=number, text=rows[number - 1][:_MAX_ROW], fault=number in faults)
+        for number in shown
     )
 
 

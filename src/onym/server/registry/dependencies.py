@@ -15,9 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from onym.errors import AccessError, RefusalError, RegistryError, StoreError, UnknownEntryError
-from onym.registry.engine import RULES, list_allowed_events
+from onym.registry.engine import RULES, decide, list_allowed_events
 from onym.registry.records import (
     Actor,
+    Decision,
     Entry,
     Event,
     EventKind,
@@ -300,6 +301,24 @@ def list_visitor_events(
         about, entry, _make_scoped_actor(visitor, subject.registry), get_current_time(request)
     )
     return tuple(kind for kind in found if not EVENT_SCOPES[kind].isdisjoint(visitor.scopes))
+
+
+def preview_decisions(
+    request: HTTPRequest, about: Request, entry: Entry | None, kinds: Iterable[EventKind]
+) -> dict[EventKind, Decision]:
+    """Return what the engine would decide if the visitor caused these events now, without data.
+
+    Events that need data are left out. Nothing is written.
+    """
+    if get_visitor(request).account is None:
+        return {}
+    actor = actor_of(get_visitor(request), about.registry)
+    found: dict[EventKind, Decision] = {}
+    for kind in kinds:
+        event = Event(kind=kind, registry=about.registry, request=about.id, name=about.name)
+        with suppress(RefusalError):
+            found[kind] = decide(event, actor, get_current_time(request), request=about, entry=entry)
+    return found
 
 
 def _require_profile_in_force(request: HTTPRequest, registry: str, data: Mapping[str, Any]) -> None:

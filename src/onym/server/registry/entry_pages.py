@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from markupsafe import Markup
 from starlette.responses import Response
 
 from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.records import Entry, Event, EventKind, Request, Role, Status
-from onym.registry.registries import PROFILES, REGISTRIES, Registry, get_catalog
+from onym.registry.registries import PROFILES, REGISTRIES, Policy, Registry, get_catalog
 from onym.registry.service import get_applied_request
 from onym.server.registry import urls
 from onym.server.registry.actions import (
@@ -21,6 +23,7 @@ from onym.server.registry.actions import (
     parse_event_data,
 )
 from onym.server.registry.dependencies import (
+    CachedResponse,
     apply_event,
     filter_visible_requests,
     find_entry,
@@ -28,6 +31,7 @@ from onym.server.registry.dependencies import (
     find_hidden_ids,
     find_registry,
     get_current_time,
+    get_response_cache,
     get_store,
     is_removal,
     list_visitor_events,
@@ -37,19 +41,25 @@ from onym.server.registry.dependencies import (
     load_entry_history,
     make_unknown_entry_error,
 )
+from onym.server.registry.entry_syntax import load_entry_syntax
 from onym.server.registry.labels import REGISTRY_SUMMARIES, STATUS_HELP, STATUS_LABELS, format_date
 from onym.server.registry.page_parts import (
+    SORTINGS,
     ActionField,
     Link,
     build_choices,
     build_entry_cells,
     build_entry_row,
+    build_listing,
     build_version_options,
     compare_versions,
     describe_missing_registrant,
+    describe_outcome,
     get_column_value,
     index_versions,
     paginate_records,
+    select_news,
+    split_links,
 )
 from onym.server.registry.request_pages import parse_event_kind
 from onym.server.registry.responses import (
@@ -58,6 +68,8 @@ from onym.server.registry.responses import (
     clean_query,
     get_changes_feed,
     get_entry_counts,
+    get_outcomes,
+    get_template_environment,
     list_formats,
     make_file_response,
     make_page_response,
@@ -66,30 +78,33 @@ from onym.server.registry.responses import (
     read_form,
     redirect_to,
 )
+from onym.server.registry.translations import choose_language, use_language
 from onym.server.registry.urls import make_route
 from onym.server.security.conditional_requests import parse_cursor, parse_page_size
 from onym.server.security.sessions import get_visitor, require_access
+from onym.server.services import get_services
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
 
     from onym.registry.store import EntryChange
-    from onym.server.registry.page_parts import ActionView
+    from onym.server.registry.page_parts import ActionView, Cell
 
 _MAX_NEWS: Final = 8
-_WINDOW: Final = 200
 _MAX_HITS: Final = 10
 _MAX_REQUESTS: Final = 20
+#: entries on one page of a list: more than IANA's registry of URI schemes has
+_LIST_SIZE: Final = 500
 
 
 async def home_page(request: HTTPRequest) -> Response:
-    """The three registries, what is new, how to register."""
-    head = await get_store(request).head()
-    recent = await get_store(request).log(after=max(0, head.number - _WINDOW), limit=_WINDOW)
-    hidden = await find_hidden_ids(request, recent)
-    told = (record for record in reversed(recent) if record.event.request not in hidden)
-    news = [record for record in told if record.event.kind != "import"][:_MAX_NEWS]
-    named = [await _find_event_link(request, record.event) for record in news]
+    """The search, the three registries, what is new, how to register."""
+    outcomes = await get_outcomes(request)
+    hidden = await find_hidden_ids(request, (record for record, _ in outcomes))
+    news = [
+        (record, describe_outcome(record, change), await _find_event_link(request, record.event, change))
+        for record, change in select_news(outcomes, hidden, _MAX_NEWS)
+    ]
     open_ones: list[Request] = []
     for role in (Role.IANA, Role.EXPERT, Role.IESG):
         open_ones += (await get_store(request).requests(holder=role, limit=_MAX_NEWS)).items
@@ -101,23 +116,22 @@ async def home_page(request: HTTPRequest) -> Response:
         summaries={row.id: REGISTRY_SUMMARIES.get(row.id, row.summary) for row in REGISTRIES.values()},
         defined=get_catalog().digest != "",
         news=news,
-        news_names=tuple(named),
         open_requests=sorted(open_ones, key=lambda about: about.since),
         now=get_current_time(request),
     )
 
 
-async def _find_event_link(request: HTTPRequest, event: Event) -> Link:
+async def _find_event_link(request: HTTPRequest, event: Event, change: EntryChange | None) -> Link:
     """Return the link of an event: its request, else its entry, else the registry."""
+    name = event.name or ("" if change is None else change.name)
     if event.request is not None:
-        found = await get_store(request).request(event.request)
-        name = event.name or ("" if found is None else found.name)
-        return Link(href=urls.request_url(event.request), text=name)
+        found = None if name else await get_store(request).request(event.request)
+        return Link(href=urls.request_url(event.request), text=name if found is None else found.name)
     if event.registry not in REGISTRIES:
         return Link(href=urls.HOME_URL, text="")
-    entry = await get_store(request).entry(event.registry, event.name or "")
+    entry = await get_store(request).entry(event.registry, name)
     href = urls.entries_url(event.registry) if entry is None else urls.entry_url(entry.registry, entry.name)
-    return Link(href=href, text=event.name or "")
+    return Link(href=href, text=name)
 
 
 def _parse_query(request: HTTPRequest) -> str:
@@ -138,38 +152,90 @@ def parse_status_filter(request: HTTPRequest, row: Registry) -> Status | None:
     return found
 
 
+def _parse_sorting(request: HTTPRequest) -> str:
+    said = request.query_params.get("sort") or "name"
+    if said not in SORTINGS:
+        raise UnknownEntryError(
+            f"a list cannot be sorted by {said!r}",
+            code="registry.bad-sort",
+            field="sort",
+            hint=f"one of {', '.join(SORTINGS)}",
+        )
+    return said
+
+
 async def list_page(request: HTTPRequest) -> Response:
-    """One registry, filtered."""
+    """One registry, filtered and sorted."""
     row, query = find_registry(request), _parse_query(request)
     status = parse_status_filter(request, row)
-    after = parse_cursor(request.query_params.get("after"))
-    size = parse_page_size(request.query_params.get("limit"), 100)
-    page = await get_store(request).entries(row.id, query=query, status=status, after=after, limit=size)
+    sort = _parse_sorting(request)
     chosen = "" if status is None else str(status)
+    counts = await get_entry_counts(request, row.id)
     return make_page_response(
         request,
         "list.html",
         build_page_frame(request, row.title, (urls.HOME_URL, "Home")),
         registry=row,
-        headings=[column.heading for column in row.columns],
-        rows=tuple(build_entry_row(entry) for entry in page.items),
+        results=await _render_listing(request, row, query, status, sort),
+        counts=counts,
+        total=sum(counts.values()),
+        procedures=_list_procedures(request, row),
         query=query,
         statuses=build_choices(
             [("", "Any status"), *((str(choice), STATUS_LABELS[choice]) for choice in row.statuses)], chosen
         ),
-        next="" if page.next is None else urls.entries_url(row.id, q=query, status=chosen, after=page.next),
-        first=urls.entries_url(row.id, q=query, status=chosen) if after else "",
+        sortings=build_choices([(key, label) for key, (label, _) in SORTINGS.items()], sort),
         formats=list_formats(row.id),
     )
 
 
+async def _render_listing(
+    request: HTTPRequest, row: Registry, query: str, status: Status | None, sort: str
+) -> Markup:
+    """Return the list as HTML. Lists without a query are kept until the next write: visitors share them."""
+    after = parse_cursor(request.query_params.get("after"))
+    size = parse_page_size(request.query_params.get("limit"), _LIST_SIZE)
+    chosen = "" if status is None else str(status)
+
+    async def make() -> CachedResponse:
+        page = await get_store(request).entries(row.id, query=query, status=status, after=after, limit=size)
+        counts = await get_entry_counts(request, row.id)
+        total = sum(counts.values()) if status is None else counts.get(status, 0)
+        link = partial(urls.entries_url, row.id, q=query, status=chosen)
+        view = build_listing(
+            row,
+            page.items,
+            sort,
+            total=len(page.items) if query else total,
+            query=query,
+            start=link() if after else "",
+            next="" if page.next is None else link(after=page.next),
+        )
+        macros: Any = get_template_environment().get_template("parts/macros.html").module
+        return CachedResponse(str(macros.listing(view)).encode(), "")
+
+    is_shared = not query and after is None and size == _LIST_SIZE
+    language = choose_language(request)
+    key = (f"list {row.id}", f"{chosen} {sort} {language}")
+    with use_language(language):
+        found = await get_response_cache(request).get(key, make) if is_shared else await make()
+    return Markup(found.body.decode())  # noqa: S704 - a template wrote it
+
+
+def _list_procedures(request: HTTPRequest, row: Registry) -> tuple[tuple[Status, Policy], ...]:
+    """Return the policy for each status under the registry's procedure in force (RFC 8126 4)."""
+    offered = get_services(request).settings.list_profiles(row)
+    return tuple(PROFILES[offered[0]].policies.items())
+
+
 async def search_page(request: HTTPRequest) -> Response:
     """Search across the registries."""
-    query, groups = _parse_query(request), []
-    for row in REGISTRIES.values() if query else ():
-        found = await get_store(request).search(row.id, query, _MAX_HITS)
-        if found:
-            groups.append((row, [build_entry_row(entry) for entry in found]))
+    query = _parse_query(request)
+    groups = await _search_registries(request, query, near=False) if query else []
+    # similar names only if no registry has the text
+    is_near = bool(query) and not groups
+    if is_near:
+        groups = await _search_registries(request, query, near=True)
     return make_page_response(
         request,
         "search.html",
@@ -177,7 +243,19 @@ async def search_page(request: HTTPRequest) -> Response:
         query=query,
         hits=groups,
         total=sum(len(rows) for _, rows in groups),
+        is_near=is_near,
     )
+
+
+async def _search_registries(
+    request: HTTPRequest, query: str, *, near: bool
+) -> list[tuple[Registry, list[tuple[Entry, tuple[Cell, ...]]]]]:
+    groups = []
+    for row in REGISTRIES.values():
+        found = await get_store(request).search(row.id, query, _MAX_HITS, near=near)
+        if found:
+            groups.append((row, [build_entry_row(entry) for entry in found]))
+    return groups
 
 
 def build_crumbs(row: Registry, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
@@ -194,6 +272,7 @@ async def entry_page(request: HTTPRequest) -> Response:
     names = await load_actor_names(request, part)
     names |= await load_account_names(request, (note.by for note in entry.notes))
     about = await get_store(request).requests(registry=row.id, name=entry.name, limit=_MAX_REQUESTS)
+    visible = filter_visible_requests(request, about.items)
     return make_page_response(
         request,
         "entry.html",
@@ -210,7 +289,11 @@ async def entry_page(request: HTTPRequest) -> Response:
         earlier=earlier,
         versions=build_version_options(index_versions(await load_entry_changes(request, row.id, entry.name))),
         formats=list_formats(row.id),
-        requests=filter_visible_requests(request, about.items),
+        procedures=_list_procedures(request, row),
+        syntax=await load_entry_syntax(request, entry, visible),
+        is_scheme=row.id == "uri-schemes",
+        specification=split_links(entry.fields.get("reference") or entry.fields.get("references", "")),
+        requests=visible,
         now=get_current_time(request),
     )
 
@@ -421,6 +504,7 @@ def _build_change_data(entry: Entry, form: PageForm) -> dict[str, Any]:
 ROUTES: Final = (
     make_route(urls.HOME_URL, {"GET": home_page}),
     make_route("/search", {"GET": search_page}),
+    make_route(urls.feed_url(None), {"GET": get_changes_feed}),
     make_route("/r/{registry}", {"GET": list_page}),
     make_route("/r/{registry}/changes.atom", {"GET": get_changes_feed}),
     make_route("/r/{registry}/-/entry/{name}", {"GET": entry_page}),

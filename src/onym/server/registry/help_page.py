@@ -27,6 +27,7 @@ from onym.registry.records import (
 from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry, get_catalog
 from onym.registry.words import apply_words
 from onym.server.registry import urls
+from onym.server.registry.api.openapi import DEPRECATIONS, MIN_NOTICE
 from onym.server.registry.labels import EVENT_LABELS, ROLE_LABELS, STATE_LABELS, STATUS_HELP
 from onym.server.registry.responses import build_page_frame, make_page_response
 from onym.server.registry.urls import make_route
@@ -44,6 +45,8 @@ async def help_page(request: HTTPRequest) -> Response:
         ],
         describe_review=_describe_review,
         statuses={status: STATUS_HELP[status] for status in _list_statuses()},
+        deprecations=DEPRECATIONS,
+        notice_days=MIN_NOTICE.days,
     )
 
 
@@ -124,7 +127,9 @@ _ACTORS: Final = (
     *(Actor(id=f"a-{role}", roles=frozenset({role})) for role in (Role.IANA, Role.EXPERT, Role.IESG)),
 )
 
-_DATA: Final[Mapping[str, Any]] = {"reason": "r", "archive": "https://list.example/1", "missing": ["contact"]}
+_DATA: Final[Mapping[str, Any]] = {
+    "reason": "r", "archive": "https://list.example/1", "missing": ["contact"], "remedy": "note",
+}  # fmt: skip
 
 #: state -> column, row of its box; arrows between these pass over no other box, with the bends below
 _PLACES: Final[Mapping[RequestState, tuple[int, int]]] = {
@@ -229,7 +234,7 @@ def _iter_transitions(
                 continue
             after = None if decision.removed else decision.entry or entry
             role = next(iter(actor.roles))
-            who = "time" if kind is EventKind.REVIEW_TIMEOUT else ROLE_LABELS[role]
+            who = "time" if kind in (EventKind.REVIEW_TIMEOUT, EventKind.REMIND) else ROLE_LABELS[role]
             yield (
                 Transition(request.state, decision.request.state, kind, who, decision.clause),
                 (replace(decision.request, version=1), after),
@@ -256,7 +261,7 @@ def build_diagram(profile_id: str, digest: str = "") -> Diagram:
     steps = find_transitions(profile_id, digest)
     pairs: dict[tuple[RequestState, RequestState], list[Transition]] = {}
     for step in steps:
-        if step.source is not step.target and step.target in _PLACES:
+        if step.source is not step.target and {step.source, step.target} <= _PLACES.keys():
             pairs.setdefault((step.source, step.target), []).append(step)
     states = [state for state in _PLACES if any(state in pair for pair in pairs)]
     boxes = tuple(
@@ -277,7 +282,7 @@ def build_diagram(profile_id: str, digest: str = "") -> Diagram:
         height=below + _EDGE,
         boxes=boxes,
         arrows=arrows,
-        aside=_describe_withdrawals(steps),
+        aside=f"{_describe_withdrawals(steps)} {_describe_appeals(steps)}".strip(),
     )
 
 
@@ -306,6 +311,19 @@ def _describe_withdrawals(steps: tuple[Transition, ...]) -> str:
     )
     said = f"The registrant can withdraw a request in these states: {', '.join(gone)}."
     return apply_words(said) if gone else ""
+
+
+def _describe_appeals(steps: tuple[Transition, ...]) -> str:
+    """Return a sentence about appeals, which would need arrows from every decision and back."""
+    states = dict.fromkeys(
+        _get_state_label(step.source) for step in steps if step.target is RequestState.APPEAL
+    )
+    if not states:
+        return ""
+    return (
+        f"Anyone can appeal a decision ({', '.join(states)}) to the IESG within two months, and then to the "
+        "IAB. A rejected request whose appeal is upheld is submitted again."
+    )
 
 
 def _draw_curve(start: tuple[int, int], end: tuple[int, int], bend: int) -> tuple[str, int, int]:

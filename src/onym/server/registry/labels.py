@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
 from typing import Any, Final, Generic, TypeVar
 
-from onym.registry.records import EventKind, RequestKind, RequestState, Role, Status
+from onym.registry.records import (
+    AppealLevel,
+    AppealState,
+    EventKind,
+    RequestKind,
+    RequestState,
+    Role,
+    Status,
+)
 from onym.registry.registries import get_catalog
 from onym.registry.words import apply_words
 
@@ -48,6 +56,21 @@ _STATUS_LABELS: Final[Mapping[Status, str]] = {
 STATUS_SIGNS: Final = dict(zip(_STATUS_LABELS, "●◐○◔●○●◐‖✗○", strict=True))
 
 STATUS_LABELS: Final = TextTable("status", _STATUS_LABELS)
+#: the colour of a status
+STATUS_TONES: Final[Mapping[Status, str]] = {
+    Status.PERMANENT: "good",
+    Status.PROVISIONAL: "info",
+    Status.HISTORICAL: "past",
+    Status.PENDING_REVIEW: "warn",
+    Status.REGISTERED: "good",
+    Status.DEPRECATED: "past",
+    Status.ACTIVE: "good",
+    Status.SAFE_MODE: "warn",
+    Status.SUSPENDED: "bad",
+    Status.REVOKED: "bad",
+    Status.EXPIRED: "past",
+}
+
 _STATUS_HELP: Final[Mapping[Status, str]] = {
     Status.PERMANENT: "Reviewed by the Designated Expert and meant to last.",
     Status.PROVISIONAL: "Registered so that names do not clash. Not reviewed for long-term use.",
@@ -83,6 +106,22 @@ _STATE_LABELS: Final[Mapping[RequestState, str]] = {
     RequestState.REJECTED: "Rejected",
     RequestState.WITHDRAWN: "Withdrawn",
     RequestState.TIMED_OUT: "Registered provisionally after the review timeout",
+    RequestState.APPEAL: "Under appeal",
+}
+
+#: the colour and the sign of a request's state: how it ended, or that it is open
+STATE_TONES: Final[Mapping[RequestState, tuple[str, str]]] = {
+    RequestState.DRAFT: ("past", "○"),
+    RequestState.LIST_REVIEW: ("warn", "◔"),
+    RequestState.SUBMITTED: ("warn", "◔"),
+    RequestState.EXPERT_REVIEW: ("warn", "◔"),
+    RequestState.MORE_REVIEW: ("warn", "◔"),
+    RequestState.IETF_REVIEW: ("warn", "◔"),
+    RequestState.APPEAL: ("warn", "◔"),
+    RequestState.APPROVED: ("good", "✓"),
+    RequestState.REJECTED: ("bad", "✗"),
+    RequestState.WITHDRAWN: ("past", "‖"),
+    RequestState.TIMED_OUT: ("info", "✓"),
 }
 STATE_LABELS: Final = TextTable("state", _STATE_LABELS)
 
@@ -97,6 +136,18 @@ _NEXT_STEPS: Final[Mapping[RequestState, str]] = {
     RequestState.REJECTED: "It was rejected. An incomplete request can be corrected and submitted again.",
     RequestState.WITHDRAWN: "The registrant withdrew it.",
     RequestState.TIMED_OUT: "It was not rejected in time, so the name is registered as provisional.",
+    RequestState.APPEAL: "The appeal is upheld or dismissed. The decision applies until then.",
+}
+
+APPEAL_LEVEL_LABELS: Final[Mapping[AppealLevel, str]] = {
+    AppealLevel.IESG: "Appeal to the IESG",
+    AppealLevel.IAB: "Appeal to the IAB",
+}
+APPEAL_STATE_LABELS: Final[Mapping[AppealState, str]] = {
+    AppealState.PENDING: "Not decided yet",
+    AppealState.UPHELD: "Upheld",
+    AppealState.DISMISSED: "Dismissed",
+    AppealState.WITHDRAWN: "Withdrawn",
 }
 NEXT_STEPS: Final = TextTable("next", _NEXT_STEPS)
 
@@ -136,6 +187,16 @@ _EVENT_LABELS: Final[Mapping[EventKind, str]] = {
     EventKind.ASK_IETF_REVIEW: "IETF review requested",
     EventKind.REJECT: "Rejected",
     EventKind.ASK_UPGRADE: "Made permanent",
+    EventKind.ASSIGN_EXPERT: "Expert assigned",
+    EventKind.RECUSE: "Expert recused",
+    EventKind.APPOINT_EXPERT: "Temporary expert appointed",
+    EventKind.LINK_MESSAGES: "Messages of the list linked",
+    EventKind.APPEAL: "Appealed to the IESG",
+    EventKind.APPEAL_TO_IAB: "Appealed to the IAB",
+    EventKind.WITHDRAW_APPEAL: "Appeal withdrawn",
+    EventKind.UPHOLD_APPEAL: "Appeal upheld",
+    EventKind.DISMISS_APPEAL: "Appeal dismissed",
+    EventKind.REMIND: "Reminder sent",
     EventKind.IESG_APPROVE: "Approved by the IESG",
     EventKind.IESG_DECLINE: "Declined by the IESG",
     EventKind.REASSIGN: "Reassigned",
@@ -155,6 +216,15 @@ _EVENT_LABELS: Final[Mapping[EventKind, str]] = {
     EventKind.IMPORT: "Imported",
     EventKind.DEFINE: "Registries defined",
     EventKind.OVERRIDE: "Recorded override",
+    EventKind.REDACT: "Removed personal data",
+}
+
+#: the colour of the events that end a request without an entry
+ENDING_TONES: Final[Mapping[EventKind, str]] = {
+    EventKind.REJECT: "bad",
+    EventKind.REJECT_INCOMPLETE: "bad",
+    EventKind.IESG_DECLINE: "bad",
+    EventKind.WITHDRAW: "past",
 }
 EVENT_LABELS: Final = TextTable("event", _EVENT_LABELS)
 
@@ -178,17 +248,54 @@ REGISTRY_SUMMARIES: Final[Mapping[str, str]] = {
 }
 
 
+#: a good value of a template's field
+FIELD_EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "uri-schemes": {
+        "name": "parcel",
+        "syntax": 'parcel-URI = "parcel:" 1*40( ALPHA / DIGIT / "-" )',
+        "semantics": "Names a parcel by its tracking number. The default operation is to show where it is.",
+        "encoding": "UTF-8, percent-encoded as in RFC 3986 2.5",
+        "applications": "Tracking apps of carriers; the Example Parcel Protocol [EPP]",
+        "interoperability": "Some carriers use upper-case numbers. Compare them without regard to case.",
+        "security": "A tracking number reveals an address, so do not log these URIs; see [EPP] section 6.",
+        "contact": "Ann Example <ann@example.net>",
+        "change_controller": "Example Foundation <standards@example.net>",
+        "references": "[EPP] https://example.net/spec/epp-1",
+    },
+    "llm-parameters": {
+        "name": "min_p",
+        "type": "number",
+        "description": "The least probability of a token, relative to the likeliest token",
+        "contact": "Ann Example <ann@example.net>",
+        "change_controller": "Example Foundation <standards@example.net>",
+        "reference": "https://example.net/min_p",
+    },
+    "ai-namespaces": {
+        "name": "agents",
+        "anchor": "https://agents.example",
+        "keys": "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs",
+        "description": "Agents of the Example Foundation",
+        "contact": "Ann Example <ann@example.net>",
+        "change_controller": "Example Foundation <standards@example.net>",
+        "expires": "2027-11-21",
+    },
+}
+
 _LABELS: Final[Mapping[type, Mapping[Any, str]]] = {
     Status: STATUS_LABELS,
     RequestKind: REQUEST_KIND_LABELS,
     RequestState: STATE_LABELS,
     Role: ROLE_LABELS,
     EventKind: EVENT_LABELS,
+    AppealLevel: APPEAL_LEVEL_LABELS,
+    AppealState: APPEAL_STATE_LABELS,
 }
 
 
-def get_label(value: Status | RequestKind | RequestState | Role | EventKind) -> str:
-    """Return the label of a status, kind of request, state, role or event."""
+def get_label(
+    value: Status | RequestKind | RequestState | Role | EventKind | AppealLevel | AppealState,
+) -> str:
+    """Return the label of a status, kind of request, state, role, event or appeal."""
     return _LABELS[type(value)][value]
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym.registry.records import (
     Entry,
@@ -23,9 +23,17 @@ from onym.registry.records import (
     Role,
     Status,
 )
-from onym.registry.registries import PROFILES, REGISTRIES, Profile
+from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
 from onym.registry.words import apply_words
-from onym.server.registry.labels import EVENT_LABELS, STATUS_LABELS, format_date, format_time
+from onym.server.registry import urls
+from onym.server.registry.labels import (
+    ENDING_TONES,
+    EVENT_LABELS,
+    STATUS_LABELS,
+    STATUS_TONES,
+    format_date,
+    format_time,
+)
 
 if TYPE_CHECKING:
     from onym.registry.store import EntryChange
@@ -101,7 +109,11 @@ class FormField:
     clause: str
     help: str
     long: bool
+    #: a good value, or ""
+    example: str = ""
     problems: tuple[str, ...] = ()
+    #: the field has the focus when the page opens
+    focus: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,26 +166,56 @@ class Comparison:
 EVENTS_SHOWN: Final = 50
 #: links shown in one value
 _MOST_LINKS: Final = 40
-#: an RFC, or a URL without the punctuation after it
+#: an RFC with its section, an Internet-Draft, or a URL without the punctuation after it
 _LINK: Final = re.compile(
     r"\bRFC ?(?P<rfc>[1-9][0-9]{0,4})\b"
+    r"(?:,? [Ss]ection (?P<section>[0-9A-Z]{1,3}(?:\.[0-9]{1,3})*))?"
+    r"|\b(?P<draft>draft-[a-z0-9]{1,40}(?:-[a-z0-9]{1,40}){1,12})\b"
     r"|https?://[A-Za-z0-9._~:/?#@!$&'()*+,;=%-]{0,499}[A-Za-z0-9_~/#@$&*+=%-]"
 )
+#: a clause as errors and rules name it: a document and a section
+_CLAUSE: Final = re.compile(
+    r"\b(?:(?P<own>docs/decisions/0027)|RFC (?P<rfc>[1-9][0-9]{0,4})"
+    r"|(?P<draft>draft-[a-z0-9]{1,40}(?:-[a-z0-9]{1,40}){1,12}))"
+    r"(?: (?P<section>[0-9]{1,3}(?:\.[0-9]{1,3})*)\b)?"
+)
+_RFC_URL: Final = "https://www.rfc-editor.org/rfc/rfc"
+_DRAFT_URL: Final = "https://datatracker.ietf.org/doc/html/"
+#: the path of a template in IANA's registry
+_TEMPLATE: Final = re.compile(r"(?:perm|prov|historic)/[a-z][a-z0-9+.-]{0,62}")
+_TEMPLATE_URL: Final = "https://www.iana.org/assignments/uri-schemes/"
 
 
 def split_links(text: str) -> tuple[Link, ...]:
-    """Split a text at its RFC numbers and URLs; a part without `href` is plain text."""
+    """Split a text at its RFC numbers, Internet-Drafts and URLs; a part without `href` is plain text."""
+    return _split_at(_LINK, text)
+
+
+def split_clauses(text: str) -> tuple[Link, ...]:
+    """Split a clause, such as "RFC 7595 7.4", at the documents and sections that it names."""
+    return _split_at(_CLAUSE, text)
+
+
+def _split_at(pattern: re.Pattern[str], text: str) -> tuple[Link, ...]:
     found, at = [], 0
-    for match, _ in zip(_LINK.finditer(text), range(_MOST_LINKS), strict=False):
+    for match, _ in zip(pattern.finditer(text), range(_MOST_LINKS), strict=False):
         if match.start() > at:
             found.append(Link(href="", text=text[at : match.start()]))
-        number = match["rfc"]
-        href = f"https://www.rfc-editor.org/rfc/rfc{number}" if number else match[0]
-        found.append(Link(href=href, text=match[0]))
+        found.append(Link(href=_find_target(match), text=match[0]))
         at = match.end()
     if at < len(text):
         found.append(Link(href="", text=text[at:]))
     return tuple(found)
+
+
+def _find_target(match: re.Match[str]) -> str:
+    groups = match.groupdict()
+    section = f"#section-{groups['section']}" if groups["section"] else ""
+    if groups.get("own"):
+        return urls.help_url("expert-review")  # the decision about namespaces, as a procedure
+    if groups["rfc"]:
+        return f"{_RFC_URL}{groups['rfc']}{section}"
+    return f"{_DRAFT_URL}{groups['draft']}{section}" if groups["draft"] else match[0]
 
 
 def get_column_value(entry: Entry, column: str) -> str:
@@ -187,7 +229,10 @@ def get_column_value(entry: Entry, column: str) -> str:
 
 
 def _build_cell(identifier: str, heading: str, text: str) -> Cell:
-    return Cell(id=identifier, heading=heading, value=text, parts=split_links(text))
+    parts = split_links(text)
+    if identifier == "template" and _TEMPLATE.fullmatch(text):
+        parts = (Link(href=_TEMPLATE_URL + text, text=text),)
+    return Cell(id=identifier, heading=heading, value=text, parts=parts)
 
 
 def build_entry_row(entry: Entry) -> tuple[Entry, tuple[Cell, ...]]:
@@ -195,6 +240,69 @@ def build_entry_row(entry: Entry) -> tuple[Entry, tuple[Cell, ...]]:
     columns = REGISTRIES[entry.registry].columns
     return entry, tuple(
         _build_cell(column.id, column.heading, get_column_value(entry, column.id)) for column in columns
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A part of a registry's list. `first` is the letter of each name that is the first of its letter."""
+
+    registry: Registry
+    rows: tuple[tuple[Entry, tuple[Cell, ...]], ...]
+    #: entries of the registry with the chosen status
+    total: int
+    query: str
+    #: (letter, number of names), "0" for names that begin with no letter
+    letters: tuple[tuple[str, int], ...]
+    first: Mapping[str, str]
+    #: URLs of the first and the next part, or ""
+    start: str
+    next: str
+
+
+#: order -> label, and the key by which entries are sorted; equal entries stay in order of their names
+SORTINGS: Final[Mapping[str, tuple[str, Callable[[Entry], Any]]]] = {
+    "name": ("Name", lambda entry: ""),
+    "status": (
+        "Status",
+        lambda entry: list(REGISTRIES[entry.registry].statuses).index(entry.status),
+    ),
+    "changed": (
+        "Last changed",
+        lambda entry: 0.0 if entry.updated is None else -entry.updated.timestamp(),
+    ),
+}
+
+
+def build_listing(
+    row: Registry,
+    entries: Sequence[Entry],
+    sort: str,
+    *,
+    total: int,
+    query: str = "",
+    start: str = "",
+    next: str = "",  # noqa: A002 - the rel of its link
+) -> Listing:
+    """Return the list of these entries, which are in order of their names; letters only in that order."""
+    ordered = sorted(entries, key=SORTINGS[sort][1])
+    letters: dict[str, int] = {}
+    first: dict[str, str] = {}
+    for entry in ordered if sort == "name" else ():
+        initial = entry.name[:1].lower()
+        letter = initial if initial.isascii() and initial.isalpha() else "0"
+        if letter not in letters:
+            first[entry.name] = letter
+        letters[letter] = letters.get(letter, 0) + 1
+    return Listing(
+        registry=row,
+        rows=tuple(build_entry_row(entry) for entry in ordered),
+        total=total,
+        query=query,
+        letters=tuple(letters.items()),
+        first=first,
+        start=start,
+        next=next,
     )
 
 
@@ -211,7 +319,61 @@ def build_entry_cells(entry: Entry) -> tuple[Cell, ...]:
         cell
         for cell in build_field_cells(entry.registry, entry.fields)
         if cell.id not in ("name", "status", "expires")
+        # a registered template's references are also the column
+        and not (cell.id == "references" and cell.value == entry.fields.get("reference"))
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A change of an entry, or the end of a request: what happened, and the colour of it."""
+
+    label: str
+    tone: str
+
+
+#: events of a review that change an entry
+_DECISIONS: Final = frozenset(
+    {EventKind.CHECK_COMPLETE, EventKind.APPROVE, EventKind.IESG_APPROVE, EventKind.REVIEW_TIMEOUT}
+)
+
+
+def describe_outcome(record: LogRecord, change: EntryChange | None) -> Outcome:
+    """Return what a record brought about; `change` is its change of an entry, if any."""
+    kind = record.event.kind
+    if kind in ENDING_TONES or change is None:
+        return Outcome(label=EVENT_LABELS[kind], tone=ENDING_TONES.get(kind, "plain"))
+    before, after = change.before, change.after
+    if after is None:
+        return Outcome(label="Removed", tone="bad")
+    label, tone = STATUS_LABELS[after.status], STATUS_TONES[after.status]
+    pending = Status.PENDING_REVIEW
+    if after.status is pending or (before is not None and set(after.pending) > set(before.pending)):
+        return Outcome(label="Under review", tone="warn")
+    if before is None or before.status is pending:
+        is_plain = after.status is Status.REGISTERED
+        return Outcome(label=label if is_plain else f"Registered: {label.lower()}", tone=tone)
+    if before.status is not after.status:
+        return Outcome(label=f"Now {label.lower()}", tone=tone)
+    return Outcome(label="Updated" if kind in _DECISIONS else EVENT_LABELS[kind], tone="plain")
+
+
+def select_news(
+    outcomes: Iterable[tuple[LogRecord, EntryChange | None]], hidden: Collection[str], most: int
+) -> list[tuple[LogRecord, EntryChange | None]]:
+    """Return the newest outcomes, one for each request, without hidden requests."""
+    seen: set[str] = set(hidden)
+    found = []
+    for record, change in outcomes:
+        about = record.event.request
+        if about in seen:
+            continue
+        if about is not None:
+            seen.add(about)
+        found.append((record, change))
+        if len(found) == most:
+            break
+    return found
 
 
 def describe_missing_registrant(entry: Entry) -> str:
@@ -221,7 +383,7 @@ def describe_missing_registrant(entry: Entry) -> str:
     if entry.registry == "ai-namespaces" or REGISTRIES[entry.registry].is_defined:
         return apply_words("none; IANA can record one")
     if entry.status is Status.PROVISIONAL:
-        return "none; the IESG can reassign the entry"
+        return "none; the IESG can reassign the entry, and anyone can ask to make it permanent"
     return "none. The IESG decides who controls the entry; changes of an RFC's definition need its approval."
 
 
@@ -258,6 +420,7 @@ _STEP_OF_STATE: Final[Mapping[RequestState, str]] = {
     RequestState.IETF_REVIEW: "iesg",
     RequestState.APPROVED: "end",
     RequestState.TIMED_OUT: "end",
+    RequestState.APPEAL: "appeal",
 }
 #: event -> the step that it leaves behind
 _STEP_OF_EVENT: Final[Mapping[EventKind, str]] = {
@@ -275,6 +438,8 @@ _STEP_OF_EVENT: Final[Mapping[EventKind, str]] = {
     EventKind.REVIEW_TIMEOUT: "expert",
     EventKind.IESG_APPROVE: "iesg",
     EventKind.IESG_DECLINE: "iesg",
+    EventKind.APPEAL: "appeal",
+    EventKind.APPEAL_TO_IAB: "appeal",
 }
 _STEP_LABELS: Final[Mapping[str, str]] = {
     "draft": "Draft",
@@ -283,6 +448,7 @@ _STEP_LABELS: Final[Mapping[str, str]] = {
     "expert": "Expert Review",
     "iesg": "IESG",
     "end": "Registered",
+    "appeal": "Appeal",
 }
 _ENDED: Final = (RequestState.REJECTED, RequestState.WITHDRAWN)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
 from onym.errors import RegistryError, UnknownEntryError, UsageError
 from onym.registry.checks.context import Level
+from onym.registry.engine import find_appeal_deadline
 from onym.registry.records import EMPTY, Entry, EventKind, Request, RequestKind, RequestState, Role, Status
 from onym.registry.registries import PROFILES, REGISTRIES, Profile
 from onym.registry.registries import get_registry as registry_of
@@ -23,8 +24,9 @@ from onym.registry.service import (
 )
 from onym.registry.words import apply_words, name_role, parse_role
 from onym.server.registry import urls
-from onym.server.registry.actions import build_actions, parse_event_data
+from onym.server.registry.actions import DECISIONS, build_actions, parse_event_data
 from onym.server.registry.checking import (
+    build_excerpt,
     check_for_page,
     make_input_from_request,
     parse_in_worker,
@@ -40,8 +42,9 @@ from onym.server.registry.dependencies import (
     load_account_names,
     load_actor_names,
     load_request_history,
+    preview_decisions,
 )
-from onym.server.registry.labels import NEXT_STEPS, STATE_LABELS, STATUS_LABELS
+from onym.server.registry.labels import FIELD_EXAMPLES, NEXT_STEPS, STATE_LABELS, STATUS_LABELS
 from onym.server.registry.page_parts import (
     ActionView,
     FormField,
@@ -80,6 +83,8 @@ _ONE_LINE_FIELDS: Final = frozenset({"name", "status", "type", "expires", "ancho
 _ASIDE: Final = frozenset({"status"})
 #: kinds of request that set a status
 _ASKS_STATUS: Final = frozenset({RequestKind.NEW, RequestKind.STATUS_CHANGE})
+#: controls of the form that are not fields of a template
+_OWN_CONTROLS: Final = frozenset({"template", "profile", "status", "on_behalf_of"})
 _STEPS: Final = {"revise": EventKind.REVISE, "resubmit": EventKind.RESUBMIT}
 
 
@@ -142,7 +147,9 @@ async def check_form(request: HTTPRequest) -> Response:
     if request.headers.get("hx-request") == "true":
         macros: Any = get_template_environment().get_template("parts/macros.html").module
         return Response(
-            macros.report(report, fault), media_type="text/html", headers={"cache-control": "no-store"}
+            macros.report(report, fault, False, build_excerpt(report, given.text)),
+            media_type="text/html",
+            headers={"cache-control": "no-store"},
         )
     return _make_form_response(
         request,
@@ -175,10 +182,9 @@ async def save_form(request: HTTPRequest) -> Response:
         return _make_form_response(
             request,
             given,
-            fault=str(error),
+            error=error,
             about=about,
             step=form.get_text("step") or "open",
-            status=_get_error_status(error),
         )
 
 
@@ -209,20 +215,25 @@ def _make_form_response(
     *,
     report: Report | None = None,
     fault: str = "",
+    error: RegistryError | None = None,
     about: Request | None = None,
     step: str = "open",
-    status: int = 200,
 ) -> Response:
+    """Return the form. `error` is why it was not saved: its field shows it and has the focus."""
     row = given.registry
     offered = get_services(request).settings.list_profiles(row)
     profile = PROFILES[given.profile if given.profile in row.profiles else offered[0]]
     title = f"Revise {about.id}" if about else f"Register a {row.noun}"
     crumb = (urls.request_url(about.id), about.id) if about else (urls.entries_url(row.id), row.title)
+    fields = tuple(_build_form_fields(profile, given, report, error))
+    tied = next((field.id for field in fields if field.focus), "")
+    if error is not None and not tied and error.field in _OWN_CONTROLS:
+        tied = str(error.field)
     return make_page_response(
         request,
         "submit.html",
         build_page_frame(request, title, (urls.HOME_URL, "Home"), crumb),
-        http_status=status,
+        http_status=200 if error is None else _get_error_status(error),
         registry_choices=build_choices(
             [(registry.id, registry.title) for registry in REGISTRIES.values()], row.id
         ),
@@ -231,9 +242,13 @@ def _make_form_response(
         profile_choices=_build_profile_choices(offered, given, about),
         statuses=_build_status_choices(profile, given, about),
         text=given.text,
-        fields=tuple(_build_form_fields(profile, given.fields, report)),
+        fields=fields,
+        fields_open=not given.text or any(field.problems for field in fields),
+        error=error,
+        tied=tied,
         on_behalf_of=given.on_behalf_of,
         report=report,
+        excerpt=build_excerpt(report, given.text),
         fault=fault,
         action=urls.SUBMIT_URL,
         check=urls.SUBMIT_CHECK_URL,
@@ -262,21 +277,35 @@ def _build_status_choices(profile: Profile, given: SubmissionInput, about: Reque
     return build_choices([("", "From the template"), *pairs], given.status)
 
 
-def _build_form_fields(profile: Profile, given: Mapping[str, str], report: Report | None) -> Any:
+def _build_form_fields(
+    profile: Profile, given: SubmissionInput, report: Report | None, error: RegistryError | None
+) -> Iterator[FormField]:
+    examples = FIELD_EXAMPLES.get(given.registry.id, {})
     for field in profile.all_fields:
         if field.id in _ASIDE:
             continue
         problems = () if report is None else _list_field_problems(report, field.id)
+        is_wrong = error is not None and error.field == field.id
+        if error is not None and is_wrong:
+            problems = (_describe_error(error), *problems)
         yield FormField(
             id=field.id,
             label=field.heading,
-            value=given.get(field.id, ""),
+            value=given.fields.get(field.id, ""),
             required=field.required,
             clause=field.guideline,
             help=field.help if field in profile.fields else "Usually in the specification; optional here.",
             long=field.id not in _ONE_LINE_FIELDS,
+            example=examples.get(field.id, ""),
             problems=problems,
+            focus=is_wrong,
         )
+
+
+def _describe_error(error: RegistryError) -> str:
+    """Return an error and its hint as sentences."""
+    said = f"{error.message[:1].upper()}{error.message[1:]}."
+    return f"{said} {error.hint.rstrip('.')}." if error.hint else said
 
 
 def _list_field_problems(report: Report, field: str) -> tuple[str, ...]:
@@ -326,7 +355,7 @@ async def requests_page(request: HTTPRequest) -> Response:
             [("", "Every registry"), *((row.id, row.title) for row in REGISTRIES.values())], registry
         ),
         states=build_choices(
-            [("", "Anywhere"), *((str(known), text) for known, text in STATE_LABELS.items())], state
+            [("", "Any state"), *((str(known), text) for known, text in STATE_LABELS.items())], state
         ),
         mine="" if visitor.account is None or mine else urls.requests_url(mine=1),
         action=urls.requests_url(),
@@ -345,13 +374,15 @@ def _require_known_value(said: str, known: Iterable[str], field: str) -> str:
 async def _list_request_actions(
     request: HTTPRequest, about: Request, entry: Entry | None
 ) -> tuple[ActionView, ...]:
-    kinds = (kind for kind in list_visitor_events(request, about, entry) if kind not in _BY_FORM)
+    kinds = tuple(kind for kind in list_visitor_events(request, about, entry) if kind not in _BY_FORM)
     return build_actions(
         kinds,
         href=urls.request_events_url(about.id),
         version=about.version,
         about=about,
-        missing=((field.id, field.label) for field in PROFILES[about.profile].fields),
+        fields=((field.id, field.label) for field in PROFILES[about.profile].fields),
+        missing=(field for field, _ in list_missing_fields(about, entry)),
+        outcomes=preview_decisions(request, about, entry, (kind for kind in kinds if kind in DECISIONS)),
     )
 
 
@@ -379,9 +410,9 @@ async def request_page(request: HTTPRequest) -> Response:
     entry = await get_store(request).entry(about.registry, about.name)
     records = await load_request_history(request, about.id)
     part, earlier = paginate_records(records, parse_number(request.query_params.get("before"), "before"))
-    names = await load_actor_names(request, part) | await load_account_names(request, (about.registrant,))
+    names = await load_actor_names(request, part) | await load_account_names(request, _list_people(about))
     final = about.state.is_final
-    may_review = not final and not get_visitor(request).list_roles(about.registry).isdisjoint(_REVIEWERS)
+    may_review = not final and _may_review(request, about)
     return make_page_response(
         request,
         "request.html",
@@ -391,6 +422,9 @@ async def request_page(request: HTTPRequest) -> Response:
         about=about,
         has_entry=entry is not None,
         final=final,
+        missing=_list_missing_labels(about, entry) if about.state is RequestState.SUBMITTED else (),
+        appeals=tuple(reversed(about.appeals)),
+        appeal_end=find_appeal_deadline(about),
         now=get_current_time(request),
         next=_describe_next_step(about),
         names=names,
@@ -402,6 +436,25 @@ async def request_page(request: HTTPRequest) -> Response:
         may_edit=bool(_find_revision_step(request, about, entry)),
         may_review=may_review,
     )
+
+
+def _list_people(about: Request) -> tuple[str, ...]:
+    """Return the accounts that the page of a request names."""
+    experts = (*filter(None, (about.expert,)), *sorted(about.temporary_experts), *sorted(about.recused))
+    return (about.registrant, *experts, *(appeal.by for appeal in about.appeals))
+
+
+def _may_review(request: HTTPRequest, about: Request) -> bool:
+    """Report whether the visitor has a reviewer's role, or is a temporary expert for this request."""
+    visitor = get_visitor(request)
+    if visitor.account is not None and visitor.account.id in about.temporary_experts:
+        return True
+    return not visitor.list_roles(about.registry).isdisjoint(_REVIEWERS)
+
+
+def _list_missing_labels(about: Request, entry: Entry | None) -> tuple[str, ...]:
+    clause = PROFILES[about.profile].template_clause
+    return tuple(f"{label} ({clause})" for _, label in list_missing_fields(about, entry))
 
 
 async def post_request_event(request: HTTPRequest) -> Response:
@@ -433,7 +486,8 @@ def parse_event_kind(said: str) -> EventKind:
 async def review_page(request: HTTPRequest) -> Response:
     """GET: template and report side by side, for reviewers."""
     about = await find_request(request)
-    require_access(get_visitor(request), registry=about.registry, roles=_REVIEWERS)
+    if not _may_review(request, about):
+        require_access(get_visitor(request), registry=about.registry, roles=_REVIEWERS)
     entry = await get_store(request).entry(about.registry, about.name)
     report, fault = await check_for_page(request, fill_from_entry(make_input_from_request(about), entry))
     findings = () if report is None else report.findings
@@ -457,10 +511,7 @@ async def review_page(request: HTTPRequest) -> Response:
         lines=lines,
         faults={finding.line for finding in findings if finding.line and finding.level is not Level.HINT},
         fields=build_field_cells(about.registry, about.fields),
-        missing=tuple(
-            f"{label} ({PROFILES[about.profile].template_clause})"
-            for _, label in list_missing_fields(about, entry)
-        ),
+        missing=_list_missing_labels(about, entry),
         report=report,
         fault=fault,
         existing=other,
@@ -472,7 +523,10 @@ def _find_queue_link(request: HTTPRequest, about: Request) -> tuple[str, str]:
     """Return the queue of the visitor's role in this registry."""
     held = get_visitor(request).list_roles(about.registry)
     role = about.holder if about.holder in held and about.holder in _QUEUES else None
-    role = role or next(role for role in _REVIEWERS if role in held)
+    role = role or next((role for role in _REVIEWERS if role in held), None)
+    if role is None:
+        # a temporary expert has no queue
+        return urls.requests_url(), "Requests"
     return urls.queue_url(name_role(role)), apply_words(_QUEUES[role][0])
 
 

@@ -22,14 +22,22 @@ from onym.registry.service import render_entries, render_feed
 from onym.registry.words import apply_words, name_role
 from onym.server.registry import urls
 from onym.server.registry.dependencies import find_registry, get_current_time, get_store
-from onym.server.registry.labels import DONE_MESSAGES, STATUS_SIGNS, format_roles, format_time, get_label
-from onym.server.registry.page_parts import Link, PageFrame
+from onym.server.registry.labels import (
+    DONE_MESSAGES,
+    STATE_TONES,
+    STATUS_SIGNS,
+    format_roles,
+    format_time,
+    get_label,
+)
+from onym.server.registry.page_parts import Link, PageFrame, split_clauses
 from onym.server.registry.translations import (
     DEFAULT,
     LANGUAGES,
     TRANSLATED,
     choose_language,
     install_translations,
+    translate_text,
     use_language,
 )
 from onym.server.security.conditional_requests import make_cached_response
@@ -42,6 +50,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from onym.registry.records import Entry, LogRecord, Status
+    from onym.registry.store import EntryChange
 
 #: characters of a pasted template, draft or RFC
 MAX_TEMPLATE: Final = 1_000_000
@@ -148,6 +157,21 @@ async def get_entry_counts(request: Request, registry: str) -> dict[Status, int]
     return found[1]
 
 
+#: outcomes from which a page selects its news
+_MOST_OUTCOMES: Final = 60
+
+
+async def get_outcomes(request: Request) -> tuple[tuple[LogRecord, EntryChange | None], ...]:
+    """Return the last outcomes of all registries, newest first; read again after a write."""
+    state = request.app.state
+    head = (await get_store(request).head()).number
+    found: tuple[int, Any] | None = getattr(state, "registry_outcomes", None)
+    if found is None or found[0] != head:
+        found = state.registry_outcomes = (head, await get_store(request).list_outcomes(_MOST_OUTCOMES))
+    outcomes: tuple[tuple[LogRecord, EntryChange | None], ...] = found[1]
+    return outcomes
+
+
 class StaticAssets(StaticFiles):
     """Static files. An address that contains the file's hash may be cached for a year."""
 
@@ -174,8 +198,12 @@ def get_template_environment() -> Environment:
     found.filters["roles"] = format_roles
     found.filters["reason"] = _get_reason
     found.filters["words"] = _make_words_filter()
+    found.filters["translated"] = translate_text
+    found.filters["clauses"] = split_clauses
     install_translations(found)
-    found.globals |= {"urls": urls, "registries": REGISTRIES, "profiles": PROFILES}
+    found.globals |= {
+        "urls": urls, "registries": REGISTRIES, "profiles": PROFILES, "state_tones": STATE_TONES,
+    }  # fmt: skip
     found.filters["coded"] = _split_code
     return found
 
@@ -389,10 +417,32 @@ def make_file_response(
     form: str,
     name: str,
     status: Status | None = None,
+    *,
+    frame: bytes | None = None,
 ) -> Response:
-    """Return these entries as a download; a csv-2015 file contains the entries of one `status`.
+    """Return these entries as a download; see `encode_file`. Raises UnknownEntryError."""
+    body = encode_file(entries, registry, form, status, frame=frame)
+    media, extension = MEDIA_TYPES[form]
+    kept = "".join(
+        character if character.isascii() and (character.isalnum() or character in "+.-_") else "_"
+        for character in name
+    )
+    headers = {"content-disposition": f'attachment; filename="{kept}.{extension}"'}
+    return make_cached_response(request, body, media, headers=headers)
 
-    Raises UnknownEntryError for an unknown format.
+
+def encode_file(
+    entries: Iterable[Entry],
+    registry: str,
+    form: str,
+    status: Status | None = None,
+    *,
+    frame: bytes | None = None,
+) -> bytes:
+    """Return the content of a file of these entries; a csv-2015 file contains the entries of one `status`.
+
+    XML is written into `frame`, the imported file, if there is one. Raises UnknownEntryError for an unknown
+    format.
     """
     if form not in MEDIA_TYPES or (form in _SCHEMES and registry != "uri-schemes"):
         raise UnknownEntryError(
@@ -403,16 +453,8 @@ def make_file_response(
         )
     rows = tuple(entries)
     updated = max((entry.updated for entry in rows if entry.updated is not None), default=_NEVER)
-    body = render_entries(rows, format=form, registry=registry, updated=updated, status=status).encode(
-        "utf-8"
-    )
-    media, extension = MEDIA_TYPES[form]
-    kept = "".join(
-        character if character.isascii() and (character.isalnum() or character in "+.-_") else "_"
-        for character in name
-    )
-    headers = {"content-disposition": f'attachment; filename="{kept}.{extension}"'}
-    return make_cached_response(request, body, media, headers=headers)
+    text = render_entries(rows, format=form, registry=registry, updated=updated, status=status, frame=frame)
+    return text.encode("utf-8")
 
 
 #: changes in one feed
@@ -421,16 +463,17 @@ _ATOM_MEDIA_TYPE: Final = "application/atom+xml"
 
 
 async def get_changes_feed(request: Request) -> Response:
-    """GET: the last changes of a registry's columns."""
-    row = find_registry(request)
+    """GET: the last changes of a registry's columns, or of all registries."""
+    registry = find_registry(request).id if "registry" in request.path_params else None
     negotiate_media_type(request, (_ATOM_MEDIA_TYPE, "application/xml", "text/xml", "text/html"))
-    last = await get_store(request).changes(row.id, limit=_MAX_FEED_CHANGES)
+    store = get_store(request)
+    last = await store.changes(registry, limit=_MAX_FEED_CHANGES)
     origin = get_services(request).settings.base_url
     body = render_feed(
         last,
-        registry=row.id,
-        updated=last[0].at if last else (await get_store(request).head()).at or get_current_time(request),
+        registry=registry,
+        updated=last[0].at if last else (await store.head()).at or get_current_time(request),
         authority=f"{urlsplit(origin).hostname or 'localhost'},2026",
-        addresses=urls.make_feed_addresses(origin, row.id),
+        addresses=urls.make_feed_addresses(origin, registry),
     ).encode("utf-8")
     return make_cached_response(request, body, _ATOM_MEDIA_TYPE)

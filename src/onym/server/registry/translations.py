@@ -63,7 +63,11 @@ def load_translations(language: str) -> Translations:
     return Translations(language)
 
 
-def _gettext(message: str) -> str:
+def translate_text(message: str) -> str:
+    """Return a text in the language in force. As a filter it is for texts that are not a template's own.
+
+    `_()` takes its text for HTML and for a format, so names and an operator's words must not get there.
+    """
     return load_translations(_LANGUAGE.get()).gettext(message)
 
 
@@ -74,7 +78,7 @@ def _ngettext(one: str, many: str, number: int) -> str:
 def install_translations(environment: Environment) -> None:
     """Let the templates translate: `_()`, `gettext()` and `{% trans %}`."""
     environment.add_extension("jinja2.ext.i18n")
-    environment.install_gettext_callables(_gettext, _ngettext, newstyle=True)  # type: ignore[attr-defined]
+    environment.install_gettext_callables(translate_text, _ngettext, newstyle=True)  # type: ignore[attr-defined]
 
 
 @contextmanager

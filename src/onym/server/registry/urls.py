@@ -42,8 +42,8 @@ def make_route(path: str, handlers: Mapping[str, Handler], *, name: str | None =
 
 #: prefix of the JSON API
 API_PREFIX: Final = "/api/v1"
-#: segments below a registry that are pages; entries of these names are below `-`
-_TAKEN: Final = frozenset({"changes.atom", "-"})
+#: segments below a registry that are pages, or files of a mirror; entries of these names are below `-`
+_TAKEN: Final = frozenset({"changes.atom", "-", "index.html"})
 
 HOME_URL: Final = "/"
 SUBMIT_URL: Final = "/submit"
@@ -59,6 +59,7 @@ ACCOUNTS_URL: Final = "/accounts"
 LANGUAGE_COOKIE: Final = "onym-language"
 PASSWORD_URL: Final = "/account/password"  # noqa: S105 - an address
 OPENAPI_URL: Final = "/openapi.json"
+STATISTICS_URL: Final = "/statistics"
 
 
 def build_path(*segments: str, **query: str | int | None) -> str:
@@ -114,9 +115,9 @@ def export_url(registry: str, form: str) -> str:
     return api_url("registries", registry, "export", form)
 
 
-def feed_url(registry: str) -> str:
-    """The Atom feed of a registry's changes."""
-    return build_path("r", registry, "changes.atom")
+def feed_url(registry: str | None) -> str:
+    """The Atom feed of a registry's changes; None is the feed of all registries."""
+    return build_path("changes.atom") if registry is None else build_path("r", registry, "changes.atom")
 
 
 def search_url(**query: str | int | None) -> str:
@@ -179,10 +180,10 @@ def help_url(anchor: str | None = None) -> str:
     return build_path("help") + ("" if anchor is None else f"#{anchor}")
 
 
-def make_feed_addresses(origin: str, registry: str) -> FeedAddresses:
-    """Where the links of a registry's feed lead, if the service is at `origin`."""
+def make_feed_addresses(origin: str, registry: str | None) -> FeedAddresses:
+    """Where the links of a registry's feed (None: of all registries) lead, if the service is at `origin`."""
     return FeedAddresses(
-        home=origin + entries_url(registry),
-        entry=lambda name: origin + entry_url(registry, name),
+        home=origin + (HOME_URL if registry is None else entries_url(registry)),
+        entry=lambda entry: origin + entry_url(entry.registry, entry.name),
         feed=origin + feed_url(registry),
     )

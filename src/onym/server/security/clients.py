@@ -68,7 +68,7 @@ def _normalize_address(peer: str) -> str | None:
 MAX_BUCKETS: Final = 50_000
 
 
-BucketKind: TypeAlias = Literal["reads", "writes", "logins"]
+BucketKind: TypeAlias = Literal["reads", "writes", "logins", "uploads"]
 
 
 class TokenBuckets:
@@ -94,8 +94,8 @@ class TokenBuckets:
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def take_token(self, kind: BucketKind, key: str, *, times: int = 1) -> float:
-        """Take a token. Return 0, or the seconds until the bucket has one.
+    def take_token(self, kind: BucketKind, key: str, *, times: float = 1, cost: float = 1) -> float:
+        """Take a token, or `cost` tokens. Return 0, or the seconds until the bucket has them.
 
         `times` multiplies the bucket's size and rate.
         """
@@ -105,8 +105,8 @@ class TokenBuckets:
         now = self._clock()
         left, since = self._buckets.pop((kind, key), (burst, now))
         left = min(burst, left + (now - since) * per_second)
-        wait = 0.0 if left >= 1 else (1 - left) / per_second
-        self._buckets[kind, key] = (left if wait else left - 1, now)
+        wait = 0.0 if left >= cost else (cost - left) / per_second
+        self._buckets[kind, key] = (left if wait else left - cost, now)
         while len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
         return wait
@@ -202,6 +202,14 @@ def format_cookie(name: str, value: Secret, site: str, *, https: bool, life: int
 def make_address_key(address: str | None) -> str:
     """Return the key of a client's bucket: the IPv4 address or the IPv6 /64 network."""
     return f"address:{get_client_network(address or 'unknown')}"
+
+
+def make_site_key(address: str | None) -> str:
+    """Return a key for everyone at one site: the IPv4 address or the IPv6 /48 network (RFC 6177 2)."""
+    found = parse_address(address or "")
+    if found is None or found.version == 4:
+        return make_address_key(address)
+    return f"site:{found.value >> 80:x}/48"
 
 
 _PURPOSE: Final = b"onym form token v1"

@@ -335,16 +335,39 @@ class RateLimitMiddleware(HTTPMiddleware):
         if wait:
             await make_too_many_response(request, wait)(scope, receive, send)
             return
+        if kind == "writes":
+            receive = _limit_uploads(request, receive)
         await self._app(scope, receive, send)
+
+
+def _limit_uploads(request: Request, receive: Receive) -> Receive:
+    """Return a `receive` that counts the bytes of the body for the client's address."""
+    rates, key = get_services(request).rates, make_address_key(get_visitor(request).address)
+
+    async def count() -> Message:
+        message = await receive()
+        size = len(message.get("body", b""))
+        wait = rates.take_token("uploads", key, cost=size / 1024) if size else 0
+        if wait:
+            raise make_too_many_error(wait)
+        return message
+
+    return count
 
 
 def make_too_many_response(request: Request, wait: float) -> ASGIApp:
     """Return the 429 response. `wait` is in seconds."""
-    seconds = max(1, math.ceil(wait))
-    error = RegistryError(
-        "too many requests", code="http.too-many-requests", hint=f"Try again in {seconds} seconds."
+    headers = {"retry-after": str(max(1, math.ceil(wait)))}
+    return make_problem_response(request, make_too_many_error(wait), headers=headers)
+
+
+def make_too_many_error(wait: float) -> RegistryError:
+    """Return the error of a client that exceeds a rate limit. `wait` is in seconds."""
+    return RegistryError(
+        "too many requests",
+        code="http.too-many-requests",
+        hint=f"Try again in {max(1, math.ceil(wait))} seconds.",
     )
-    return make_problem_response(request, error, headers={"retry-after": str(seconds)})
 
 
 def _make_visitor_key(visitor: Visitor) -> str:

@@ -21,7 +21,7 @@ from onym.accounts.sign_in import (
 )
 from onym.errors import AccessError, OnymError, RegistryError, UnknownEntryError
 from onym.server.problems import get_problem_type, make_problem_response, wants_page
-from onym.server.security.clients import make_address_key
+from onym.server.security.clients import make_address_key, make_site_key
 from onym.server.security.middleware import (
     MAX_FORM_FIELDS,
     MAX_FORM_FILES,
@@ -76,7 +76,9 @@ async def read_form(request: Request) -> SignInForm:
 
 
 #: a login's rate limit, as a multiple of an address's rate limit
-_LOGIN_SHARE = 5
+_LOGIN_SHARE: Final = 5
+#: the rate limit of one site for one login once the login's is used up, as a multiple of an address's
+_SITE_SHARE: Final = 0.2
 
 
 async def sign_in_page(request: Request) -> Response:
@@ -151,10 +153,18 @@ async def change_password(request: Request) -> Response | ASGIApp:
 
 
 def get_sign_in_wait(request: Request, login: str) -> float:
-    """Return the seconds until this address and this login may try again."""
-    rates = get_services(request).rates
-    wait = rates.take_token("logins", make_address_key(get_visitor(request).address))
-    return wait or rates.take_token("logins", f"login:{login[:MAX_LOGIN]}", times=_LOGIN_SHARE)
+    """Return the seconds until this address and this login may try again.
+
+    Many addresses together can use up the attempts of a login. They cannot lock its owner out: each site
+    then has a few attempts of its own for the login.
+    """
+    rates, address = get_services(request).rates, get_visitor(request).address
+    wait = rates.take_token("logins", make_address_key(address))
+    if wait or not rates.take_token("logins", f"login:{login[:MAX_LOGIN]}", times=_LOGIN_SHARE):
+        return wait
+    return rates.take_token(
+        "logins", f"login:{login[:MAX_LOGIN]}:{make_site_key(address)}", times=_SITE_SHARE
+    )
 
 
 def _require_session_account(request: Request) -> Account:

@@ -17,6 +17,7 @@ import click
 
 from onym.cli import exit_codes
 from onym.cli._input import OrderedGroup, add_options, pass_session, read_file
+from onym.cli._next_command import complete_commands
 from onym.cli._output import Session, is_terminal, replace_text_file, select_fields
 from onym.cli.commands.ai.client import AIOptions, ai_options, build_resolver_settings, build_transport
 from onym.common.text import escape_unprintable
@@ -159,7 +160,8 @@ def ask_command(session: Session, /, file: str, gateway: str | None, **options: 
     session.print_record(msgspec.to_builtins(asked))
     session.print_line(asked.id)
     session.print_note(f"approvers see the call at {url}/approvals/{asked.id}")
-    session.print_note(f"get the evidence with: onym ai approve evidence {asked.id} --wait 600")
+    command = f"onym ai approve evidence {asked.id} --wait 600"
+    session.print_note(f"get the evidence with: {complete_commands(session, command)}")
 
 
 @approve_command.command("evidence")

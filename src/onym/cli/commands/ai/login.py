@@ -126,7 +126,10 @@ def login_command(
         if earlier is not None:  # the person has named its server and client before
             issuer = issuer or earlier.registration.issuer
             client_id = client_id or earlier.registration.client_id
-        client = _make_client(session, place, issuer, client_id, client_secret_env, settings, options)
+        secret = None if client_secret_env is None else _read_secret(session, client_secret_env)
+        if secret is None and earlier is not None and earlier.registration.client_id == client_id:
+            secret = earlier.registration.secret
+        client = _make_client(place, issuer, client_id, secret, settings, options)
         target = _add_refresh(client, place.target, wire)
         if device:
             begun = run_flow(client.begin_device_flow(target), wire)
@@ -190,11 +193,10 @@ def _add_approve_scope(place: _Place) -> _Place:
 
 
 def _make_client(
-    session: Session,
     place: _Place,
     issuer: str | None,
     client_id: str | None,
-    variable: str | None,
+    secret: Secret | None,
     settings: ResolverSettings,
     options: AIOptions,
 ) -> OAuthClient:
@@ -218,7 +220,6 @@ def _make_client(
             hint="if you trust it: "
             f"onym ai login {place.name} --issuer {named} --client-id {client_id or 'ID'}",
         )
-    secret = None if variable is None else _read_secret(session, variable)
     identity = build_identity(options) if place.target.mtls else None
     row = Registration(
         issuer=issuer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from onym.cli._input import OrderedGroup
-from onym.cli.commands.registry import admin, lookup, procedure, transfer, user
+from onym.cli.commands.registry import admin, lookup, procedure, transfer, user, webhook
 
 
 @click.group("registry", cls=OrderedGroup)
@@ -33,15 +33,21 @@ for command in (
     lookup.status_command,
     lookup.review_command,
     procedure.decide_command,
+    procedure.link_messages_command,
     procedure.tick_command,
     admin.init_command,
     admin.define_command,
     transfer.import_command,
     transfer.export_command,
+    transfer.mirror_command,
+    lookup.statistics_command,
     admin.verify_command,
+    admin.audit_command,
+    admin.redact_command,
     admin.backup_command,
     admin.restore_command,
     admin.serve_command,
     user.user_command,
+    webhook.webhook_command,
 ):
     registry_command.add_command(command)

@@ -23,10 +23,12 @@ from onym.cli._output import Session, has_colour, is_terminal
 from onym.common.text import escape_unprintable
 from onym.errors import AccessError, StoreError, UnknownEntryError, UsageError
 from onym.registry.records import (
+    DEFAULT_QUOTA,
     Actor,
     Entry,
     Event,
     LogRecord,
+    Quota,
     Request,
     RequestState,
     Role,
@@ -37,7 +39,7 @@ from onym.registry.registries import PROFILES, REGISTRIES, enter_catalog, get_re
 from onym.registry.words import apply_words, name_role, parse_role
 
 if TYPE_CHECKING:
-    from onym.accounts.records import Account
+    from onym.accounts.records import Account, AuditRecord
     from onym.registry.checks import Report
     from onym.registry.store import Store
 
@@ -51,6 +53,8 @@ DEFAULT_DATABASE: Final = "onym-registry.sqlite"
 CONFIG_VARIABLE: Final = "ONYM_REGISTRY_CONFIG"
 #: entries or records in one query
 PAGE_SIZE: Final = 500
+#: characters of an operating system's user in the audit log
+_MAX_OPERATOR: Final = 200
 _ACCOUNT_VARIABLE: Final = "ONYM_REGISTRY_ACCOUNT"
 _REQUEST: Final = re.compile(r"([a-z][a-z0-9-]{0,31})-[1-9][0-9]{0,17}")
 
@@ -188,6 +192,36 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def get_operator() -> str:
+    """Return "command line, USER", as the audit log names the operating system's user."""
+    try:
+        import pwd  # late: Unix only
+
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError):
+        from getpass import getuser
+
+        user = getuser()
+    if user == "root" and os.environ.get("SUDO_USER"):
+        user = f"root for {os.environ['SUDO_USER']}"
+    return escape_unprintable(f"command line, {user}"[:_MAX_OPERATOR])
+
+
+def make_audit_record(action: str, subject: str, *, account: str | None = None) -> AuditRecord:
+    """Build the audit record of an act on the command line; `account` is the ID of the account that acts."""
+    from onym.accounts.records import AuditRecord
+
+    operator = get_operator()
+    return AuditRecord(
+        at=utc_now(),
+        account=account or operator,
+        action=action,
+        subject=subject,
+        outcome="ok",
+        address=operator,
+    )
+
+
 def parse_time(text: str | None) -> datetime:
     """Return the time of `--at`, or the present time. Raises UsageError."""
     if text is None:
@@ -237,9 +271,9 @@ def _hide_password(session: Session, url: str) -> None:
         session.secrets.append(Secret(password))
 
 
-def require_database(session: Session, db: str | None) -> str:
+def require_database(session: Session, db: str | None, config: str | None = None) -> str:
     """Return the path or URL of the database. Raises UsageError if it is not set."""
-    place = find_database(session, db)
+    place = find_database(session, db, config)
     if place is None:
         raise UsageError(
             "this command needs your own registry, but no database is set",
@@ -264,9 +298,19 @@ async def open_store(session: Session, db: str | None, *, create: bool = False) 
         # the command for the code has no path
         vars(missing)["command"] = f"onym registry init --db {shlex.quote(place)}"
         raise missing from None
+    store.quota = _load_quota()
     async with store:
         enter_catalog(store.catalog)
         yield store
+
+
+def _load_quota() -> Quota:
+    """Return the quota of registrants in the service's settings file, or the default one."""
+    if not os.environ.get(CONFIG_VARIABLE):
+        return DEFAULT_QUOTA
+    from onym.server.settings import load_settings
+
+    return load_settings().quotas
 
 
 async def get_account(store: Store, login: str) -> Account:
@@ -477,8 +521,25 @@ def format_holder(request: Request, at: datetime) -> str:
     return f"{holder}, until {request.due.date().isoformat()} ({left})"
 
 
-def print_request(session: Session, request: Request, at: datetime) -> None:
-    """Print the status of one request: kind, state, holder and due date."""
+def _list_request_people(request: Request, names: Mapping[str, str]) -> list[tuple[str, str]]:
+    expert = "" if request.expert is None else names.get(request.expert, request.expert)
+    if request.expert in request.temporary_experts:
+        expert += " (temporary)"
+    recused = ", ".join(sorted(names.get(person, person) for person in request.recused))
+    rows = [("expert", expert), ("recused", recused)]
+    for appeal in request.appeals:
+        until = f", answer due {appeal.due.date().isoformat()}" if appeal.decided is None else ""
+        by = names.get(appeal.by, appeal.by)
+        said = f"{appeal.level}, {appeal.state}: by {by}, against {appeal.against}{until}"
+        rows += [("appeal", said), ("grounds", _join_lines(appeal.grounds))]
+        rows.append(("answer", _join_lines(appeal.reason or "")))
+    return rows
+
+
+def print_request(
+    session: Session, request: Request, at: datetime, names: Mapping[str, str] | None = None
+) -> None:
+    """Print the status of one request: kind, state, holder and due date. `names` are logins by ID."""
     state = session.paint(str(request.state), _ENDED.get(request.state, "warning"))
     session.print_line(f"{session.paint(request.id, 'name')}  {state}")
     rows = [
@@ -489,6 +550,8 @@ def print_request(session: Session, request: Request, at: datetime) -> None:
         ("on behalf of", request.on_behalf_of or ""),
         ("list review", "" if request.announced is None else f"since {format_minute(request.announced)}"),
         ("archive", request.archive or ""),
+        ("messages", f"{len(request.messages)} in the list's archive" if request.messages else ""),
+        *_list_request_people(request, names or {}),
         ("outcome", request.outcome or ""),
         ("reason", _join_lines(request.reason or "")),
     ]
@@ -499,4 +562,4 @@ def print_report(session: Session, report: Report) -> None:
     """Print the checker's findings."""
     from onym.registry.checks import as_text  # late: only this function needs grammars and documents
 
-    session.print_line(as_text(report, colour=has_colour(sys.stdout)).rstrip())
+    session.print_line(as_text(report.without_questions(), colour=has_colour(sys.stdout)).rstrip())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,24 +12,30 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym._lazy import require_extra
-from onym.accounts.records import ALL_REALMS
+from onym.accounts.records import ALL_REALMS, AuditHead
 from onym.cli._input import pass_session
 from onym.cli._next_command import complete_command
 from onym.cli._output import Session, select_fields
 from onym.cli.commands.registry._common import (
     DEFAULT_DATABASE,
+    account_options,
     db_option,
     find_database,
     format_minute,
+    get_account,
+    list_logins,
+    make_audit_record,
     open_store,
     pass_database,
     pass_store,
+    registry_option,
     require_database,
+    resolve_actor,
     show_counter,
     show_status,
     utc_now,
 )
-from onym.cli.commands.registry.user import ask_password, make_account
+from onym.cli.commands.registry.user import ask_password, describe_new_account, make_account
 from onym.errors import UsageError
 from onym.net.hosts import is_loopback
 from onym.registry.records import Actor, Event, EventKind, Role
@@ -101,17 +107,21 @@ async def init_command(
             )
         account = None if has_accounts else made or make_first()
         if account is not None:
-            await store.accounts.add(account)
+            act = make_audit_record("account.add", describe_new_account(account))
+            await store.accounts.add(account, audit=act)
         if defined is not None:
             await _define_registries(store, defined)
         enter_catalog(store.catalog)
         seeded = {} if empty else await _seed_registries(session, store)
+        missing_index = store.missing_index
     session.print_record({"account": None if account is None else account.login, "registries": seeded})
     rows = [(name, f"{counts['added']} added, {counts['same']} unchanged") for name, counts in seeded.items()]
     if account is not None:
         rows.append(("account", f"{account.login} (every role)"))
     session.print_table(rows, styles=("dim",))
     if not session.as_json:
+        if missing_index is not None:
+            session.print_note(f"{missing_index.message}. {missing_index.hint}")
         if account is not None and email is None:
             command = complete_command(session, f"onym registry user email {account.login} ADDRESS")
             session.print_note(f"{account.login} has no address for notices; run {command}")
@@ -210,8 +220,10 @@ async def verify_command(session: Session, /, rebuild: bool, head: str | None, d
         with show_status(session, "reading the log"):
             if rebuild:
                 await store.rebuild()
+                await store.audit.write(make_audit_record("registry.rebuild", "entries and requests"))
             if anchor is not None:
                 await store.check_anchor(*anchor)
+            await store.audit.verify()
             verified = await store.verify()
     _print_verified(session, verified, "rebuilt" if rebuild else "ok")
 
@@ -244,6 +256,158 @@ def _print_verified(session: Session, verified: Verified, word: str) -> None:
     session.print_table(rows, indent="  ", styles=("dim",))
 
 
+@click.group("audit", invoke_without_command=True, short_help="List or verify the audit log.")
+@click.option("--account", metavar="LOGIN", help="Only acts of this account.")
+@click.option("--action", metavar="ACTION", help="Only this action, such as account.roles.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Records to list.")
+@click.option("--after", metavar="CURSOR", help="Continue after `next` of an earlier list (--json).")
+@pass_database
+async def audit_command(
+    session: Session,
+    /,
+    account: str | None,
+    action: str | None,
+    limit: int,
+    after: str | None,
+    db: str | None,
+) -> None:
+    """List the audit log, the newest record first: sign-ins, and what was done to accounts and tokens.
+
+    An act on the command line shows the user of the operating system, as "command line, USER". The acts on
+    requests and entries are in the registry's own log too.
+
+    \b
+    Examples:
+      onym registry audit
+      onym registry audit --action account.roles --limit 10
+      onym registry audit verify
+    """
+    if session.context is not None and session.context.invoked_subcommand is not None:
+        return
+    async with open_store(session, db) as store:
+        acting = None if account is None else await find_audit_account(store, account)
+        page = await store.audit.page(account=acting, action=action, limit=limit, after=after)
+        logins = await list_logins(store)
+    session.print_record(
+        {
+            "records": [
+                {**asdict(record), "at": record.at.isoformat(), "login": logins.get(record.account or "")}
+                for record in page.items
+            ],
+            "next": page.next,
+        }
+    )
+    rows = [
+        (
+            format_minute(record.at),
+            logins.get(record.account or "", record.account or "anonymous"),
+            record.action,
+            record.subject or "",
+            record.outcome,
+            "" if record.address == record.account else record.address or "",
+        )
+        for record in page.items
+    ]
+    session.print_table(rows, styles=("dim", "name"))
+    if not rows and not session.as_json:
+        session.print_note("the audit log has no such records")
+
+
+async def find_audit_account(store: Store, login: str) -> str:
+    """Return the ID of a login. Users of the command line have none, and are found by their name."""
+    if login.startswith("command line, "):
+        return login
+    return (await get_account(store, login)).id
+
+
+@audit_command.command("verify", short_help="Verify the audit log's hash chain.")
+@click.option("--head", metavar="NUMBER:DIGEST", help="A head that you saved; the log must still contain it.")
+@pass_store
+async def audit_verify_command(session: Session, store: Store, /, head: str | None) -> None:
+    """Verify that no record of the audit log was changed or removed.
+
+    The chain does not show that records are missing at the end. Save the head that this command prints in
+    another place, and pass it with --head.
+
+    \b
+    Example:
+      onym registry audit verify --db registry.db
+    """
+    anchor = None if head is None else _parse_anchor(head)
+    if anchor is not None:
+        await store.audit.check_anchor(AuditHead(number=anchor[0], digest=anchor[1]))
+    found = await store.audit.verify()
+    session.print_record({"ok": True, **asdict(found)})
+    session.print_line(f"{session.paint('ok', 'good')}  no errors: the audit log is valid")
+    session.print_table(
+        [("records", str(found.records)), ("head", f"{found.number}:{found.digest}")],
+        indent="  ",
+        styles=("dim",),
+    )
+
+
+@click.command("redact", short_help="Remove personal data from the log.")
+@click.option("--text", metavar="TEXT", help="The text to remove. Default: a line of standard input.")
+@click.option("--reason", metavar="TEXT", required=True, help="Why, without the data; it stays in the log.")
+@click.option("--dry-run", is_flag=True, help="List the lines without removing them.")
+@registry_option
+@account_options
+@pass_store
+async def redact_command(
+    session: Session,
+    store: Store,
+    /,
+    text: str | None,
+    reason: str,
+    dry_run: bool,
+    registry: str,
+    account: str | None,
+    role: str | None,
+) -> None:
+    """Remove every line with a person's name or address from the log, and from all that follows from it.
+
+    The log's digests stay valid, and a record lists the removed lines, so that `verify` proves that only
+    they were removed. Backups, mail that was sent and copies of the data keep the text.
+
+    \b
+    Examples:
+      onym registry redact --dry-run --reason "asked by the person" --text ann@example.net
+      pass show gone | onym registry redact --reason "asked by the person"
+    """
+    wanted = sys.stdin.readline() if text is None else text
+    if wanted.strip() and wanted.strip().casefold() in reason.casefold():
+        raise UsageError(
+            "the reason contains the text that is removed",
+            code="usage.reason",
+            hint="give a reason without the data, such as a number of your ticket",
+        )
+    if dry_run:
+        found = await store.find_redaction(registry, wanted)
+    else:
+        actor = await resolve_actor(store, registry, account=account, role=role)
+        found = await store.redact(
+            registry,
+            wanted,
+            actor,
+            utc_now(),
+            reason=reason,
+            audit=make_audit_record("registry.redact", f"{registry}: {reason}", account=actor.id),
+        )
+    session.print_record(
+        {
+            "record": found.number,
+            "removed": {str(number): list(places) for number, places in found.places.items()},
+        }
+    )
+    lines = sum(map(len, found.places.values()))
+    verb = "would be removed from" if dry_run else "removed from"
+    session.print_line(f"{lines} lines {verb} {len(found.places)} records")
+    rows = [(str(number), place) for number, places in found.places.items() for place in places]
+    session.print_table(rows, indent="  ", styles=("dim",))
+    if not dry_run and not session.as_json:
+        session.print_note("backups and sent mail keep the text; replace old backups")
+
+
 @click.command("backup", short_help="Copy the database to a file, while it is in use.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--portable", is_flag=True, help="Write JSON Lines, which every database can restore.")
@@ -261,6 +425,7 @@ async def backup_command(session: Session, store: Store, /, file: str, portable:
     """
     with show_status(session, f"copying into {file}"):
         await store.backup(Path(file), portable=portable)
+        await store.audit.write(make_audit_record("registry.backup", Path(file).name))
     size = Path(file).stat().st_size  # noqa: ASYNC240 - the only task
     session.print_record({"file": file, "octets": size})
     session.print_line(f"wrote {file}")
@@ -284,6 +449,8 @@ async def restore_command(session: Session, /, file: str, db: str | None) -> Non
 
     with show_status(session, f"reading {file}"):
         verified = await restore(Path(file), place)
+        async with open_store(session, place) as store:
+            await store.audit.write(make_audit_record("registry.restore", Path(file).name))
     _print_verified(session, verified, "restored")
 
 

@@ -1,4 +1,4 @@
-"""`onym registry show`, `search`, `status` and `review`: read the registry.
+"""`onym registry show`, `search`, `status`, `review` and `statistics`: read the registry.
 
 Without a database, `show` and `search` read the registry data that Onym ships.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -26,6 +28,7 @@ from onym.cli.commands.registry._common import (
     open_store,
     parse_time,
     pass_database,
+    pass_store,
     print_entry,
     print_history,
     print_request,
@@ -34,15 +37,18 @@ from onym.cli.commands.registry._common import (
 )
 from onym.errors import UnknownEntryError, UsageError
 from onym.registry.records import Entry, Request, RequestState, Role, Status
-from onym.registry.registries import REGISTRIES
+from onym.registry.registries import REGISTRIES, list_near_spellings
 from onym.registry.registries import get_registry as registry_row
 
 if TYPE_CHECKING:
     from onym.registry.iana import Snapshot
+    from onym.registry.store import MonthCounts, Store
 
 #: rows of a search without --limit
 _ROWS: Final = 20
 _MAX_ROWS: Final = 500
+#: months that are shown; --json has more
+_MONTHS: Final = 12
 #: the end of the short form of a source; --json has the complete form
 _ASIDE: Final = re.compile(r"[:;,] ")
 #: fields in the rows of a search
@@ -202,13 +208,20 @@ async def search_command(
 
 
 def rank_entries(entries: Iterable[Entry], text: str, status: Status | None) -> list[Entry]:
-    """Return matching entries: equal names, names with the prefix, names with the text, other fields."""
+    """Return matching entries: equal names, names with the prefix, names with the text, other fields.
+
+    If there are none, the result is the entries whose name is one letter away.
+    """
     wanted = text.strip().casefold()
+    offered = [entry for entry in entries if status in (None, entry.status)]
     ranked = []
-    for entry in entries:
-        rank = _rank_entry(entry, wanted) if status in (None, entry.status) else None
+    for entry in offered:
+        rank = _rank_entry(entry, wanted)
         if rank is not None:
             ranked.append((rank, entry.name, entry))
+    if not ranked:
+        near = list_near_spellings(wanted)
+        return [entry for entry in offered if entry.name.casefold() in near]
     return [entry for _, _, entry in sorted(ranked, key=lambda match: match[:2])]
 
 
@@ -280,7 +293,7 @@ async def status_command(session: Session, /, request: str, at: str | None, db: 
         return
     for number, item in enumerate(requests):
         session.print_line() if number else None
-        print_request(session, item, when)
+        print_request(session, item, when, logins)
         print_history(session, histories[item.id], logins)
 
 
@@ -322,3 +335,35 @@ async def review_command(
     session.print_table(rows, styles=("name",))
     if not requests and not session.as_json:
         session.print_note("no requests are open")
+
+
+@click.command("statistics", short_help="Count entries and requests, and the time of each stage.")
+@pass_store
+async def statistics_command(session: Session, store: Store, /) -> None:
+    """Count entries by status and requests by state, with the median time of each stage, and months.
+
+    \b
+    Examples:
+      onym registry statistics
+      onym registry statistics --json | jq '.registries[].months'
+    """
+    found = await store.compute_statistics()
+    session.print_record(asdict(found) | {"at": None if found.at is None else found.at.isoformat()})
+    if session.as_json:
+        return
+    for number, numbers in enumerate(found.registries):
+        session.print_line() if number else None
+        session.print_line(session.paint(numbers.registry, "name"))
+        rows = [("entries", str(status), str(count)) for status, count in numbers.entries.items()]
+        rows += [("requests", str(state), str(count)) for state, count in numbers.requests.items()]
+        rows += [
+            ("median time", time.stage, f"{timedelta(seconds=time.median_seconds)} ({time.count} ended)")
+            for time in numbers.stages
+        ]
+        rows += [("month", month.month, _format_month(month)) for month in numbers.months[-_MONTHS:]]
+        session.print_table(rows, indent="  ", styles=("dim",))
+
+
+def _format_month(month: MonthCounts) -> str:
+    entries = f"{month.added} new, {month.changed} changed entries"
+    return f"{entries}; {month.opened} opened, {month.ended} ended requests"

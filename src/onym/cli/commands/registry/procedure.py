@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import exit_with, read_text_file
+from onym.cli._input import exit_with, read_file, read_text_file
 from onym.cli._next_command import complete_command
 from onym.cli._output import Session, select_fields
 from onym.cli.commands.registry._common import (
@@ -23,6 +23,7 @@ from onym.cli.commands.registry._common import (
     get_request,
     is_request_id,
     list_logins,
+    make_audit_record,
     open_store,
     parse_time,
     pass_database,
@@ -31,6 +32,7 @@ from onym.cli.commands.registry._common import (
     print_request,
     registry_option,
     resolve_actor,
+    shorten_text,
     utc_now,
 )
 from onym.errors import ConfigError, RefusalError, URIError, UsageError
@@ -57,10 +59,12 @@ from onym.registry.service import (
     get_applied_request,
     get_requested_status,
     parse_submission,
+    plan_archive_links,
 )
 
 if TYPE_CHECKING:
     from onym.registry.checks import Report
+    from onym.registry.list_archive import RequestLinks
     from onym.registry.store import Applied, Store
     from onym.server.settings import Settings
 
@@ -234,6 +238,7 @@ async def submit_command(
             actor = await resolve_actor(store, request.registry, account=account, role=role)
             _require_submittable(request, actor, chosen)
             request = await _submit_request(store, actor, request, chosen)
+            await store.audit.write(make_audit_record("registry.submit", request.id, account=actor.id))
         _print_submission(session, request, chosen.at)
         return
 
@@ -254,6 +259,7 @@ async def submit_command(
         change = _open_request if chosen.revises is None else _correct_request
         request = await change(store, actor, submission, chosen)
         request = await _submit_request(store, actor, request, chosen)
+        await store.audit.write(make_audit_record("registry.submit", request.id, account=actor.id))
     _print_submission(session, request, chosen.at, report=report_record)
 
 
@@ -404,15 +410,17 @@ def _print_submission(
         session.print_note(f"submitted; {status} shows who has the next step")
 
 
-#: events that `decide_command` does not offer: others open requests and import rows, and `tick_command` does
-#: the rest
+#: events that `decide_command` does not offer: others open requests, import rows and link messages, and
+#: `tick_command` does the rest
 _NOT_HERE: Final = frozenset(
     {
         EventKind.OPEN,
         EventKind.IMPORT,
         EventKind.REVIEW_TIMEOUT,
+        EventKind.REMIND,
         EventKind.DRAFT_EXPIRED,
         EventKind.NAMESPACE_EXPIRED,
+        EventKind.LINK_MESSAGES,
     }
 )
 _DECISIONS: Final = tuple(str(kind) for kind in EventKind if kind not in _NOT_HERE)
@@ -457,9 +465,11 @@ async def decide_command(
 
     \b
       registrant  revise announce submit resubmit withdraw designate retire
-      IANA        check-complete reject-incomplete draft-published override
+      IANA        check-complete reject-incomplete assign-expert draft-published override
       expert      ask-more-review resume-review approve approve-as-provisional ask-ietf-review reject
-      IESG        iesg-approve iesg-decline ask-upgrade reassign demand-changes
+                  assign-expert recuse
+      IESG        iesg-approve iesg-decline ask-upgrade reassign demand-changes appoint-expert
+      appeals     appeal appeal-to-iab withdraw-appeal uphold-appeal dismiss-appeal
       namespaces  enter-safe-mode suspend reinstate revoke renew
       every role with an update: attach-security-note
 
@@ -467,6 +477,8 @@ async def decide_command(
     Examples:
       onym registry decide uri-schemes-17 check-complete --as iana
       onym registry decide uri-schemes-17 reject --as expert --reason "in use under another name"
+      onym registry decide uri-schemes-17 assign-expert --as iana --set expert=eve
+      onym registry decide uri-schemes-17 appeal --reason "another draft was read"
       onym registry decide conti override --set remove=yes --reason "never used, asked for by its author"
       onym registry decide conti override --set undoes=423 --reason "it is used after all"
       onym registry decide agents renew -r ai-namespaces --set expires=2028-01-31
@@ -485,10 +497,16 @@ async def decide_command(
         try:
             applied = await apply_step(store, event, actor, when, expected=expect, exact=at is not None)
         except RefusalError as error:
+            if error.code == "registry.incomplete" and identifier is not None:
+                again = complete_command(session, f"onym registry decide {identifier} reject-incomplete")
+                error.hint = f"return it to its registrant: {again}"
             if error.code == "registry.missing-data" and error.field is not None:
                 option = "--reason TEXT" if error.field == "reason" else f"--set {error.field}=TEXT"
                 error.hint = f"add {option}"
             raise
+        await store.audit.write(
+            make_audit_record(f"registry.{kind}", identifier or name or "", account=actor.id)
+        )
         logins = await list_logins(store)
     _print_applied(session, applied, logins, when)
 
@@ -530,23 +548,107 @@ def _print_applied(session: Session, applied: Applied, names: dict[str, str], at
     done = session.paint("done", "good")
     session.print_line(f"{done}: {applied.record.event.kind}, row {decision.rule} [{decision.clause}]")
     if decision.request is not None:
-        print_request(session, decision.request, at)
+        print_request(session, decision.request, at, names)
     if decision.removed:
         session.print_line(f"{applied.record.event.name or ''} was removed from the registry")
     elif decision.entry is not None:
         print_entry(session, decision.entry, names)
 
 
+@click.command("link-messages", short_help="Link the messages of a mailing list's archive.")
+@click.argument("file", metavar="FILE")
+@click.option("--link", metavar="URL", help="The address of a message without Archived-At: an https URL "
+              "with {id} for its Message-ID.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="List the messages without linking them.")
+@registry_option
+@account_options
+@at_option
+@pass_database
+async def link_messages_command(
+    session: Session,
+    /,
+    file: str,
+    link: str | None,
+    dry_run: bool,
+    registry: str,
+    account: str | None,
+    role: str | None,
+    at: str | None,
+    db: str | None,
+) -> None:
+    """Link the messages of a mailing list's archive (mbox or Atom) to the open requests that they are about.
+
+    A message is about a request if it has the request's ID or answers such a message, if the request names it
+    as its archive, or if its subject has the requested name and a word such as "scheme". The first message
+    with the ID of a draft starts its list review. You can link an archive again: only new messages are added.
+
+    \b
+    Examples:
+      onym registry link-messages --dry-run 2026-11.mbox
+      onym registry link-messages --as iana 2026-11.mbox
+      onym registry link-messages --as iana --link 'https://lists.example/arch/{id}' old.mbox
+    """
+    from onym.registry.list_archive import MAX_BYTES  # late: mail and XML for this command alone
+
+    when, data = parse_time(at), read_file(file, MAX_BYTES)
+    async with open_store(session, db) as store:
+        content, plans = await plan_archive_links(store, registry, data, link=link)
+        actor = await resolve_actor(store, registry, account=account, role=role)
+        linked = [links.request for links in plans]
+        if not dry_run:
+            linked = [
+                await _link_messages(store, actor, links, when, exact=at is not None) for links in plans
+            ]
+    records = [
+        {
+            "request": request.id,
+            "state": str(request.state),
+            "messages": [{"url": message.url, "subject": message.subject} for message in links.messages],
+        }
+        for request, links in zip(linked, plans, strict=True)
+    ]
+    session.print_record(
+        {
+            "messages": len(content.messages), "skipped": content.skipped, "dry_run": dry_run,
+            "requests": records,
+        }
+    )  # fmt: skip
+    if session.as_json:
+        return
+    for request, links in zip(linked, plans, strict=True):
+        session.print_line(f"{session.paint(request.id, 'name')}  {request.state}")
+        rows = [(shorten_text(message.subject), message.url) for message in links.messages]
+        session.print_table(rows, indent="  ")
+    done = "would be linked" if dry_run else "linked"
+    total = sum(len(links.messages) for links in plans)
+    session.print_note(f"{len(content.messages)} messages read, {total} {done}")
+    if content.skipped:
+        session.print_note(
+            f"{content.skipped} messages have no ID, date or address; add --link for addresses"
+        )
+
+
+async def _link_messages(
+    store: Store, actor: Actor, links: RequestLinks, at: datetime, *, exact: bool
+) -> Request:
+    about = links.request
+    event = Event(
+        kind=EventKind.LINK_MESSAGES, registry=about.registry, request=about.id, name=about.name,
+        data=links.event_data,
+    )  # fmt: skip
+    return get_applied_request(await apply_step(store, event, actor, at, expected=about.version, exact=exact))
+
+
 @click.command("tick", short_help="Process due timeouts and expiries.")
 @at_option
 @click.option("--dry-run", is_flag=True, help="List due events without processing them.")
-@click.option("--send", is_flag=True, help="Send waiting mail afterwards, as `serve` does while it runs.")
+@click.option("--send", is_flag=True, help="Send waiting mail and webhooks afterwards, as `serve` does.")
 @click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG.")
 @pass_database
 async def tick_command(
     session: Session, /, at: str | None, dry_run: bool, send: bool, config: str | None, db: str | None
 ) -> None:
-    """Process due events: review timeouts, expired drafts and expired namespaces.
+    """Process due events: review timeouts, reminders, expired drafts and expired namespaces.
 
     Run it from cron or a systemd timer, once a day or more often. It is safe to run it more than once.
     Notices wait in the database until `serve` or --send sends them.
@@ -561,7 +663,7 @@ async def tick_command(
     if send and dry_run:
         raise UsageError("--send cannot be combined with --dry-run", code="usage.command-line")
     db = find_database(session, db, config)
-    settings = _load_mail_settings(config) if send else None
+    settings = _load_sending_settings(config) if send else None
     events: list[dict[str, Any]]
     async with open_store(session, db) as store:
         if dry_run:
@@ -569,7 +671,7 @@ async def tick_command(
             events = [{"event": build_record(event), "said": "due"} for event in due]
         else:
             events = await _run_due_timers(store, when)
-    sent = None if settings is None else await _send_mail(session, db, settings)
+    sent = None if settings is None else await _send_notices(session, db, settings)
     session.print_record({"at": when.isoformat(), "dry_run": dry_run, "events": events, "sent": sent})
     rows = [
         (row["event"]["kind"], row["event"].get("request") or row["event"]["name"], row["said"])
@@ -584,29 +686,29 @@ async def tick_command(
         session.print_line(f"{sent} notices were processed; failed ones are retried")
 
 
-def _load_mail_settings(config: str | None) -> Settings:
-    """Return the service's settings. Raises ConfigError if they have no mail server."""
+def _load_sending_settings(config: str | None) -> Settings:
+    """Return the service's settings. Raises ConfigError if they have no mail server and no webhook."""
     from onym.server.settings import load_settings  # late: few commands need the web server's settings
 
     settings = load_settings(config)
-    if settings.smtp is None:
+    if settings.smtp is None and not settings.webhooks:
         raise ConfigError(
-            "no mail server is set",
+            "no mail server and no webhook is set",
             code="config.missing-setting",
-            hint="add [smtp] with host and sender to the settings file",
+            hint="add [smtp] with host and sender, or [[webhooks]], to the settings file",
         )
     return settings
 
 
-async def _send_mail(session: Session, db: str | None, settings: Settings) -> int:
-    """Send the waiting notices; return how many were processed."""
-    from onym.server.mail import MailSender
+async def _send_notices(session: Session, db: str | None, settings: Settings) -> int:
+    """Send waiting mail and webhooks; return how many notices were processed."""
+    from onym.server.app import list_senders
 
     done = 0
     async with open_store(session, db) as store:
-        sender = MailSender(settings, store, utc_now)
-        while claimed := await sender.send_due():
-            done += claimed
+        for sender in list_senders(settings, store, utc_now):
+            while claimed := await sender.send_due():
+                done += claimed
     return done
 
 

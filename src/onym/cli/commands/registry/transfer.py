@@ -1,31 +1,37 @@
-"""`onym registry import` and `export`: read a registry from files, and write it in every format."""
+"""`onym registry import`, `export` and `mirror`: read a registry from files, and write it to files."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from onym._lazy import require_extra
 from onym.cli import exit_codes
-from onym.cli._input import exit_with, read_start, translate_key_errors
+from onym.cli._input import exit_with, pass_session, read_start, translate_key_errors
 from onym.cli._output import Session, escape_controls, is_terminal, replace_text_file, select_fields
 from onym.cli.commands.registry._common import (
     STATUS_CHOICE,
     account_options,
     at_option,
+    db_option,
     find_database,
+    make_audit_record,
     open_store,
     parse_time,
     pass_database,
     registry_option,
+    require_database,
     resolve_actor,
     show_counter,
+    show_status,
 )
 from onym.errors import SignatureError, UsageError
 from onym.registry.records import Actor, Entry, Status
@@ -42,10 +48,14 @@ from onym.uri.secret import Secret
 if TYPE_CHECKING:
     from onym.registry.iana import Snapshot
     from onym.registry.store import EntryChange, Store
+    from onym.server.registry.mirror import Mirror
+    from onym.server.settings import Settings
     from onym.sign.keys import SigningKey
 
 #: maximum number of changes in a feed
 FEED_LIMIT: Final = 200
+#: characters of the file names in the audit log
+_MAX_SUBJECT: Final = 200
 #: bytes of a key file
 _MAX_KEY: Final = 64 * 1024
 
@@ -128,6 +138,8 @@ async def import_command(
                 files_read = [
                     await _import_snapshot(session, store, snapshot, actor, when) for snapshot in snapshots
                 ]
+                subject = f"{registry}: {', '.join(Path(file).name for file in files)}"[:_MAX_SUBJECT]
+                await store.audit.write(make_audit_record("registry.import", subject, account=actor.id))
     session.print_record({"registry": registry, "dry_run": dry_run, "files": files_read})
     for record in files_read:
         _print_import(session, record, dry_run=dry_run)
@@ -267,6 +279,81 @@ async def export_command(
     session.print_line(f"wrote {output}")
 
 
+@click.command("mirror", short_help="Write all public pages and files to a folder.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--base-url", metavar="URL",
+              help="The URL at which the mirror will be published. Default: links are relative.")  # fmt: skip
+@click.option("--live", metavar="ORIGIN",
+              help="The service for search and forms. Default: base_url of the settings.")  # fmt: skip
+@click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG.")
+@db_option
+@pass_session
+def mirror_command(
+    session: Session,
+    /,
+    folder: Path,
+    base_url: str | None,
+    live: str | None,
+    config: str | None,
+    db: str | None,
+) -> None:
+    """Write all public pages, files and feeds to FOLDER, for a web server or a CDN.
+
+    The folder is replaced in one step when the mirror is complete. The same registry gives the same files,
+    and unchanged files keep their time. Links to what only a service can do (search, forms, sign-in) lead to
+    --live. Without a service, forms are left out and such links become plain text.
+
+    \b
+    Examples:
+      onym registry mirror public --config registry.toml
+      onym registry mirror public --base-url https://cdn.example/registry
+    """
+    require_extra("starlette", "registry")
+    from onym.server.registry.mirror import write_mirror  # late: only this command needs the pages
+
+    settings, service, base = _resolve_addresses(session, base_url, live, config, db)
+
+    async def work() -> Mirror:
+        async with open_store(session, settings.database.reveal()) as store:
+            return await write_mirror(store, settings, folder, live=service, base=base)
+
+    import asyncio  # late: asyncio is not needed to print help
+
+    with show_status(session, f"writing {folder}"):
+        mirror = asyncio.run(work())
+    head = select_fields(mirror.head, "number", "digest")
+    counts = select_fields(mirror, "pages", "files", "size", "changed")
+    session.print_record({"folder": str(folder), "live": service, "base_url": base, **counts, "head": head})
+    session.print_line(f"wrote {folder}: {mirror.pages} pages, {mirror.files} files")
+    if mirror.changed:
+        session.print_note("the registry changed meanwhile; run the command again for one state of all pages")
+    if service is None and not session.as_json:
+        session.print_note("search and forms are left out, because no service is known; use --live ORIGIN")
+
+
+def _resolve_addresses(
+    session: Session, base_url: str | None, live: str | None, config: str | None, db: str | None
+) -> tuple[Settings, str | None, str | None]:
+    """Return the settings, the origin of the service and the URL of the mirror. Raises UsageError."""
+    from onym.server.settings import Settings, load_settings
+    from onym.server.settings_parser import parse_origin, parse_web_url
+
+    settings = load_settings(config, database=require_database(session, db, config))
+    service = None if settings.base_url == Settings().base_url else settings.base_url
+    service = service if live is None else _parse_option("--live", live, parse_origin)
+    base = None if base_url is None else _parse_option("--base-url", base_url, parse_web_url).rstrip("/")
+    # the IDs of feeds belong to the host of the service, or to that of a mirror without a service
+    origin = service or ("/".join(base.split("/")[:3]) if base else settings.base_url)
+    return replace(settings, base_url=origin, allowed_hosts=()), service, base
+
+
+def _parse_option(option: str, value: str, parse: Callable[[object], str]) -> str:
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise UsageError(f"{option} {error}", code="usage.base-url") from None
+
+
 def _build_feed_options(
     session: Session, registry: str, authority: str | None, config: str | None
 ) -> dict[str, Any]:
@@ -306,6 +393,7 @@ async def _export_registry(
     signing_key = None if key is None else _load_signing_key(key)
     updated = when.date()
     changes: Sequence[EntryChange] = ()
+    frame: bytes | None = None
     if find_database(session, db) is None:
         snapshot = load_builtin_snapshot(registry)
         entries = snapshot.entries
@@ -315,6 +403,7 @@ async def _export_registry(
     else:
         async with open_store(session, db) as store:
             entries = await list_entries(store, registry)
+            frame = await store.get_frame(registry) if format_ == "xml" else None
             changes = await store.changes(registry, limit=FEED_LIMIT) if format_ == "atom" else ()
     if format_ == "atom":
         return render_feed(changes, registry=registry, updated=when, **feed)
@@ -323,4 +412,6 @@ async def _export_registry(
     if format_ == "tables":
         return write_table(entries, registry=registry)
     part = None if status is None else Status(status)
-    return render_entries(entries, format=format_, registry=registry, updated=updated, status=part)
+    return render_entries(
+        entries, format=format_, registry=registry, updated=updated, status=part, frame=frame
+    )

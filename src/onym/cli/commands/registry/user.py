@@ -18,6 +18,7 @@ from onym.cli.commands.registry._common import (
     format_minute,
     get_account,
     list_accounts,
+    make_audit_record,
     open_store,
     pass_database,
     pass_store,
@@ -77,10 +78,12 @@ async def token_command(
                     field="token",
                     hint=f"onym registry user token {account.login} lists the tokens",
                 )
-            await store.tokens.revoke(revoke, utc_now())
+            act = make_audit_record("token.revoke", f"{account.login}: {revoke}")
+            await store.tokens.revoke(revoke, utc_now(), audit=act)
         if scopes:
             fresh, made = _make_token(account, label, scopes, days)
-            await store.tokens.create(made)
+            granted = f"{account.login}: {made.id}, {' '.join(sorted(made.scopes))}, {days} days"
+            await store.tokens.create(made, audit=make_audit_record("token.add", granted))
         listed = await store.tokens.list(account.id)
     session.print_record(
         {
@@ -197,6 +200,11 @@ def make_account(
     )
 
 
+def describe_new_account(account: Account) -> str:
+    """Return the subject of the audit record of a new account."""
+    return f"{account.login}: {_format_roles(account)}"
+
+
 def _build_account_record(account: Account) -> dict[str, Any]:
     return {
         **select_fields(account, "id", "login", "name", "email"),
@@ -269,7 +277,7 @@ async def add_command(
         password=None if no_password else ask_password(session, login, from_stdin=password_stdin),
         roles={registry: frozenset(map(Role, roles))} if roles else {},
     )
-    await store.accounts.add(account)
+    await store.accounts.add(account, audit=make_audit_record("account.add", describe_new_account(account)))
     _print_account(session, account)
 
 
@@ -314,7 +322,13 @@ async def roles_command(
         held = account.roles.get(registry, frozenset())
         lost = frozenset(map(Role, removed))
         _require_held(account, registry, lost - held)
-        await store.accounts.set_roles(account.id, registry, (held | set(map(Role, added))) - lost)
+        after = (held | set(map(Role, added))) - lost
+        changes = [f"added {role}" for role in sorted(after - held)]
+        changes += [f"removed {role}" for role in sorted(held - after)]
+        subject = f"{account.login}: {', '.join(changes) or 'no change'} {_format_registry(registry)}"
+        await store.accounts.set_roles(
+            account.id, registry, after, audit=make_audit_record("account.roles", subject)
+        )
     _print_account(session, await get_account(store, login))
 
 
@@ -359,7 +373,9 @@ async def email_command(
     async with open_store(session, db) as store:
         account = await get_account(store, login)
         email = None if address is None else records.validate_email(address)
-        await store.accounts.set_email(account.id, email)
+        # not the address: the audit log cannot forget it
+        subject = f"{account.login}: {'removed' if email is None else 'changed'}"
+        await store.accounts.set_email(account.id, email, audit=make_audit_record("account.email", subject))
         _print_account(session, await get_account(store, login))
 
 
@@ -377,7 +393,8 @@ async def password_command(session: Session, store: Store, /, login: str, passwo
     account = await get_account(store, login)
     password = ask_password(session, account.login, from_stdin=password_stdin)
     passwords.validate_password(password, login=account.login, name=account.name)
-    await store.accounts.set_password(account.id, passwords.hash_password(password))
+    act = make_audit_record("account.password", account.login)
+    await store.accounts.set_password(account.id, passwords.hash_password(password), audit=act)
     await store.sessions.drop_all(account.id)
     _print_account(session, await get_account(store, login))
 
@@ -392,7 +409,8 @@ async def disable_command(session: Session, store: Store, /, login: str) -> None
     Example:
       onym registry user disable ann
     """
-    await store.accounts.disable((await get_account(store, login)).id)
+    account = await get_account(store, login)
+    await store.accounts.disable(account.id, audit=make_audit_record("account.disable", account.login))
     _print_account(session, await get_account(store, login))
 
 
@@ -406,5 +424,6 @@ async def enable_command(session: Session, store: Store, /, login: str) -> None:
     Example:
       onym registry user enable ann
     """
-    await store.accounts.enable((await get_account(store, login)).id)
+    account = await get_account(store, login)
+    await store.accounts.enable(account.id, audit=make_audit_record("account.enable", account.login))
     _print_account(session, await get_account(store, login))

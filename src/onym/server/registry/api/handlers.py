@@ -20,16 +20,21 @@ from onym.registry.service import (
     build_opening_data,
     get_applied_request,
     iter_entries,
+    plan_archive_links,
 )
 from onym.server.registry import urls
 from onym.server.registry.api.models import (
     MAX_NAME,
     ActionList,
+    ArchiveBody,
+    ArchiveReport,
     CheckBody,
     EntryList,
     EventBody,
     Health,
     History,
+    LinkedMessages,
+    MessageData,
     OpenBody,
     RegistryList,
     RequestList,
@@ -69,6 +74,7 @@ from onym.server.registry.responses import (
     negotiate_media_type,
     parse_number,
 )
+from onym.server.registry.statistics_page import load_statistics
 from onym.server.security.conditional_requests import (
     make_cached_response,
     make_entity_tag,
@@ -331,7 +337,8 @@ async def export_registry(request: HTTPRequest) -> Response:
         async for entry in iter_entries(get_store(request), row.id)
         if status is None or entry.status is status
     ]
-    return make_file_response(request, rows, row.id, form, row.id, status)
+    frame = await get_store(request).get_frame(row.id) if form == "xml" else None
+    return make_file_response(request, rows, row.id, form, row.id, status, frame=frame)
 
 
 async def search_entries(request: HTTPRequest) -> Response:
@@ -417,6 +424,11 @@ async def get_log(request: HTTPRequest) -> Response:
     return await _make_records_response(request, records, size, "log")
 
 
+async def get_statistics(request: HTTPRequest) -> Response:
+    """GET: entries by status, requests by state, the time of each stage, and months."""
+    return make_api_response(request, await load_statistics(request))
+
+
 async def get_health(request: HTTPRequest) -> Response:
     """GET: the state of the service and its store."""
     head = await get_store(request).head()
@@ -494,6 +506,36 @@ async def open_request(request: HTTPRequest) -> Response:
     headers = {"location": urls.api_url("requests", opened.id)}
     tag = make_version_tag(opened.version, "json")
     return make_api_response(request, to_request_data(opened), status=201, tag=tag, headers=headers)
+
+
+async def link_messages(request: HTTPRequest) -> Response:
+    """POST: link the messages of a mailing list's archive to the open requests that they are about."""
+    row = find_registry(request)
+    require_access(get_visitor(request), registry=row.id, roles=(Role.IANA, Role.EXPERT))
+    body = await decode_body(request, ArchiveBody)
+    data = body.archive.encode("utf-8")
+    content, plans = await plan_archive_links(get_store(request), row.id, data, link=body.link)
+    linked = []
+    for links in plans:
+        about = links.request
+        applied = await apply_event(
+            request,
+            EventKind.LINK_MESSAGES,
+            row.id,
+            about=about.id,
+            name=about.name,
+            data=links.event_data,
+            expected=about.version,
+        )
+        after = get_applied_request(applied)
+        messages = tuple(
+            MessageData(url=message.url, subject=message.subject, at=message.at) for message in links.messages
+        )
+        linked.append(
+            LinkedMessages(request=after.id, state=str(after.state), version=after.version, messages=messages)
+        )
+    report = ArchiveReport(messages=len(content.messages), skipped=content.skipped, requests=tuple(linked))
+    return make_api_response(request, report, headers={"cache-control": "no-store"})
 
 
 async def check_template(request: HTTPRequest) -> Response:

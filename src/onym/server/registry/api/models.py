@@ -34,6 +34,8 @@ Fields = Annotated[
     dict[Annotated[str, Meta(min_length=1, max_length=64, pattern="^[a-z_]+$")], Field], Meta(max_length=64)
 ]
 Template = Annotated[str, Meta(max_length=1_000_000, pattern=_CLEAN)]
+#: characters of an archive; a longer one is linked on the command line
+MAX_ARCHIVE = 3_000_000
 Short = Annotated[str, Meta(max_length=300, pattern=_CLEAN)]
 
 
@@ -165,6 +167,29 @@ class VersionList(_Data):
     versions: tuple[VersionData, ...]
 
 
+class MessageData(_Data):
+    """A message about the request in the archive of the mailing list."""
+
+    url: str
+    subject: str
+    at: datetime
+
+
+class AppealData(_Data):
+    """An appeal against the decision about the request; `level` is iesg or iab."""
+
+    by: str
+    grounds: str
+    level: str
+    against: str
+    filed: datetime
+    due: datetime
+    for_registrant: bool
+    state: str
+    decided: datetime | None
+    reason: str | None
+
+
 class RequestData(_Data):
     """One registration request. `If-Match` refers to its `version`."""
 
@@ -186,6 +211,12 @@ class RequestData(_Data):
     announced: datetime | None
     archive: str | None
     timed_out: bool
+    third_party: bool
+    expert: str | None
+    temporary_experts: tuple[str, ...]
+    recused: tuple[str, ...]
+    messages: tuple[MessageData, ...]
+    appeals: tuple[AppealData, ...]
     draft: DraftData | None
     outcome: str | None
     reason: str | None
@@ -316,6 +347,33 @@ class EventBody(_Body):
     data: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class ArchiveBody(_Body):
+    """A mailing list's archive: the text of an mbox file or an Atom feed.
+
+    `link` makes the address of messages without Archived-At: an https URL with `{id}`.
+    """
+
+    archive: Annotated[str, Meta(min_length=1, max_length=MAX_ARCHIVE)]
+    link: Short | None = None
+
+
+class LinkedMessages(_Data):
+    """The messages that were linked to one request, and its version after that."""
+
+    request: str
+    state: str
+    version: int
+    messages: tuple[MessageData, ...]
+
+
+class ArchiveReport(_Data):
+    """The messages of an archive: how many were read and how many have no ID, date or address."""
+
+    messages: int
+    skipped: int
+    requests: tuple[LinkedMessages, ...]
+
+
 class TokenBody(_Body):
     """A token to create. `days` is its lifetime; the default is the longest allowed."""
 
@@ -352,7 +410,16 @@ def to_entry_data(entry: Entry) -> EntryData:
 
 def to_request_data(about: Request) -> RequestData:
     """Return a request as API data."""
-    return _copy_fields(RequestData, about, fields=dict(about.fields), page=urls.request_url(about.id))
+    return _copy_fields(
+        RequestData,
+        about,
+        fields=dict(about.fields),
+        temporary_experts=tuple(sorted(about.temporary_experts)),
+        recused=tuple(sorted(about.recused)),
+        messages=tuple(_copy_fields(MessageData, message) for message in about.messages),
+        appeals=tuple(_copy_fields(AppealData, appeal) for appeal in about.appeals),
+        page=urls.request_url(about.id),
+    )
 
 
 def to_history_record(record: LogRecord) -> HistoryRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +16,7 @@ from starlette.routing import Route
 from onym._version import __version__
 from onym.registry.records import RequestState, Role, Scope, Status
 from onym.registry.registries import REGISTRIES, get_catalog
+from onym.registry.store import Statistics
 from onym.server.registry.api import handlers
 from onym.server.registry.api import models as m
 from onym.server.registry.api.models import Problem
@@ -200,6 +202,16 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         scope=" or ".join(sorted(_EVENTS)),
     ),
     Operation(
+        id="linkMessages", method="POST", path="/registries/{registry}/messages",
+        handler=handlers.link_messages,
+        summary="Link the messages of a mailing list's archive (mbox or Atom) to the open requests that they "
+        "are about. A second call links only new messages.",
+        parameters=("registry",), body=m.ArchiveBody,
+        example={"archive": "From ann@example.net Tue Dec  1 09:00:00 2026\nSubject: kite\n\n"},
+        answers={200: m.ArchiveReport}, faults=(400, 404, 409, 412, 413, 415, 422), public=False,
+        scope="iana or review", etag=False,
+    ),
+    Operation(
         id="check", method="POST", path="/check", handler=handlers.check_template,
         summary="Check a template, an Internet-Draft or an RFC's text. Nothing is saved.", body=m.CheckBody,
         example={"template": "Scheme name: kite\n\nStatus: provisional\n", "fields": _FIELDS},
@@ -229,9 +241,34 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Revoke an API token permanently.", parameters=("token",), answers={204: None},
         faults=(403, 404), public=False, etag=False,
     ),
+    _make_read("getStatistics", "/statistics", handlers.get_statistics, Statistics,
+         "Entries by status, requests by state, the median time of each stage, and the last 120 months."),
     _make_read("getHealth", "/health", handlers.get_health, m.Health,
          "The state of the service and its store."),
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deprecation:
+    """An operation that clients should leave: `since` when, and until when it works at least.
+
+    `sunset` is None if no day is set yet. `successor` is the URL of what takes its place. Times have an
+    offset. Raises ValueError for a sunset before `MIN_NOTICE` is over.
+    """
+
+    since: datetime
+    sunset: datetime | None = None
+    successor: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.sunset is not None and self.sunset - self.since < MIN_NOTICE:
+            raise ValueError(f"an operation works for {MIN_NOTICE.days} days after its deprecation")
+
+
+#: from the deprecation of an operation to the end of its service, at least
+MIN_NOTICE: Final = timedelta(days=365)
+#: operation -> its deprecation; the policy is in docs/reference/registry-http.md
+DEPRECATIONS: Final[dict[str, Deprecation]] = {}
 
 #: statuses that every operation may return
 COMMON: Final = (400, 401, 405, 406, 413, 414, 421, 429, 503)
@@ -291,6 +328,8 @@ def _build_operation(operation: Operation, references: dict[Any, Any]) -> dict[s
         },
         "security": [{"token": []}] if not operation.public else [{}, {"token": []}],
     }
+    if operation.id in DEPRECATIONS:
+        found["deprecated"] = True
     if operation.scope:
         found["description"] = f"Needs the scope {operation.scope}."
     if operation.method == "GET":

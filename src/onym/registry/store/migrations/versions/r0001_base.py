@@ -9,7 +9,6 @@ Revises:
 
 from __future__ import annotations
 
-import sqlalchemy as sa
 from alembic import op
 
 from onym.accounts.store import METADATA as ACCOUNT_TABLES
@@ -67,10 +66,6 @@ _POSTGRESQL = (
         "FOR EACH STATEMENT EXECUTE FUNCTION onym_log_guard()"
     ),
 )
-_TRIGRAMS = (
-    "CREATE INDEX entry_text_folded_trigrams ON entry_text USING gin (folded gin_trgm_ops)",
-    "CREATE INDEX entry_text_text_trigrams ON entry_text USING gin (text gin_trgm_ops)",
-)
 
 
 def upgrade() -> None:
@@ -78,11 +73,7 @@ def upgrade() -> None:
     connection = op.get_bind()
     for tables in (ACCOUNT_TABLES, REGISTRY_TABLES):
         tables.create_all(connection, checkfirst=False)
-    statements: tuple[str, ...] = _SQLITE
-    if connection.dialect.name == "postgresql":
-        # without pg_trgm a search reads through the texts
-        statements = _POSTGRESQL + (_TRIGRAMS if _has_trigrams(connection) else ())
-    for statement in statements:
+    for statement in _POSTGRESQL if connection.dialect.name == "postgresql" else _SQLITE:
         op.execute(statement)
 
 
@@ -96,12 +87,3 @@ def downgrade() -> None:
         tables.drop_all(connection)
     if not is_sqlite:
         op.execute("DROP FUNCTION onym_log_guard()")
-
-
-def _has_trigrams(connection: sa.Connection) -> bool:
-    try:
-        with connection.begin_nested():
-            connection.execute(sa.text("CREATE EXTENSION IF NOT EXISTS pg_trgm"))
-    except sa.exc.DBAPIError:
-        return False
-    return True

@@ -1,0 +1,72 @@
+"""The page of statistics: entries by status, requests by state, the time of each stage, and months."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from starlette.responses import Response
+
+from onym.registry.registries import REGISTRIES
+from onym.server.registry import urls
+from onym.server.registry.dependencies import get_store
+from onym.server.registry.labels import STATE_LABELS, format_time
+from onym.server.registry.responses import build_page_frame, make_page_response
+from onym.server.registry.urls import make_route
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from onym.registry.store import Statistics
+
+STAGE_LABELS: Final[Mapping[str, str]] = {
+    "draft": "Draft",
+    "list": "Mailing list review",
+    "iana": "IANA check",
+    "expert": "Expert Review",
+    "iesg": "IESG approval",
+}
+#: months on the page; the API has more
+_MONTHS_SHOWN: Final = 24
+_UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+
+
+async def load_statistics(request: Request) -> Statistics:
+    """Return the statistics, which are computed again only after a new log record."""
+    state = request.app.state
+    kept: Statistics | None = getattr(state, "registry_statistics", None)
+    if kept is None or kept.number != (await get_store(request).head()).number:
+        kept = state.registry_statistics = await get_store(request).compute_statistics()
+    return kept
+
+
+async def statistics_page(request: Request) -> Response:
+    """GET: the statistics of all registries."""
+    found = await load_statistics(request)
+    return make_page_response(
+        request,
+        "statistics.html",
+        build_page_frame(request, "Statistics", (urls.HOME_URL, "Home")),
+        number=found.number,
+        at=format_time(found.at),
+        groups=[
+            (REGISTRIES[numbers.registry], numbers, numbers.months[-_MONTHS_SHOWN:][::-1])
+            for numbers in found.registries
+        ],
+        state_labels=STATE_LABELS,
+        stage_labels=STAGE_LABELS,
+        describe_time=describe_time,
+        data=urls.api_url("statistics"),
+    )
+
+
+def describe_time(seconds: int) -> str:
+    """Return a length of time in its largest unit: "12 days"."""
+    for size, unit in _UNITS:
+        if seconds >= size:
+            count = round(seconds / size)
+            return f"{count} {unit}{'' if count == 1 else 's'}"
+    return "less than a minute"
+
+
+ROUTES: Final = (make_route(urls.STATISTICS_URL, {"GET": statistics_page}),)
