@@ -26,6 +26,9 @@ DEFAULT_WORDS: Final[Mapping[Role, str]] = {role: f"the {name}" for role, name i
 
 #: a phrase of Onym's texts -> what it becomes: {iana} with its article, {iana_} without; longer phrases first
 _PHRASES: Final[Mapping[str, str]] = {
+    "are over (RFC 2026 6.5.4)": "are over",
+    "After the IESG's answer, the appellant can appeal to the IAB (appeal-to-iab).": "The answer is final.",
+    "within two months, and then to the IAB": "within two months",
     "IETF review and IESG approval": "Decision of {iesg}",
     "IETF reviews": "{iesg} considers",
     "IETF review": "a decision of {iesg}",

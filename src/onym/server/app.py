@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute, Route
 from onym.accounts.oidc import OIDCProvider
 from onym.accounts.passwords import Passwords
 from onym.errors import OnymError, UnknownEntryError
+from onym.registry.registries import use_catalog
 from onym.server import http_server, problems
 from onym.server.http_server import BoundedProtocol
 from onym.server.mail import MailSender
@@ -168,8 +169,11 @@ def list_senders(
     if settings.smtp is not None:
         found.append(MailSender(settings, store, clock))
     if settings.webhooks:
+        from onym.server.settings import require_registries_of_webhooks
         from onym.server.webhooks import WebhookSender  # late: few services have webhooks
 
+        with use_catalog(store.catalog):
+            require_registries_of_webhooks(settings.webhooks)
         found.append(WebhookSender(settings, store, clock))
     return found
 

@@ -227,13 +227,10 @@ def _require_consistent(settings: Settings) -> None:
         )
 
 
-def _require_consistent_webhooks(webhooks: tuple[Webhook, ...]) -> None:
+def require_registries_of_webhooks(webhooks: tuple[Webhook, ...]) -> None:
+    """Raise ConfigError if a webhook names a registry that is not in force."""
     from onym.registry.registries import REGISTRIES  # late: other services have settings without registries
 
-    if len(webhooks) > _MOST_WEBHOOKS:
-        raise ConfigError(f"[[webhooks]] must be at most {_MOST_WEBHOOKS} tables", code="config.bad-setting")
-    if len({webhook.name for webhook in webhooks}) < len(webhooks):
-        raise ConfigError("two [[webhooks]] tables have the same name", code="config.bad-setting")
     for index, webhook in enumerate(webhooks):
         unknown = [name for name in webhook.registries if name not in REGISTRIES]
         if unknown:
@@ -242,6 +239,14 @@ def _require_consistent_webhooks(webhooks: tuple[Webhook, ...]) -> None:
                 code="config.bad-setting",
                 hint=f"Use {', '.join(REGISTRIES)}.",
             )
+
+
+def _require_consistent_webhooks(webhooks: tuple[Webhook, ...]) -> None:
+    if len(webhooks) > _MOST_WEBHOOKS:
+        raise ConfigError(f"[[webhooks]] must be at most {_MOST_WEBHOOKS} tables", code="config.bad-setting")
+    if len({webhook.name for webhook in webhooks}) < len(webhooks):
+        raise ConfigError("two [[webhooks]] tables have the same name", code="config.bad-setting")
+    for index, webhook in enumerate(webhooks):
         if webhook.url.startswith("http:") and webhook.network != "local":
             raise ConfigError(
                 f"webhooks[{index}].url must be an https:// URL",

@@ -10,12 +10,15 @@ import pytest
 
 from company_support import ADMINISTRATOR, COMPANY, define, load
 from onym.server.registry.labels import EVENT_LABELS, REGISTRY_SUMMARIES, STATUS_LABELS
+from onym.server.registry.page_parts import SORTINGS
 from onym.server.registry.responses import FORMAT_TITLES, get_template_environment
 from onym.server.registry.translations import LANGUAGES, TRANSLATED, load_translations
 from server.registry.site import Site
 from support import as_subtests
 
 OTHERS = [language for language in LANGUAGES if language != "en"]
+#: the words of outcomes beside the labels of events and statuses
+_OUTCOMES = ("Now", "Registered", "Removed", "Under review", "Updated")
 _PLACEHOLDER = re.compile(r"%\([a-z]+\)s|</?[a-z]+(?: [^<>]*)?>")
 
 
@@ -31,9 +34,9 @@ def _list_texts(template: str) -> set[str]:
 
 
 def _list_all_texts() -> set[str]:
-    texts = {text for template in TRANSLATED for text in _list_texts(template)}
+    texts = {text for template in (*TRANSLATED, "parts/macros.html") for text in _list_texts(template)}
     return texts | {*STATUS_LABELS.values(), *EVENT_LABELS.values(), *FORMAT_TITLES.values()} | {
-        *REGISTRY_SUMMARIES.values()
+        *REGISTRY_SUMMARIES.values(), *(label for label, _ in SORTINGS.values()), "Any status", *_OUTCOMES,
     }  # fmt: skip
 
 
@@ -93,7 +96,8 @@ def test_a_link_chooses_the_language_and_leads_back(fresh: Site) -> None:
     assert (answer.status_code, answer.headers["location"]) == (303, "/r/uri-schemes")
     page = fresh.get("/r/uri-schemes", {"accept-language": "en"}).text
     assert '<html lang="de">' in page
-    assert "Das Verzeichnis als Datei" in page
+    assert "Dateien und Verfahren" in page
+    assert "Anfangsbuchstaben" in page
     assert "Anmelden" in fresh.get("/login").text
 
 
@@ -117,6 +121,23 @@ def test_a_company_s_words_are_in_the_german_page(fresh: Site, tmp_path: Any) ->
     page = fresh.get("/", {"accept-language": "de"}).text
     assert "Diese Verzeichnisse zeigen" in page
     assert "Internal services" in page
+
+
+def test_the_list_is_kept_for_each_language(fresh: Site) -> None:
+    for language, word in (("de", "Anfangsbuchstaben"), ("en", "First letters"), ("de", "Anfangsbuchstaben")):
+        assert word in fresh.get("/r/uri-schemes", {"accept-language": language}).text
+
+
+def test_an_operator_s_words_are_neither_html_nor_a_format(fresh: Site, tmp_path: Any) -> None:
+    text = COMPANY.replace('"In use"', '"In use <b>100% of"').replace('"Internal', '"<i>50% Internal')
+    event = define(load(tmp_path, 'builtin = ["uri-schemes", "llm-parameters", "ai-namespaces"]\n' + text))
+    fresh.world.do(fresh.world.store.apply, event, ADMINISTRATOR, fresh.world.clock.now())
+    for path in ("/", "/r/services"):
+        page = fresh.get(path, {"accept-language": "de"})
+        assert page.status_code == 200
+        assert "&lt;i&gt;50% Internal services" in page.text
+        assert "<i>" not in page.text
+        assert "<b>" not in page.text
 
 
 def test_the_files_are_json_with_sorted_keys() -> None:

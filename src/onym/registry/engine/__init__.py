@@ -96,8 +96,8 @@ def decide(
         if is_recused(case) and Role.EXPERT in rule.roles and case.actor.has_role(Role.EXPERT):
             raise RefusalError(
                 f"you are recused from {case.current_request.id}", code="registry.recused",
-                clause="RFC 8126 5.2", rule=rule.id,
-                hint="Another Designated Expert decides; the IESG can appoint a temporary one.",
+                clause=case.profile.cite("RFC 8126 5.2"), rule=rule.id,
+                hint=apply_words("Another Designated Expert decides; the IESG can appoint a temporary one."),
             )  # fmt: skip
         raise RefusalError(
             f"{_format_actor(actor)} may not {event.kind} here",

@@ -24,7 +24,7 @@ from onym.registry.records import (
     Role,
     Status,
 )
-from onym.registry.registries import Profile, Registry
+from onym.registry.registries import BUILTIN, Profile, Registry
 from onym.registry.words import apply_words
 
 #: characters in one text that an event brings
@@ -247,6 +247,11 @@ def build_clauses(rfc4395: str | None, rfc7595: str | None, other: str | None = 
 
 #: clauses of rules for defined profiles only; the profile cites its own document
 OWN_CLAUSES: Final = {"simple": "docs/decisions/0057", "staged": "docs/decisions/0057"}
+
+
+def build_common_clauses(clause: str) -> Mapping[str, str]:
+    """Return the clause of a rule that every profile has."""
+    return dict.fromkeys((*BUILTIN.profiles, *OWN_CLAUSES), clause)
 
 
 def is_for_board(case: EventContext) -> bool:

@@ -48,6 +48,7 @@ from onym.registry.records import (
     Role,
     Status,
 )
+from onym.registry.words import apply_words
 
 _ANYONE: Final = (Role.REGISTRANT, Role.IANA, Role.EXPERT, Role.IESG)
 _NAMESPACE_CLAUSES: Final = {"expert-review": "docs/decisions/0027"}
@@ -150,8 +151,12 @@ def _require_same_control(case: EventContext, fields: Mapping[str, str]) -> None
         if own and " ".join(fields.get(name, own).split()) != " ".join(own.split()):
             raise reject(
                 name,
-                f"only the registrant of the entry or the IESG can change its {name.replace('_', ' ')}",
-                clause=f"{case.profile.document} {'5.3' if case.profile.id == 'rfc4395' else '7.3'}",
+                apply_words(
+                    f"only the registrant of the entry or the IESG can change its {name.replace('_', ' ')}"
+                ),
+                clause=case.profile.cite(
+                    f"{case.profile.document} {'5.3' if case.profile.id == 'rfc4395' else '7.3'}"
+                ),
                 hint=f"Leave {name} out: the entry keeps its own.",
             )
 

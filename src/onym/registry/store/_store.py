@@ -476,7 +476,9 @@ class Store(AccountStore):
 
     async def list_due_events(self, at: datetime) -> tuple[Event, ...]:
         """Return the events of timers that are due at `at`; apply them one by one as IANA_CLOCK."""
-        return tuple(engine_due(*await self._query_snapshot(queries.select_timed, at.date()), at))
+        found = await self._query_snapshot(queries.select_timed, at.date())
+        with use_catalog(self.catalog):
+            return tuple(engine_due(*found, at))
 
     # ---------- care
 

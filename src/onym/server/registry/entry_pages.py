@@ -101,10 +101,11 @@ async def home_page(request: HTTPRequest) -> Response:
     """The search, the three registries, what is new, how to register."""
     outcomes = await get_outcomes(request)
     hidden = await find_hidden_ids(request, (record for record, _ in outcomes))
-    news = [
-        (record, describe_outcome(record, change), await _find_event_link(request, record.event, change))
-        for record, change in select_news(outcomes, hidden, _MAX_NEWS)
-    ]
+    with use_language(choose_language(request)):
+        news = [
+            (record, describe_outcome(record, change), await _find_event_link(request, record.event, change))
+            for record, change in select_news(outcomes, hidden, _MAX_NEWS)
+        ]
     open_ones: list[Request] = []
     for role in (Role.IANA, Role.EXPERT, Role.IESG):
         open_ones += (await get_store(request).requests(holder=role, limit=_MAX_NEWS)).items

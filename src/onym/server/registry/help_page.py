@@ -320,7 +320,7 @@ def _describe_appeals(steps: tuple[Transition, ...]) -> str:
     )
     if not states:
         return ""
-    return (
+    return apply_words(
         f"Anyone can appeal a decision ({', '.join(states)}) to the IESG within two months, and then to the "
         "IAB. A rejected request whose appeal is upheld is submitted again."
     )

@@ -139,17 +139,19 @@ _NEXT_STEPS: Final[Mapping[RequestState, str]] = {
     RequestState.APPEAL: "The appeal is upheld or dismissed. The decision applies until then.",
 }
 
-APPEAL_LEVEL_LABELS: Final[Mapping[AppealLevel, str]] = {
+NEXT_STEPS: Final = TextTable("next", _NEXT_STEPS)
+
+_APPEAL_LEVEL_LABELS: Final[Mapping[AppealLevel, str]] = {
     AppealLevel.IESG: "Appeal to the IESG",
     AppealLevel.IAB: "Appeal to the IAB",
 }
+APPEAL_LEVEL_LABELS: Final = TextTable("appeal-level", _APPEAL_LEVEL_LABELS)
 APPEAL_STATE_LABELS: Final[Mapping[AppealState, str]] = {
     AppealState.PENDING: "Not decided yet",
     AppealState.UPHELD: "Upheld",
     AppealState.DISMISSED: "Dismissed",
     AppealState.WITHDRAWN: "Withdrawn",
 }
-NEXT_STEPS: Final = TextTable("next", _NEXT_STEPS)
 
 _ROLE_LABELS: Final[Mapping[Role, str]] = {
     Role.REGISTRANT: "the registrant",

@@ -34,6 +34,7 @@ from onym.server.registry.labels import (
     format_date,
     format_time,
 )
+from onym.server.registry.translations import translate_text
 
 if TYPE_CHECKING:
     from onym.registry.store import EntryChange
@@ -339,23 +340,29 @@ _DECISIONS: Final = frozenset(
 
 
 def describe_outcome(record: LogRecord, change: EntryChange | None) -> Outcome:
-    """Return what a record brought about; `change` is its change of an entry, if any."""
+    """Return what a record brought about, in the language in force.
+
+    `change` is the record's change of an entry, if any.
+    """
     kind = record.event.kind
     if kind in ENDING_TONES or change is None:
-        return Outcome(label=EVENT_LABELS[kind], tone=ENDING_TONES.get(kind, "plain"))
+        return Outcome(label=translate_text(EVENT_LABELS[kind]), tone=ENDING_TONES.get(kind, "plain"))
     before, after = change.before, change.after
     if after is None:
-        return Outcome(label="Removed", tone="bad")
-    label, tone = STATUS_LABELS[after.status], STATUS_TONES[after.status]
+        return Outcome(label=translate_text("Removed"), tone="bad")
+    label, tone = translate_text(STATUS_LABELS[after.status]), STATUS_TONES[after.status]
     pending = Status.PENDING_REVIEW
     if after.status is pending or (before is not None and set(after.pending) > set(before.pending)):
-        return Outcome(label="Under review", tone="warn")
+        return Outcome(label=translate_text("Under review"), tone="warn")
     if before is None or before.status is pending:
         is_plain = after.status is Status.REGISTERED
-        return Outcome(label=label if is_plain else f"Registered: {label.lower()}", tone=tone)
+        return Outcome(
+            label=label if is_plain else f"{translate_text('Registered')}: {label.lower()}", tone=tone
+        )
     if before.status is not after.status:
-        return Outcome(label=f"Now {label.lower()}", tone=tone)
-    return Outcome(label="Updated" if kind in _DECISIONS else EVENT_LABELS[kind], tone="plain")
+        return Outcome(label=f"{translate_text('Now')} {label.lower()}", tone=tone)
+    label = "Updated" if kind in _DECISIONS else EVENT_LABELS[kind]
+    return Outcome(label=translate_text(label), tone="plain")
 
 
 def select_news(

@@ -169,6 +169,7 @@ async def _define_registries(store: Store, defined: Definition) -> None:
             kind=EventKind.DEFINE, registry=ALL_REALMS, data={"definition": dict(defined.definition)}
         )
         await store.apply(event, _SEED, utc_now())
+        await store.audit.write(make_audit_record("registry.define", defined.catalog.digest))
 
 
 async def _seed_registries(session: Session, store: Store) -> dict[str, dict[str, int]]:
