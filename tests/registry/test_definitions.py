@@ -13,7 +13,17 @@ from company_support import ADMINISTRATOR, COMPANY, define, load
 from onym.errors import ConfigError, RefusalError, UnknownEntryError
 from onym.registry.definitions import parse_name_pattern
 from onym.registry.engine import decide
-from onym.registry.records import Actor, Entry, Event, EventKind, Request, Role, Status
+from onym.registry.records import (
+    IANA_CLOCK,
+    Actor,
+    Entry,
+    Event,
+    EventKind,
+    Request,
+    RequestState,
+    Role,
+    Status,
+)
 from onym.registry.registries import BUILTIN, PROFILES, REGISTRIES, get_registry, use_catalog
 from onym.registry.store import Store, restore
 from onym.registry.words import apply_words, name_role, parse_role
@@ -198,9 +208,13 @@ def test_a_reviewed_name_is_registered_and_the_log_replays(store_url: str, tmp_p
 def test_a_missing_field_makes_a_request_incomplete(store_url: str, tmp_path: Path) -> None:
     async def work(house: House) -> None:
         asked = await house.open("services", "billing", fields={"endpoint": "https://b.example"})
-        checked = await house.step("check-complete", registry="services", request=asked.id)
-        assert (checked.rule, checked.request.outcome) == ("I1", "incomplete")
-        assert checked.request.reason == "missing: Owning team"
+        with pytest.raises(RefusalError) as caught:
+            await house.step("check-complete", registry="services", request=asked.id)
+        refused = (caught.value.code, caught.value.rule, caught.value.clause)
+        assert refused == ("registry.incomplete", "I1", "Naming policy 2026-11")
+        returned = await house.step("reject-incomplete", registry="services", request=asked.id)
+        assert (returned.rule, returned.request.outcome) == ("I1", "incomplete")
+        assert returned.request.reason == "missing: Owning team"
 
     run(store_url, tmp_path, work)
 
@@ -282,7 +296,70 @@ def test_discussion_is_required_if_the_policy_says_so(store_url: str, tmp_path: 
     )
 
 
+@as_subtests("registry", ["services", "topics"])
+def test_the_board_answers_appeals_and_is_the_last_instance(registry: str, tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        status = "registered" if registry == "services" else "provisional"
+        asked = await house.open(registry, "billing", status=status)
+        data = {"reason": "no owner is named"}
+        returned = await house.step("reject-incomplete", registry=registry, request=asked.id, data=data)
+        assert returned.request.state is RequestState.REJECTED
+        members: dict[str, Any] = {"registry": registry, "request": asked.id, "data": {"reason": "look"}}
+        filed = await house.step("appeal", TEAM, **members)
+        assert (filed.rule, filed.clause) == ("A1", "Naming policy 2026-11")
+        assert all("the IESG" not in notice.subject for notice in filed.notices)
+        await house.step("dismiss-appeal", **members)
+        with pytest.raises(RefusalError) as caught:
+            await house.step("appeal-to-iab", TEAM, **members)
+        assert caught.value.code == "registry.not-allowed"
+        with pytest.raises(RefusalError) as caught:
+            await house.step("appeal", TEAM, **members)
+        assert (caught.value.rule, caught.value.hint) == ("A1", "The answer is final.")
+
+    run(str(tmp_path / f"{registry}.db"), tmp_path, work)
+
+
+def test_reviewers_are_assigned_and_recused_and_a_late_request_has_reminders(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        asked = await house.open("services", "billing")
+        members = {"registry": "services", "request": asked.id}
+        await house.step("check-complete", **members)
+        done = await house.step("assign-expert", data={"expert": "user-arno"}, **members)
+        assert (done.rule, done.request.expert) == ("E7", "user-arno")
+        arno = Actor(id="user-arno", roles=frozenset({Role.EXPERT}))
+        await house.step("recuse", arno, data={"reason": "my own team"}, **members)
+        with pytest.raises(RefusalError) as caught:
+            await house.step("approve", arno, **members)
+        assert (caught.value.code, caught.value.clause) == ("registry.recused", "Naming policy 2026-11")
+        house.at += timedelta(days=40)
+        due = await house.store.list_due_events(house.at)
+        assert [event.kind for event in due] == [EventKind.REMIND]
+        reminded = (await house.store.apply(due[0], IANA_CLOCK, house.at)).decision
+        assert (reminded.rule, reminded.request.reminded) == ("T2", 1)
+
+    run(str(tmp_path / "names.db"), tmp_path, work)
+
+
 # ---------- the log
+
+
+def test_personal_data_leaves_the_log_of_a_defined_registry(store_url: str, tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        fields = {"owner": "Payments", "endpoint": "ask ann@example.net"}
+        asked = await house.open("services", "billing", fields=fields)
+        for kind in ("check-complete", "approve"):
+            await house.step(kind, registry="services", request=asked.id)
+        done = await house.store.redact(
+            "services", "ann@example.net", ADMINISTRATOR, house.at, reason="asked for by Ann"
+        )
+        entry = await house.store.entry("services", "billing")
+        assert entry is not None
+        assert "ann@example.net" not in str(entry.fields)
+        assert (done.number, (await house.store.head()).number) == (6, 6)
+        last = (await house.store.log(after=5))[0]
+        assert (last.rule, last.clause) == ("REDACT", "Naming policy 2026-11")
+
+    run(store_url, tmp_path, work)
 
 
 def test_old_requests_replay_by_the_definition_of_their_time(store_url: str, tmp_path: Path) -> None:
@@ -296,8 +373,9 @@ def test_old_requests_replay_by_the_definition_of_their_time(store_url: str, tmp
         await house.step("approve", registry="services", request=asked.id)
         await house.store.apply(define(load(tmp_path, text)), ADMINISTRATOR, house.at)
         later = await house.open("services", "rating")
-        checked = await house.step("check-complete", registry="services", request=later.id)
-        assert (checked.request.outcome, checked.clause) == ("incomplete", "Naming policy 2027-01")
+        with pytest.raises(RefusalError) as caught:
+            await house.step("check-complete", registry="services", request=later.id)
+        assert (caught.value.code, caught.value.clause) == ("registry.incomplete", "Naming policy 2027-01")
 
     run(store_url, tmp_path, work)
 

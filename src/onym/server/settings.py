@@ -91,7 +91,7 @@ class Webhook:
     name: Slug
     url: WebURL = field(repr=False)
     secret_file: Line
-    registries: tuple[Line, ...] = ()
+    registries: tuple[Slug, ...] = ()
     network: Literal["trusted", "local"] = "trusted"
     allow_networks: tuple[NetworkBlock, ...] = ()
     ca_file: Line | None = None

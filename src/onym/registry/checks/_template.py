@@ -405,7 +405,7 @@ def check_fields(ctx: CheckContext) -> Findings:
             )
         yield from _check_label(ctx, value)
         yield from _check_value(ctx, value)
-    if ctx.profile.id in REGISTRIES["ai-namespaces"].profiles:
+    if ctx.profile.id in BUILTIN.registries["ai-namespaces"].profiles:
         yield from _check_namespace_values(ctx, ctx.template)
 
 
