@@ -361,6 +361,7 @@ def test_a_notice_says_what_happened_why_and_what_is_expected_of_its_reader(tmp_
 @pytest.mark.xdist_group("real-servers")
 def test_mail_of_a_company_s_registry_has_its_words(tmp_path: Path) -> None:
     async def work(sender: MailSender, store: Store) -> None:
+        await store.accounts.set_email(ROOT.id, "root@example.org")
         await store.apply(define(load(tmp_path)), ADMINISTRATOR, START)
         alice = Actor(id="user-alice", roles=frozenset({Role.REGISTRANT}))
         for kind, data in ((EventKind.OPEN, {"fields": {"owner": "Payments"}}), (EventKind.SUBMIT, {})):

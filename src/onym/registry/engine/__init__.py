@@ -16,7 +16,14 @@ from onym.errors import RefusalError
 from onym.registry.engine import _appeals, _entry_rules, _experts, _review, _submission
 from onym.registry.engine._appeals import find_appeal_deadline
 from onym.registry.engine._experts import find_reminder_time
-from onym.registry.engine._rules import UNREVIEWED, EventContext, Rule, is_recused, reject
+from onym.registry.engine._rules import (
+    UNREVIEWED,
+    EventContext,
+    Rule,
+    is_recused,
+    is_temporary_expert,
+    reject,
+)
 from onym.registry.records import (
     Actor,
     Decision,
@@ -280,7 +287,8 @@ def _format_actor(actor: Actor) -> str:
 
 
 def _format_permitted(rule: Rule) -> str:
-    who = [name_role(role) for role in rule.roles] + (["its registrant"] if rule.who is not None else [])
+    owner = rule.who is not None and rule.who is not is_temporary_expert
+    who = [name_role(role) for role in rule.roles] + (["its registrant"] if owner else [])
     return f"Only {' or '.join(who)} may do this."
 
 
