@@ -135,13 +135,15 @@ def openid_provider(
     logout_uri: str = "",
     logout_session: bool = True,
     jwks_uri: str = "",
+    groups_file: Path | None = None,
 ) -> Iterator[OpenIDProvider]:
     """A provider with one client. The logins in `denied` get access_denied; PKCE is required of all.
 
     `acr_values` are the classes of authentication that it knows. It sends logout tokens to `logout_uri`, with
     the session's ID if `logout_session`; with `auth_method` private_key_jwt, the client's keys are at
     `jwks_uri`. `resources` are URIs for which it gives access tokens (RFC 8707, RFC 9068), each with its
-    scopes. With `tls`, a host name and the PEM of its key and chain, it is on https.
+    scopes. With `tls`, a host name and the PEM of its key and chain, it is on https. `groups_file` has the
+    groups of each login as JSON, and is read at each sign-in.
     """
     client = {"client_id": "onym-registry", "client_secret": secrets.token_urlsafe(24)}
     settings = {
@@ -158,6 +160,7 @@ def openid_provider(
         "logout_uri": logout_uri,
         "logout_session": logout_session,
         "jwks_uri": jwks_uri,
+        "groups_file": "" if groups_file is None else str(groups_file),
         "tls": None if tls is None else {"host": tls[0], "pem": tls[1]},
     }
     with _running_provider(settings) as running:

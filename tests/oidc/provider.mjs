@@ -8,7 +8,9 @@
 // signs in that user at once. For each URI in `resources` it gives access tokens that are JWTs (RFC 9068), with
 // the scopes of its value; `programs` are the metadata of more clients, which get such tokens for a person, bound to a
 // DPoP key, with the class and the time of the sign-in. A person who is signed in there is asked again if `acr_values` or `max_age` want it,
-// and a sign-out tells the client at `logout_uri` (Back-Channel Logout 1.0).
+// and a sign-out tells the client at `logout_uri` (Back-Channel Logout 1.0). `groups_file` has the groups of each login as JSON,
+// and is read at each sign-in.
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
 import { createRequire } from 'node:module';
@@ -42,6 +44,7 @@ const claims = (login) => ({
   preferred_username: login,
   email: `${login}@example.net`,
   email_verified: !settings.unverified.includes(login),
+  ...(settings.groups_file ? { groups: JSON.parse(readFileSync(settings.groups_file, 'utf8'))[login] } : {}),
 });
 
 // a class that was asked for voluntarily is asked for again too
@@ -70,7 +73,7 @@ const provider = new Provider(issuer, {
   }, ...(settings.programs ?? [])],
   jwks: { keys },
   cookies: { keys: ['a key of the tests'] },
-  claims: { openid: ['sub', 'amr'], profile: ['name', 'preferred_username'], email: ['email', 'email_verified'] },
+  claims: { openid: ['sub', 'amr'], profile: ['name', 'preferred_username', 'groups'], email: ['email', 'email_verified'] },
   // the claims of the scope stand in the ID token, as most providers have it
   conformIdTokenClaims: false,
   pkce: { required: () => true },

@@ -16,6 +16,7 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
+from company_support import ADMINISTRATOR, define, load
 from onym.errors import StoreError
 from onym.registry.records import Actor, Event, EventKind, Role
 from onym.registry.store import OutboxNotice, Store
@@ -355,3 +356,23 @@ def test_a_notice_says_what_happened_why_and_what_is_expected_of_its_reader(tmp_
     assert "Request:  uri-schemes-1, New registration: mailed (Historical)" in asked.text
     assert "[RFC 7595 7.2 step 6]" in asked.text
     assert asked.text.endswith(f"-- \n{BASE}/requests/uri-schemes-1\n")
+
+
+@pytest.mark.xdist_group("real-servers")
+def test_mail_of_a_company_s_registry_has_its_words(tmp_path: Path) -> None:
+    async def work(sender: MailSender, store: Store) -> None:
+        await store.accounts.set_email(ROOT.id, "root@example.org")
+        await store.apply(define(load(tmp_path)), ADMINISTRATOR, START)
+        alice = Actor(id="user-alice", roles=frozenset({Role.REGISTRANT}))
+        for kind, data in ((EventKind.OPEN, {"fields": {"owner": "Payments"}}), (EventKind.SUBMIT, {})):
+            event = Event(kind=kind, registry="services", request="services-1", name="billing", data=data)
+            await store.apply(event, alice, START)
+        while await sender.send_due():
+            pass
+
+    with smtp_server() as server:
+        go(tmp_path, mail_settings(server.port), None, work)
+        (received,) = server.wait_for(1)
+    assert "Registry: Internal services" in received.text
+    assert "State:    Submitted to the naming office" in received.text
+    assert "IANA" not in received.text

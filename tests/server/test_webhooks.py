@@ -13,9 +13,10 @@ from typing import Any, Protocol
 
 import pytest
 
+from company_support import ADMINISTRATOR, define, load
 from onym.errors import ConfigError, OnymError
 from onym.registry.iana import load_builtin_snapshot
-from onym.registry.records import IANA_CLOCK, Actor, Event, EventKind, Role
+from onym.registry.records import IANA_CLOCK, Actor, Entry, Event, EventKind, Role, Status
 from onym.registry.store import Store
 from onym.server import mail
 from onym.server.app import list_senders
@@ -141,6 +142,35 @@ def test_only_the_chosen_registries_are_delivered(tmp_path: Path) -> None:
         go(tmp_path, make_settings(receiver, tmp_path, registries=("llm-parameters",)), work)
         names = {delivery.json["data"]["name"] for delivery in receiver.take()}
     assert names == {row.name for row in _PARAMETERS}
+
+
+def test_changes_of_a_company_s_registry_are_delivered(tmp_path: Path) -> None:
+    async def work(store: Store, sender: WebhookSender, clock: Clock, /) -> None:
+        await store.apply(define(load(tmp_path)), ADMINISTRATOR, START)
+        await sender.send_due()
+        row = Entry(
+            registry="services", name="billing", status=Status.REGISTERED, fields={"owner": "Payments"}
+        )
+        await put(store, [row])
+        assert len(list_senders(given, store, clock.now)) == 1
+        assert await sender.send_due() == 1
+
+    with receive_webhooks() as receiver:
+        given = make_settings(receiver, tmp_path, registries=("services",))
+        go(tmp_path, given, work)
+        (delivery,) = receiver.take()
+    assert (delivery.json["data"]["registry"], delivery.json["data"]["name"]) == ("services", "billing")
+
+
+def test_a_registry_that_is_not_in_force_is_reported_before_anything_is_sent(tmp_path: Path) -> None:
+    async def work(store: Store, sender: WebhookSender, clock: Clock, /) -> None:
+        with pytest.raises(ConfigError) as caught:
+            list_senders(given, store, clock.now)
+        assert caught.value.code == "config.bad-setting"
+
+    with receive_webhooks() as receiver:
+        given = make_settings(receiver, tmp_path, registries=("services",))
+        go(tmp_path, given, work)
 
 
 def test_a_failed_delivery_is_sent_again_with_the_same_id(tmp_path: Path) -> None:
@@ -318,7 +348,7 @@ HOOK = {"name": "a", "url": "https://a.example/hook", "secret_file": "secret"}
         [{**HOOK, "url": "https://a.example/?key=value"}],
         [{**HOOK, "url": "ftp://a.example/"}],
         [{**HOOK, "name": "A b"}],
-        [{**HOOK, "registries": ["none"]}],
+        [{**HOOK, "registries": ["no registry"]}],
         [{**HOOK, "network": "anything"}],
         [{**HOOK, "allow_networks": ["10.0.0.0/99"]}],
         [HOOK, HOOK],

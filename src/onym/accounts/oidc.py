@@ -55,6 +55,9 @@ _ERROR_CODE: Final = re.compile(r"[a-z_]{1,40}\Z")
 _Token = TypeVar("_Token")
 
 
+#: groups of one person that are read, and characters of a group's name
+_MOST_GROUPS: Final = 2000
+_LONGEST_GROUP: Final = 256
 #: bytes of a token that is kept
 _LONGEST_TOKEN: Final = 16 * 1024
 
@@ -120,6 +123,8 @@ class Person:
     amr: tuple[str, ...] = ()
     auth_time: float | None = None
     sid: str | None = None
+    #: the groups that the provider names
+    groups: tuple[str, ...] = ()
 
     def find_shortfall(self, acr_values: Sequence[str], max_age: int | None, at: datetime) -> str | None:
         """Return why this authentication does not satisfy the requirements (RFC 9470), or None if it does."""
@@ -312,7 +317,7 @@ class OIDCProvider:
         tokens = self._parse_tokens(response, at)
         token = await self._verify_id_token(tokens, nonce=flow.derive_text("nonce"), at=at)
         more = await self._fetch_userinfo(tokens.access, token)
-        person = _parse_person(token, more)
+        person = _parse_person(token, more, self.issuer.groups_claim)
         self._require_all(person, flow, at)
         return SignedIn(person=person, tokens=tokens)
 
@@ -578,7 +583,7 @@ def _quote_form_value(text: str) -> str:
     return urlencode({"": text})[1:]
 
 
-def _parse_person(token: IDToken, userinfo: Mapping[str, Any]) -> Person:
+def _parse_person(token: IDToken, userinfo: Mapping[str, Any], groups_claim: str) -> Person:
     claims = {**token.claims, **userinfo}
     names = (claims.get("name"), claims.get("preferred_username"))
     name = next((name for name in names if isinstance(name, str) and name.strip()), None)
@@ -596,4 +601,13 @@ def _parse_person(token: IDToken, userinfo: Mapping[str, Any]) -> Person:
         amr=token.methods,
         auth_time=token.authenticated,
         sid=token.text("sid"),
+        groups=_parse_groups(claims.get(groups_claim)),
+    )
+
+
+def _parse_groups(value: object) -> tuple[str, ...]:
+    """Return the groups of a claim, which is a list of texts, or one text."""
+    groups = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return tuple(
+        group for group in groups[:_MOST_GROUPS] if isinstance(group, str) and len(group) <= _LONGEST_GROUP
     )

@@ -1,7 +1,8 @@
 """Accounts, sessions, API tokens and audit records, their secrets, and rules for what people enter.
 
 Roles are plain strings that each application defines. A role belongs to a realm, which is a part of the
-application (a registry has one realm for each of its registries), or to all realms.
+application (a registry has one realm for each of its registries), or to all realms. A role that a group of an
+OpenID provider gives is in `REALM@PROVIDER`, so that it goes with the group (docs/decisions/0058).
 
 A session ID or token has 32 random bytes, so the database stores only a plain SHA-256 digest of it.
 """
@@ -58,7 +59,14 @@ class Account:
     def get_roles(self, realm: str) -> frozenset[str]:
         """Return the roles in one realm, including the roles in every realm."""
         nothing: frozenset[str] = frozenset()
-        return self.roles.get(realm, nothing) | self.roles.get(ALL_REALMS, nothing)
+        return nothing.union(
+            *(roles for name, roles in self.roles.items() if get_realm(name) in (realm, ALL_REALMS))
+        )
+
+
+def get_realm(name: str) -> str:
+    """Return the realm of a key of `Account.roles`, without the provider whose group gave the roles."""
+    return name.partition("@")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +122,15 @@ class AuditRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRoles:
+    """The roles that members of a provider's group have in `realm`."""
+
+    group: str
+    roles: tuple[str, ...]
+    realm: str = ALL_REALMS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditHead:
     """The end of the audit log's hash chain: number and digest of its last record, and how many there are."""
 
@@ -130,6 +147,7 @@ class Issuer:
     one of `acr_values` (authentication context classes, the preferred one first) if there are any, and an
     authentication at most `max_age` seconds old. `prompt` is sent to the provider, such as "select_account".
     `resource` is what the access token is for (RFC 8707); then it does not open the userinfo endpoint.
+    `groups_claim` names the claim with the person's groups, `groups` the roles that they give.
     """
 
     id: str
@@ -145,6 +163,8 @@ class Issuer:
     max_age: int | None = None
     prompt: str | None = None
     resource: str | None = None
+    groups_claim: str = "groups"
+    groups: tuple[GroupRoles, ...] = ()
 
 
 def make_id(prefix: str) -> str:

@@ -16,11 +16,19 @@ import hmac
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from onym.accounts.records import Account, Issuer, make_id, make_session_id, validate_email, validate_name
+from onym.accounts.records import (
+    Account,
+    AuditRecord,
+    Issuer,
+    make_id,
+    make_session_id,
+    validate_email,
+    validate_name,
+)
 from onym.common.strict_json import decode_base64url, encode_base64url, parse_json_value
 from onym.errors import AccessError, RegistryError
 from onym.uri.secret import Secret
@@ -236,6 +244,31 @@ async def find_or_create_account(
     if account is None or account.disabled:
         raise make_sign_in_error("no enabled account belongs to this identity", "Ask the operator for one.")
     return account
+
+
+async def apply_group_roles(
+    store: AccountStore, account: Account, issuer: Issuer, person: Person, at: datetime
+) -> Account:
+    """Give the account the roles of the person's groups, and take those of groups that the person left.
+
+    Roles that an administrator gave stay. A change is in the audit log. Return the account as it is now.
+    """
+    wanted: dict[str, frozenset[str]] = {}
+    for row in issuer.groups:
+        if row.group in person.groups:
+            name = f"{row.realm}@{issuer.id}"
+            wanted[name] = wanted.get(name, frozenset()) | frozenset(row.roles)
+    held = {name: roles for name, roles in account.roles.items() if name.endswith(f"@{issuer.id}") and roles}
+    if wanted == held:
+        return account
+    given = ", ".join(sorted(f"{role} in {name}" for name, roles in wanted.items() for role in roles))
+    act = AuditRecord(
+        at=at, account=account.id, action="account.group-roles", subject=given or "none", outcome="ok",
+        address=None,
+    )  # fmt: skip
+    await store.accounts.replace_group_roles(account.id, issuer.id, wanted, audit=act)
+    kept = {name: roles for name, roles in account.roles.items() if name not in held}
+    return replace(account, roles={**kept, **wanted})
 
 
 def make_sign_in_error(message: str, hint: str = "Begin again on the sign-in page.") -> AccessError:

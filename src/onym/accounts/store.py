@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from types import MappingProxyType
@@ -28,6 +28,7 @@ from sqlalchemy import (
     Text,
     delete,
     insert,
+    or_,
     select,
     update,
 )
@@ -282,6 +283,39 @@ class Accounts(_Rows):
 
         await self._run_audited(work, audit)
 
+    async def replace_group_roles(
+        self,
+        id: str,  # noqa: A002
+        provider: str,
+        roles: Mapping[str, frozenset[str]],
+        *,
+        audit: AuditRecord | None = None,
+    ) -> None:
+        """Replace the roles that groups of a provider give the account; the keys are `REALM@PROVIDER`."""
+        of_provider = account_roles.c.realm.endswith(f"@{provider}", autoescape=True)
+
+        async def work(connection: AsyncConnection) -> None:
+            await _require_account(connection, id)
+            await connection.execute(delete(account_roles).where(account_roles.c.account == id, of_provider))
+            await _insert_roles(connection, id, roles)
+
+        await self._run_audited(work, audit)
+
+    async def drop_group_roles(self, granted: Collection[tuple[str, str]]) -> int:
+        """Take every role of a group that is not `granted`, as (`REALM@PROVIDER`, role); return how many."""
+        of_groups = account_roles.c.realm.contains("@")
+
+        async def work(connection: AsyncConnection) -> int:
+            found = select(account_roles.c.realm, account_roles.c.role).where(of_groups).distinct()
+            left = 0
+            for realm, role in (await connection.execute(found)).all():
+                if (realm, role) not in granted:
+                    same = (account_roles.c.realm == realm, account_roles.c.role == role)
+                    left += (await connection.execute(delete(account_roles).where(*same))).rowcount
+            return left
+
+        return await self._database.run_transaction(work)
+
     async def disable(self, id: str, *, audit: AuditRecord | None = None) -> None:  # noqa: A002
         """Disable the account and end its sessions. Its past actions keep its ID."""
 
@@ -303,7 +337,9 @@ class Accounts(_Rows):
         if realm is not None or role is not None:
             held = select(account_roles.c.account)
             if realm is not None:
-                held = held.where(account_roles.c.realm.in_((realm, ALL_REALMS)))
+                names = (realm, ALL_REALMS)
+                by_group = (account_roles.c.realm.startswith(f"{name}@", autoescape=True) for name in names)
+                held = held.where(or_(account_roles.c.realm.in_(names), *by_group))
             if role is not None:
                 held = held.where(account_roles.c.role == str(role))
             statement = statement.where(accounts.c.id.in_(held))

@@ -38,6 +38,8 @@ MakeError: TypeAlias = Callable[..., ConfigError]
 
 _MAX_FILE: Final = 256 * 1024
 _FLAGS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+#: the header of a table, or of an array of tables
+_HEADER: Final = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
 _VALUE_MESSAGE: Final = re.compile(r"Invalid enum value .*?(?= - at |$)")
 
 
@@ -86,16 +88,29 @@ class SettingsFile:
 
     def find_line(self, *keys: str) -> int | None:
         """Return the line of a key, found as text because the TOML parser keeps no positions."""
-        *tables, key = (key.partition("[")[0] for key in keys)
-        table = ".".join(tables)
-        header = re.compile(rf"\s*\[+\s*{re.escape('.'.join((*tables, key)))}\s*[\].]")
+        names = [key.partition("[")[0] for key in keys]
+        wanted = [int(key.partition("[")[2].rstrip("]") or 0) for key in keys]
+        *tables, key = names
         member = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]")
         inside = not tables
+        counts: dict[tuple[str, ...], int] = {}
         for number, line in enumerate(self.text.splitlines(), 1):
-            if header.match(line) or (inside and member.match(line)):
+            header = _HEADER.match(line)
+            if header is None:
+                if inside and member.match(line):
+                    return number
+                continue
+            path = tuple(part.strip(" \t\"'") for part in header[2].split("."))
+            if header[1] == "[[":
+                counts[path] = counts.get(path, -1) + 1
+                # the tables inside it are counted anew
+                counts = {
+                    name: at for name, at in counts.items() if name[: len(path)] != path or name == path
+                }
+            here = [counts.get(path[:length], 0) for length in range(1, len(path) + 1)]
+            if path[: len(names)] == tuple(names) and here[: len(names)] == wanted:
                 return number
-            if line.lstrip().startswith("["):
-                inside = re.match(rf"\s*\[+\s*{re.escape(table)}\s*\]", line) is not None if table else False
+            inside = bool(tables) and path == tuple(tables) and here == wanted[:-1]
         return None
 
 
@@ -122,6 +137,11 @@ def load_settings(
     given = {name: value for name, value in (arguments or {}).items() if value is not None}
     _merge_values(values, _convert_table(kind, given, _make_value_error))
     return _build_settings(kind, values, _make_value_error if file is None else file.make_error)
+
+
+def convert_settings(kind: type[T], data: Mapping[str, Any], make_error: MakeError) -> T:
+    """Return the values of a file, without variables, as the type `kind`. Raises as `load_settings`."""
+    return _build_settings(kind, _convert_table(kind, data, make_error), make_error)
 
 
 def convert_value(value: Any, hint: Any) -> Any:

@@ -20,6 +20,7 @@ from email.header import decode_header
 from email.parser import BytesHeaderParser
 from email.policy import compat32
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any, Final, NoReturn
 from xml.parsers import expat
 
@@ -45,9 +46,6 @@ _BEFORE: Final = timedelta(days=90)
 
 _SEPARATOR: Final = re.compile(rb"(?:\A|\n\r?\n)From [^\n]{0,998}\n")
 _MESSAGE_ID: Final = re.compile(r"<([^<>\s]{1,250})>")
-_REQUEST_ID: Final = re.compile(
-    rf"(?<![A-Za-z0-9-])(?:{'|'.join(map(re.escape, REGISTRIES))})-[1-9][0-9]{{0,17}}(?![0-9])"
-)
 _WORD: Final = re.compile(r"[A-Za-z0-9+._-]{1,100}")
 #: a subject with a name and one of these words is about a registration
 _TOPICS: Final = frozenset(
@@ -221,8 +219,15 @@ def _make_line(text: str) -> str:
     return " ".join(plain.split())[:_MAX_SUBJECT]
 
 
+@cache
+def _compile_request_id(registries: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(
+        rf"(?<![A-Za-z0-9-])(?:{'|'.join(map(re.escape, registries))})-[1-9][0-9]{{0,17}}(?![0-9])"
+    )
+
+
 def _find_mentions(subject: str, body: str) -> frozenset[str]:
-    return frozenset(_REQUEST_ID.findall(f"{subject}\n{body}"))
+    return frozenset(_compile_request_id(tuple(REGISTRIES)).findall(f"{subject}\n{body}"))
 
 
 # ---------- Atom

@@ -110,7 +110,7 @@ def get_registry_roles(account: Account, registry: str) -> frozenset[Role]:
 
 def is_administrator(account: Account) -> bool:
     """Report whether the account may manage other accounts: it has the role IANA in every registry."""
-    return Role.IANA in account.roles.get(ALL_REALMS, frozenset())
+    return Role.IANA in account.get_roles(ALL_REALMS)
 
 
 def parse_scopes(words: Iterable[str]) -> frozenset[str]:
@@ -241,6 +241,7 @@ class EventKind(StrEnum):
     RENEW = "renew"  # [expires]
     # IANA's, outside the procedure
     IMPORT = "import"  # [entry] a row of a published registry
+    DEFINE = "define"  # [definition] the registries, policies and words of the service
     OVERRIDE = "override"  # [reason, and one of: status; remove; undoes (a record's number; the store adds
     # `restore`, the entry before it); some of registrant, change_controller, iesg_approved]
     REDACT = (

@@ -4,6 +4,9 @@ A registry has a rule for names, profiles for requests, and the statuses and col
 has the template, the reviews and the duration of each step, each with its clause. The order of the steps is
 in the engine's rules.
 
+The rows in force are those below, or those that an operator defined (`definitions.py`): `REGISTRIES` and
+`PROFILES` show the rows of the present context, which `use_catalog` sets (docs/decisions/0057).
+
 `rfc4395` and `rfc7595` are for URI schemes; `specification-required` is RFC 8126 4.6 for parameters
 (draft-levy-llm-uri-scheme-00 12.2); `expert-review` is RFC 8126 4.5 for namespaces.
 """
@@ -12,10 +15,13 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from onym.errors import UnknownEntryError
 from onym.registry.records import RequestState, Role, Status
@@ -41,6 +47,8 @@ class TemplateField:
     guideline: str
     required: bool = True
     required_for: frozenset[Status] = frozenset()
+    #: the words under the input of a form
+    help: str = ""
 
     @property
     def label(self) -> str:
@@ -65,6 +73,10 @@ class Policy:
     clause: str
     #: IANA registers it at once, first come first served
     at_once: bool = False
+    #: the role that decides after IANA's check
+    decided_by: Role = Role.EXPERT
+    #: the reasonable duration of the decision; None: the profile's `expert_time`
+    time: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +165,22 @@ class Profile:
     #: the spellings of the statuses that a request can ask for
     status_words: tuple[str, ...]
     status_clause: str
+    #: of a profile that an operator defined, the rules that it uses: "simple" or "staged"
+    own_rules: str | None = None
+
+    @property
+    def rules(self) -> str:
+        """The key of this profile in the clauses of rules and checks."""
+        return self.own_rules or self.id
+
+    @property
+    def checks(self) -> str:
+        """The key of this profile in the clauses of the checks: a defined profile has no scheme's syntax."""
+        return self.id if self.own_rules is None else "specification-required"
+
+    def cite(self, clause: str) -> str:
+        """Return the clause of a rule as it is recorded; a defined profile has only its document."""
+        return clause if self.own_rules is None else self.document
 
     @property
     def all_fields(self) -> tuple[TemplateField, ...]:
@@ -315,8 +343,7 @@ def _build_list_review(required: bool, clause: str) -> Mapping[Status, ListRevie
     return {Status.PERMANENT: ListReview(reasonable=_FOUR_WEEKS, required=required, clause=clause)}
 
 
-#: every profile, by id
-PROFILES: Final[Mapping[str, Profile]] = {
+_PROFILES: Final[Mapping[str, Profile]] = {
     item.id: item
     for item in (
         Profile(
@@ -428,6 +455,15 @@ class Registry:
     default_status: Status
     columns: tuple[Column, ...]
     reference: str
+    #: one sentence about it; "" for a built-in registry
+    summary: str = ""
+    #: the name in the navigation; "" for the title
+    short_title: str = ""
+
+    @property
+    def is_defined(self) -> bool:
+        """Report whether an operator defined this registry."""
+        return self.id not in _REGISTRIES
 
     def normalize_name(self, name: str) -> str:
         """Return the name as the registry stores it."""
@@ -439,8 +475,8 @@ class Registry:
         """Return field IDs with their headings: the columns, then the other fields of the templates."""
         headings = {column.id: column.heading for column in self.columns}
         for name in self.profiles:
-            for field in PROFILES[name].all_fields:
-                headings.setdefault(field.id, field.heading)
+            for template_field in PROFILES[name].all_fields:
+                headings.setdefault(template_field.id, template_field.heading)
         return headings
 
     def is_valid_name(self, key: str) -> bool:
@@ -452,8 +488,7 @@ def _build_columns(*pairs: tuple[str, str]) -> tuple[Column, ...]:
     return tuple(Column(id=identifier, heading=heading) for identifier, heading in pairs)
 
 
-#: every registry, by id
-REGISTRIES: Final[Mapping[str, Registry]] = {
+_REGISTRIES: Final[Mapping[str, Registry]] = {
     item.id: item
     for item in (
         Registry(
@@ -540,6 +575,80 @@ REGISTRIES: Final[Mapping[str, Registry]] = {
         ),
     )
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """The rows in force: registries and profiles by ID, and the words for roles and labels.
+
+    `title` is the service's name, "" for Onym's own. `words` maps a role to its name with an article;
+    `labels` maps "status.registered", "action.approve" and others to a text.
+    """
+
+    registries: Mapping[str, Registry]
+    profiles: Mapping[str, Profile]
+    title: str = ""
+    words: Mapping[Role, str] = field(default_factory=lambda: MappingProxyType({}))
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    #: SHA-256 of the definition; "" for the built-in rows
+    digest: str = ""
+    #: the definition; None for the built-in rows
+    definition: Mapping[str, Any] | None = None
+
+
+#: the rows that Onym ships
+BUILTIN: Final = Catalog(registries=_REGISTRIES, profiles=_PROFILES)
+_CATALOG: Final[ContextVar[Catalog]] = ContextVar("registry_catalog", default=BUILTIN)
+_Row_T = TypeVar("_Row_T")
+
+
+def get_catalog() -> Catalog:
+    """Return the rows in force in this context."""
+    return _CATALOG.get()
+
+
+def enter_catalog(catalog: Catalog) -> None:
+    """Put these rows in force for the rest of this context: a task, a thread or a request."""
+    _CATALOG.set(catalog)
+
+
+@contextmanager
+def use_catalog(catalog: Catalog) -> Iterator[None]:
+    """Put these rows in force inside the block."""
+    token = _CATALOG.set(catalog)
+    try:
+        yield
+    finally:
+        _CATALOG.reset(token)
+
+
+class _RowsInForce(Mapping[str, _Row_T], Generic[_Row_T]):
+    """One table of the catalog in force."""
+
+    def __init__(self, member: str) -> None:
+        self._member = member
+
+    def _get_rows(self) -> Any:
+        return getattr(_CATALOG.get(), self._member)
+
+    def __getitem__(self, identifier: str) -> _Row_T:
+        row: _Row_T = self._get_rows()[identifier]
+        return row
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._get_rows())
+
+    def __len__(self) -> int:
+        return len(self._get_rows())
+
+    def __repr__(self) -> str:
+        return f"<{self._member} in force: {', '.join(self)}>"
+
+
+#: every registry in force, by ID
+REGISTRIES: Final[Mapping[str, Registry]] = _RowsInForce("registries")
+#: every profile in force, by ID
+PROFILES: Final[Mapping[str, Profile]] = _RowsInForce("profiles")
 
 
 _NAME_LETTERS: Final = string.ascii_lowercase + string.digits + "+-._"

@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute, Route
 from onym.accounts.oidc import OIDCProvider
 from onym.accounts.passwords import Passwords
 from onym.errors import OnymError, UnknownEntryError
+from onym.registry.registries import use_catalog
 from onym.server import http_server, problems
 from onym.server.http_server import BoundedProtocol
 from onym.server.mail import MailSender
@@ -58,6 +59,7 @@ def create_app(
     """
     from onym.server import registry  # late: the pages need templates and the checker
     from onym.server.registry.api.policies import APIPolicyMiddleware
+    from onym.server.registry.dependencies import CatalogMiddleware
     from onym.server.registry.responses import render_service_page
 
     parts = Services(
@@ -79,6 +81,7 @@ def create_app(
         middleware=[
             Middleware(APIPolicyMiddleware, settings),
             Middleware(HeadersMiddleware, settings),
+            Middleware(CatalogMiddleware, parts),
             Middleware(AuditMiddleware, parts),
             Middleware(problems.ErrorMiddleware),
             Middleware(RequestLimitsMiddleware, settings),
@@ -134,6 +137,14 @@ async def _show_problem_type(request: Request) -> Response:
 @asynccontextmanager
 async def _run_lifespan(app: Starlette) -> AsyncIterator[None]:
     parts: Services = app.state.services
+    # a provider or a mapping that the settings do not have any more gives no role
+    granted = {
+        (f"{row.realm}@{issuer.id}", role)
+        for issuer in parts.settings.oidc
+        for row in issuer.groups
+        for role in row.roles
+    }
+    await parts.store.accounts.drop_group_roles(granted)
     stop = asyncio.Event()
     tasks = [
         asyncio.create_task(sender.run(stop))
@@ -158,8 +169,11 @@ def list_senders(
     if settings.smtp is not None:
         found.append(MailSender(settings, store, clock))
     if settings.webhooks:
+        from onym.server.settings import require_registries_of_webhooks
         from onym.server.webhooks import WebhookSender  # late: few services have webhooks
 
+        with use_catalog(store.catalog):
+            require_registries_of_webhooks(settings.webhooks)
         found.append(WebhookSender(settings, store, clock))
     return found
 

@@ -25,7 +25,7 @@ from onym.accounts.records import Account, validate_email
 from onym.errors import OnymError, RegistryError
 from onym.registry.engine import find_appeal_deadline
 from onym.registry.records import LogRecord, Request, Role
-from onym.registry.registries import REGISTRIES
+from onym.registry.registries import REGISTRIES, use_catalog
 from onym.server.registry.labels import (
     EVENT_LABELS,
     NEXT_STEPS,
@@ -92,6 +92,10 @@ class MailSender:
 
     async def send_due(self) -> int:
         """Send the notices that are due now, at most a batch. Return how many were claimed."""
+        with use_catalog(await self._store.load_catalog()):
+            return await self._send_batch()
+
+    async def _send_batch(self) -> int:
         from aiosmtplib import SMTPException  # late: only a service that sends mail needs the library
 
         claimed = await self._store.outbox.claim(self._clock(), BATCH)

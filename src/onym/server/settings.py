@@ -15,6 +15,7 @@ from onym.common import settings as common
 from onym.errors import ConfigError
 from onym.net.hosts import is_loopback
 from onym.registry.records import DEFAULT_QUOTA, Quota
+from onym.registry.words import OWN_NAMES, parse_role
 from onym.server.settings_parser import (
     CookieName,
     Email,
@@ -54,6 +55,8 @@ __all__ = [
 
 #: prefix of the variables; `ONYM_REGISTRY_CONFIG` names the file
 PREFIX: Final = "ONYM_REGISTRY_"
+#: what a provider's groups may give, in both vocabularies
+_ROLES: Final = tuple(name for role in OWN_NAMES for name in (str(role), OWN_NAMES[role]))
 _MOST_WEBHOOKS: Final = 16
 _YEAR: Final = 366 * 24 * 3600
 _READS: Final = RateLimit(burst=600, per_minute=1200)
@@ -88,7 +91,7 @@ class Webhook:
     name: Slug
     url: WebURL = field(repr=False)
     secret_file: Line
-    registries: tuple[Line, ...] = ()
+    registries: tuple[Slug, ...] = ()
     network: Literal["trusted", "local"] = "trusted"
     allow_networks: tuple[NetworkBlock, ...] = ()
     ca_file: Line | None = None
@@ -187,7 +190,16 @@ def load_settings(
     settings = common.load_settings(Settings, path, prefix=PREFIX, environ=environ, arguments=given)
     settings = replace(settings, oidc=add_client_secrets(settings.oidc, f"{PREFIX}OIDC_", environ))
     _require_consistent(settings)
-    return settings
+    return replace(settings, oidc=tuple(map(_normalize_roles, settings.oidc)))
+
+
+def _normalize_roles(issuer: IssuerTable) -> IssuerTable:
+    """Return the provider with roles as the log has them; a defined registry's names of them are accepted."""
+    rows = (
+        replace(row, roles=tuple(str(role) for text in row.roles if (role := parse_role(text)) is not None))
+        for row in issuer.groups
+    )
+    return replace(issuer, groups=tuple(rows))
 
 
 def _require_consistent(settings: Settings) -> None:
@@ -204,7 +216,7 @@ def _require_consistent(settings: Settings) -> None:
             code="config.bad-setting",
             hint="Add an OpenID provider, or set local_accounts = true.",
         )
-    require_consistent_issuers(settings.oidc, "oidc")
+    require_consistent_issuers(settings.oidc, "oidc", _ROLES)
     _require_consistent_webhooks(settings.webhooks)
     unsafe = smtp is not None and smtp.security == "none" and smtp.password is not None
     if smtp is not None and unsafe and not is_loopback(smtp.host):
@@ -215,13 +227,10 @@ def _require_consistent(settings: Settings) -> None:
         )
 
 
-def _require_consistent_webhooks(webhooks: tuple[Webhook, ...]) -> None:
+def require_registries_of_webhooks(webhooks: tuple[Webhook, ...]) -> None:
+    """Raise ConfigError if a webhook names a registry that is not in force."""
     from onym.registry.registries import REGISTRIES  # late: other services have settings without registries
 
-    if len(webhooks) > _MOST_WEBHOOKS:
-        raise ConfigError(f"[[webhooks]] must be at most {_MOST_WEBHOOKS} tables", code="config.bad-setting")
-    if len({webhook.name for webhook in webhooks}) < len(webhooks):
-        raise ConfigError("two [[webhooks]] tables have the same name", code="config.bad-setting")
     for index, webhook in enumerate(webhooks):
         unknown = [name for name in webhook.registries if name not in REGISTRIES]
         if unknown:
@@ -230,6 +239,14 @@ def _require_consistent_webhooks(webhooks: tuple[Webhook, ...]) -> None:
                 code="config.bad-setting",
                 hint=f"Use {', '.join(REGISTRIES)}.",
             )
+
+
+def _require_consistent_webhooks(webhooks: tuple[Webhook, ...]) -> None:
+    if len(webhooks) > _MOST_WEBHOOKS:
+        raise ConfigError(f"[[webhooks]] must be at most {_MOST_WEBHOOKS} tables", code="config.bad-setting")
+    if len({webhook.name for webhook in webhooks}) < len(webhooks):
+        raise ConfigError("two [[webhooks]] tables have the same name", code="config.bad-setting")
+    for index, webhook in enumerate(webhooks):
         if webhook.url.startswith("http:") and webhook.network != "local":
             raise ConfigError(
                 f"webhooks[{index}].url must be an https:// URL",

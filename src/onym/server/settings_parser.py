@@ -6,13 +6,13 @@ The rules raise ValueError with what is wanted; `onym.common.settings` names the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import Meta
 
-from onym.accounts.records import Issuer, validate_email
+from onym.accounts.records import ALL_REALMS, GroupRoles, Issuer, validate_email
 from onym.common.settings import Parser, convert_value
 from onym.common.text import is_printable_text
 from onym.errors import ConfigError, RegistryError, URIError
@@ -22,6 +22,7 @@ from onym.uri.secret import Secret
 
 _MAX_TEXT_LENGTH: Final = 4096
 _MOST_ISSUERS: Final = 16
+_MOST_GROUPS: Final = 200
 _MOST_ACR_VALUES: Final = 8
 _ACR_VALUE: Final = re.compile(r"[!-~]{1,200}\Z")
 _YEAR: Final = 366 * 24 * 3600
@@ -186,6 +187,14 @@ Slug: TypeAlias = Annotated[
         )
     ),
 ]
+GroupName: TypeAlias = Annotated[
+    str, Parser(_build_pattern_parser(r"[^\x00-\x1f\x7f]{1,256}", "text of at most 256 characters"))
+]
+ClaimName: TypeAlias = Annotated[str, Parser(_build_pattern_parser("[!-~]{1,200}", "the name of a claim"))]
+#: a part of the application, or * for all of it
+RealmName: TypeAlias = Annotated[
+    str, Parser(_build_pattern_parser(r"\*|[a-z](?:[a-z0-9-]{0,30}[a-z0-9])?", "the ID of a registry, or *"))
+]
 #: a cookie's name without prefix
 CookieName: TypeAlias = Annotated[
     str, Parser(_build_pattern_parser("[A-Za-z0-9_-]{1,40}", "at most 40 letters, digits, '_' and '-'"))
@@ -213,6 +222,15 @@ class RateLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTable(GroupRoles):
+    """A table of a provider's group, with the rules for its values."""
+
+    group: GroupName
+    roles: tuple[Line, ...]
+    realm: RealmName = ALL_REALMS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IssuerTable(Issuer):
     """A table of an OpenID provider, with the rules for its values."""
 
@@ -227,6 +245,10 @@ class IssuerTable(Issuer):
     max_age: Annotated[int, Meta(ge=0, le=_YEAR)] | None = None
     prompt: Literal["login", "consent", "select_account"] | None = None
     resource: IssuerURL | None = None
+    groups_claim: Annotated[str, Parser(_build_pattern_parser("[!-~]{1,200}", "the name of a claim"))] = (
+        "groups"
+    )
+    groups: tuple[GroupTable, ...] = ()
 
 
 #: a table with `id` and `client_secret`
@@ -250,13 +272,30 @@ def _add_client_secret(table: _Table, prefix: str, environ: Mapping[str, str]) -
         raise ConfigError(f"the variable {variable}: {error}", code="config.bad-setting") from None
 
 
-def require_consistent_issuers(issuers: Sequence[IssuerTable], name: str) -> None:
-    """Raise ConfigError for too many providers, two of one ID, or one without TLS. `name` is the setting."""
+def require_consistent_issuers(
+    issuers: Sequence[IssuerTable], name: str, roles: Collection[str] = ()
+) -> None:
+    """Raise ConfigError for too many providers, two of one ID, or one without TLS. `name` is the setting.
+
+    `roles` are those that a group of a provider may give.
+    """
     if len(issuers) > _MOST_ISSUERS:
         raise ConfigError(f"[[{name}]] must be at most {_MOST_ISSUERS} tables", code="config.bad-setting")
     if len({issuer.id for issuer in issuers}) < len(issuers):
         raise ConfigError(f"two [[{name}]] tables have the same id", code="config.bad-setting")
     for index, issuer in enumerate(issuers):
+        if len(issuer.groups) > _MOST_GROUPS:
+            raise ConfigError(
+                f"{name}[{index}].groups must be at most {_MOST_GROUPS} tables", code="config.bad-setting"
+            )
+        for at, row in enumerate(issuer.groups):
+            unknown = [role for role in row.roles if role not in roles]
+            if unknown or not row.roles:
+                raise ConfigError(
+                    f"{name}[{index}].groups[{at}].roles must name roles of this service",
+                    code="config.bad-setting",
+                    hint=f"Choose from {', '.join(roles)}." if roles else "This service has no roles.",
+                )
         if issuer.issuer.startswith("http:") and issuer.network != "local":
             raise ConfigError(
                 f"{name}[{index}].issuer must be an https:// URL",

@@ -30,7 +30,7 @@ from onym.net.limits import NetLimits, TLSConfig
 from onym.net.messages import HTTPRequest, Send, split_url
 from onym.net.policy import Policy
 from onym.net.transport import AsyncTransport
-from onym.registry.registries import get_registry
+from onym.registry.registries import get_registry, use_catalog
 from onym.registry.store import EntryChange, OutboxNotice, Store
 from onym.server.mail import compute_retry_time, poll_outbox
 from onym.server.registry import urls
@@ -145,7 +145,8 @@ class WebhookSender:
     async def send_due(self) -> int:
         """Send what is due now, at most a batch to each webhook. Return how many deliveries were tried."""
         # a slow receiver must not delay the others
-        done = await asyncio.gather(*(self._serve_webhook(hook) for hook in self._settings.webhooks))
+        with use_catalog(await self._store.load_catalog()):
+            done = await asyncio.gather(*(self._serve_webhook(hook) for hook in self._settings.webhooks))
         return sum(done)
 
     async def _serve_webhook(self, hook: Webhook) -> int:

@@ -62,7 +62,7 @@ def test_less_than_four_weeks_for_permanent_is_told_to_the_expert(profile: str) 
     desk.at += FOUR_WEEKS / 2
     said = desk.do(K.SUBMIT, "owner").notices
     assert [item.subject for item in said if item.to is Role.EXPERT] == [
-        "demo: uri-schemes-1 had less than four weeks of list review"
+        "demo: uri-schemes-1 had less than 28 days of list review"
     ]
     enough = Desk(profile)
     enough.opened(T.PERMANENT)

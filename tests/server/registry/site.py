@@ -87,7 +87,7 @@ class Site:
         """The credentials of a person: a token with every scope; nothing for None."""
         if login is None:
             return {}
-        scopes = ("read", "submit", "review", "iana", "iesg")
+        scopes = ("read", "submit", "review", "iana", "iesg", "admin")
         return self.world.token(*scopes, account=PEOPLE[login].id)
 
     def get(self, path: str, headers: dict[str, str] | None = None, accept: str = "text/html") -> Any:

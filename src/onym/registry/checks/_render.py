@@ -9,6 +9,7 @@ from typing import Any, Final
 from onym._version import __version__
 from onym.registry.checks.context import Finding, Level, Report, to_printable
 from onym.registry.checks.runner import CHECKS
+from onym.registry.registries import PROFILES
 from onym.uri.components import PATH
 
 MAX_LINE: Final = 2_000
@@ -17,9 +18,11 @@ _STYLES: Final = {Level.ERROR: "1;31", Level.WARNING: "1;33", Level.HINT: "1;36"
 
 def as_text(report: Report, *, colour: bool = False) -> str:
     """Return the report as lines without a last line break. With `colour`, it has terminal colours."""
+    profile = PROFILES.get(report.profile)
+    noun = "scheme" if profile is None or profile.own_rules is None else "name"
     about = (
         f"{_to_printable_line(report.source)}: "
-        + (f'scheme "{_to_printable_line(report.scheme)}", ' if report.scheme else "")
+        + (f'{noun} "{_to_printable_line(report.scheme)}", ' if report.scheme else "")
         + report.profile
     )
     lines = [_apply_style(about, "1", colour)]

@@ -22,7 +22,7 @@ from onym.registry.checks.context import (
 from onym.registry.checks.reference_data import compute_skeleton, is_one_edit_apart, load_word_list
 from onym.registry.documents.types import Template, TemplateValue
 from onym.registry.records import Status
-from onym.registry.registries import REGISTRIES
+from onym.registry.registries import BUILTIN, REGISTRIES
 
 MAX_NAME: Final = 63
 #: lines below its label in which a name is searched
@@ -40,7 +40,7 @@ def check_name_syntax(ctx: CheckContext) -> Findings:
     name = ctx.name or ctx.raw_name.strip()
     if not name:
         return  # T1 reports that it is missing
-    registry = REGISTRIES["uri-schemes"]
+    registry = BUILTIN.registries["uri-schemes"]
     if ctx.profile.id not in registry.profiles:
         registry = next(row for row in REGISTRIES.values() if ctx.profile.id in row.profiles)
     if registry.is_valid_name(name):
@@ -166,7 +166,7 @@ def check_dots(ctx: CheckContext) -> Findings:
     name = lower_ascii(ctx.name)
     old = ctx.profile.id == "rfc4395"
     labels = re.split(r"[.-]" if old else r"\.", name)
-    if len(labels) < 2 or not REGISTRIES["uri-schemes"].is_valid_name(name):
+    if len(labels) < 2 or not BUILTIN.registries["uri-schemes"].is_valid_name(name):
         return  # N1 reports an invalid name
     if not ctx.known.tlds:
         yield ctx.report_unchecked(
@@ -405,7 +405,7 @@ def check_fields(ctx: CheckContext) -> Findings:
             )
         yield from _check_label(ctx, value)
         yield from _check_value(ctx, value)
-    if ctx.profile.id in REGISTRIES["ai-namespaces"].profiles:
+    if ctx.profile.id in BUILTIN.registries["ai-namespaces"].profiles:
         yield from _check_namespace_values(ctx, ctx.template)
 
 

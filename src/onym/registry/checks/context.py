@@ -386,7 +386,7 @@ class CheckContext:
             code=code,
             level=self.check.level if level is None else level,
             message=message,
-            clause=clause or self.check.clauses[self.profile.id],
+            clause=clause or self.profile.cite(self.check.clauses[self.profile.checks]),
             field=at or field,
             line=line if at is None else self.get_line(at),
             column=column,

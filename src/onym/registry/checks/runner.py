@@ -347,7 +347,7 @@ def _build_syntax(
 
 
 def _select_checks(chosen: Profile, *, bare: bool) -> list[Check]:
-    return [row for row in CHECKS if chosen.id in row.clauses and (not bare or row.id in _GRAMMAR_CHECKS)]
+    return [row for row in CHECKS if chosen.checks in row.clauses and (not bare or row.id in _GRAMMAR_CHECKS)]
 
 
 def _limit_findings(findings: Iterable[Finding], ctx: CheckContext) -> Iterator[Finding]:

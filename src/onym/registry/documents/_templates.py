@@ -17,7 +17,7 @@ from typing import Final
 
 from onym.registry.documents._lines import Heading, Line, clean_rows, count_indent, require_at_most
 from onym.registry.documents.types import Template, TemplateValue
-from onym.registry.registries import PROFILES, TemplateField, get_profile, get_registry
+from onym.registry.registries import PROFILES, TemplateField, get_catalog, get_profile, get_registry
 
 #: the field ids of a name and of a syntax
 NAME: Final = "name"
@@ -114,9 +114,14 @@ def _compile_inner(keys: Iterable[str]) -> re.Pattern[str]:
     )
 
 
-@cache
 def get_labels(registry: str) -> Labels:
     """Return the labels of all profiles of a registry. Raises UnknownEntryError if it does not exist."""
+    return _build_labels(get_registry(registry).id, get_catalog().digest)
+
+
+@cache
+def _build_labels(registry: str, digest: str) -> Labels:
+    """Return the labels under the definition with this digest."""
     row = get_registry(registry)
     profiles = [PROFILES[profile] for profile in row.profiles]
     fields = (field_ for profile in profiles for field_ in (*profile.fields, *profile.elsewhere))

@@ -16,7 +16,14 @@ from onym.errors import RefusalError
 from onym.registry.engine import _appeals, _entry_rules, _experts, _review, _submission
 from onym.registry.engine._appeals import find_appeal_deadline
 from onym.registry.engine._experts import find_reminder_time
-from onym.registry.engine._rules import UNREVIEWED, EventContext, Rule, is_recused, reject
+from onym.registry.engine._rules import (
+    UNREVIEWED,
+    EventContext,
+    Rule,
+    is_recused,
+    is_temporary_expert,
+    reject,
+)
 from onym.registry.records import (
     Actor,
     Decision,
@@ -29,6 +36,7 @@ from onym.registry.records import (
     Status,
 )
 from onym.registry.registries import get_profile, get_registry
+from onym.registry.words import apply_words, name_role
 
 __all__ = [
     "RULES",
@@ -59,6 +67,7 @@ RULES: Final[tuple[Rule, ...]] = (
 _BY_EVENT: Final[dict[EventKind, tuple[Rule, ...]]] = {
     kind: tuple(rule for rule in RULES if rule.event is kind and not rule.retired) for kind in EventKind
 }
+_DEFINE_CLAUSE: Final = "docs/decisions/0057"
 #: events of timers
 _TIMER_EVENTS: Final = (
     EventKind.REVIEW_TIMEOUT,
@@ -67,7 +76,9 @@ _TIMER_EVENTS: Final = (
     EventKind.NAMESPACE_EXPIRED,
 )
 #: events that no form offers
-_NOT_OFFERED: Final = frozenset({*_TIMER_EVENTS, EventKind.OPEN, EventKind.IMPORT, EventKind.REDACT})
+_NOT_OFFERED: Final = frozenset(
+    {*_TIMER_EVENTS, EventKind.OPEN, EventKind.IMPORT, EventKind.DEFINE, EventKind.REDACT}
+)
 _REQUEST_EVENTS: Final = frozenset(
     rule.event for rule in RULES if any(state is not None for state in rule.states)
 )
@@ -80,7 +91,10 @@ def decide(
 
     `request` is the one that the event names (None if it opens one), `entry` the one of that name. Raises
     RefusalError with the rule and the clause: first for the state, then the actor, then the event's data.
+    The registry and its profile are the rows in force (`registries.use_catalog`).
     """
+    if event.kind is EventKind.DEFINE:
+        return _define_registries(event, actor)
     case = _build_context(event, actor, at, request, entry)
     rule = next((rule for rule in _BY_EVENT[event.kind] if rule.matches(case)), None)
     if rule is None:
@@ -89,8 +103,8 @@ def decide(
         if is_recused(case) and Role.EXPERT in rule.roles and case.actor.has_role(Role.EXPERT):
             raise RefusalError(
                 f"you are recused from {case.current_request.id}", code="registry.recused",
-                clause="RFC 8126 5.2", rule=rule.id,
-                hint="Another Designated Expert decides; the IESG can appoint a temporary one.",
+                clause=case.profile.cite("RFC 8126 5.2"), rule=rule.id,
+                hint=apply_words("Another Designated Expert decides; the IESG can appoint a temporary one."),
             )  # fmt: skip
         raise RefusalError(
             f"{_format_actor(actor)} may not {event.kind} here",
@@ -101,9 +115,23 @@ def decide(
         raise rule.refuse(case, rule)
     if rule.effect is None:
         raise RefusalError(
-            rule.said, code="registry.not-allowed", clause=rule.get_clause(case), rule=rule.id, hint=rule.hint
-        )
+            apply_words(rule.said), code="registry.not-allowed", clause=rule.get_clause(case), rule=rule.id,
+            hint=None if rule.hint is None else apply_words(rule.hint),
+        )  # fmt: skip
     return rule.effect(case, rule)
+
+
+def _define_registries(event: Event, actor: Actor) -> Decision:
+    """Return the decision about a definition, which replaces the rows in force. Raises RefusalError."""
+    from onym.registry.definitions import build_next_catalog  # late: few logs have a definition
+
+    if not actor.has_role(Role.IANA):
+        raise RefusalError(
+            f"{_format_actor(actor)} may not define registries", code="registry.wrong-role",
+            clause=_DEFINE_CLAUSE, rule="DEF", hint="Only an administrator may do this.",
+        )  # fmt: skip
+    build_next_catalog(event.data.get("definition"))
+    return Decision(rule="DEF", clause=_DEFINE_CLAUSE)
 
 
 def decide_as_logged(
@@ -113,6 +141,8 @@ def decide_as_logged(
 
     The procedure may become stricter; a log that an older release wrote must still replay.
     """
+    if event.kind is EventKind.DEFINE:
+        return None
     case = _build_context(event, actor, at, request, entry)
     for retired in RULES:
         found = retired.retired and retired.id == rule and retired.event is event.kind
@@ -243,7 +273,7 @@ def _make_not_allowed_error(case: EventContext) -> RefusalError:
         f"cannot {kind} {case.request.id if case.request is not None else case.name}: it is {about}",
         code="registry.not-allowed",
         clause=next(
-            (rule.clauses[case.profile.id] for rule in _BY_EVENT[kind] if case.profile.id in rule.clauses),
+            (rule.get_clause(case) for rule in _BY_EVENT[kind] if case.profile.rules in rule.clauses),
             None,
         ),
         rule="X",
@@ -252,12 +282,13 @@ def _make_not_allowed_error(case: EventContext) -> RefusalError:
 
 
 def _format_actor(actor: Actor) -> str:
-    roles = ", ".join(sorted(actor.roles - {Role.READER}))
+    roles = ", ".join(sorted(name_role(role) for role in actor.roles - {Role.READER}))
     return f"the role {roles}" if roles else "a reader"
 
 
 def _format_permitted(rule: Rule) -> str:
-    who = [str(role) for role in rule.roles] + (["its registrant"] if rule.who is not None else [])
+    owner = rule.who is not None and rule.who is not is_temporary_expert
+    who = [name_role(role) for role in rule.roles] + (["its registrant"] if owner else [])
     return f"Only {' or '.join(who)} may do this."
 
 
@@ -280,6 +311,8 @@ class RegistryState:
 
     def find_subjects(self, event: Event) -> tuple[Request | None, Entry | None]:
         """Return the request and the entry that an event is about."""
+        if event.kind is EventKind.DEFINE:
+            return None, None
         request = self.requests.get(event.request or "")
         name = (
             request.name

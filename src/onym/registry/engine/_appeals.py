@@ -16,6 +16,7 @@ from onym.errors import RefusalError
 from onym.registry.engine._rules import (
     EventContext,
     Rule,
+    build_common_clauses,
     get_text,
     make_decision,
     make_note,
@@ -39,9 +40,11 @@ from onym.registry.records import (
     Role,
     Status,
 )
-from onym.registry.registries import APPEAL_TIME, APPEAL_WINDOW, APPEAL_WINDOW_OF_OTHERS, PROFILES
+from onym.registry.registries import APPEAL_TIME, APPEAL_WINDOW, APPEAL_WINDOW_OF_OTHERS, BUILTIN
 
-_CLAUSES: Final[Mapping[str, str]] = dict.fromkeys(PROFILES, "RFC 8126 10")
+_CLAUSES: Final = build_common_clauses("RFC 8126 10")
+#: an operator's board is the last instance of its registries
+_IAB_CLAUSES: Final[Mapping[str, str]] = dict.fromkeys(BUILTIN.profiles, "RFC 8126 10")
 _ANYONE: Final = (Role.REGISTRANT, Role.IANA, Role.EXPERT, Role.IESG)
 #: decisions that can be appealed
 _DECIDED: Final = (RequestState.REJECTED, RequestState.APPROVED, RequestState.TIMED_OUT)
@@ -268,7 +271,7 @@ APPEAL_RULES: Final = (
         effect=_file_appeal, said="an appeal to the IESG",
     ),
     Rule(
-        id="A2", event=EventKind.APPEAL_TO_IAB, states=_DECIDED, clauses=_CLAUSES, who=_may_go_to_iab,
+        id="A2", event=EventKind.APPEAL_TO_IAB, states=_DECIDED, clauses=_IAB_CLAUSES, who=_may_go_to_iab,
         when=_is_answer_of_iesg, effect=_file_appeal, said="an appeal to the IAB",
     ),
     Rule(
@@ -280,7 +283,7 @@ APPEAL_RULES: Final = (
         when=_at_level(AppealLevel.IESG), effect=_uphold_appeal, said="the appeal is upheld by the IESG",
     ),
     Rule(
-        id="A4", event=EventKind.UPHOLD_APPEAL, states=_PENDING, clauses=_CLAUSES, roles=(Role.IANA,),
+        id="A4", event=EventKind.UPHOLD_APPEAL, states=_PENDING, clauses=_IAB_CLAUSES, roles=(Role.IANA,),
         when=_at_level(AppealLevel.IAB), effect=_uphold_appeal,
         said="the appeal is upheld by the IAB; IANA records it",
     ),
@@ -289,7 +292,7 @@ APPEAL_RULES: Final = (
         when=_at_level(AppealLevel.IESG), effect=_dismiss_appeal, said="the appeal is dismissed by the IESG",
     ),
     Rule(
-        id="A5", event=EventKind.DISMISS_APPEAL, states=_PENDING, clauses=_CLAUSES, roles=(Role.IANA,),
+        id="A5", event=EventKind.DISMISS_APPEAL, states=_PENDING, clauses=_IAB_CLAUSES, roles=(Role.IANA,),
         when=_at_level(AppealLevel.IAB), effect=_dismiss_appeal,
         said="the appeal is dismissed by the IAB; IANA records it",
     ),

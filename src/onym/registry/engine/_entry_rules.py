@@ -14,6 +14,7 @@ from typing import Any, Final
 from onym.errors import RefusalError, StoreError
 from onym.registry import codec
 from onym.registry.engine._rules import (
+    OWN_CLAUSES,
     EventContext,
     Rule,
     add_note,
@@ -124,7 +125,11 @@ def _cite_published_draft(case: EventContext, rule: Rule) -> Decision:
 
 
 _SCHEME_CLAUSES: Final = build_clauses("5.3", "7.3")
-_PARAMETER_CLAUSES: Final = {"specification-required": "RFC 8126 4.6"}
+_PARAMETER_CLAUSES: Final = {"specification-required": "RFC 8126 4.6", "simple": "docs/decisions/0057"}
+#: nobody publishes an RFC in a registry that an operator defined
+_DRAFT_CLAUSES: Final = {
+    name: clause for name, clause in build_clauses("5.4", "7.4", _DECISION).items() if name not in OWN_CLAUSES
+}
 
 ENTRY_RULES: Final = (
     Rule(
@@ -175,7 +180,7 @@ ENTRY_RULES: Final = (
         said="the draft has expired, and the entry notes it",
     ),
     Rule(
-        id="U4", event=EventKind.DRAFT_PUBLISHED, clauses=build_clauses("5.4", "7.4", _DECISION), roles=_IANA,
+        id="U4", event=EventKind.DRAFT_PUBLISHED, clauses=_DRAFT_CLAUSES, roles=_IANA,
         when=has_entry, effect=_cite_published_draft,
         said="the draft has become an RFC; the row refers to it",
     ),
@@ -447,8 +452,8 @@ _IESG_CLAUSES: Final = {
     "rfc7595": "RFC 7595 7.1",
     "specification-required": "RFC 8126 9.5",
 }
-#: for a namespace also the operator of the root, whom IANA represents
-_OPERATOR_CLAUSES: Final = {"expert-review": "docs/decisions/0027"}
+#: for a namespace and a defined registry also the operator, whom IANA represents
+_OPERATOR_CLAUSES: Final = {"expert-review": "docs/decisions/0027", **OWN_CLAUSES}
 _CONTROL_SAID: Final = "who controls the entry, set by an override with a name and a reason"
 
 _REDACTION_CLAUSES: Final = dict.fromkeys(_OVERRIDE_CLAUSES, "docs/decisions/0056")

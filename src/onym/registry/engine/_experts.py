@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -11,6 +10,7 @@ from onym.errors import RefusalError
 from onym.registry.engine._rules import (
     EventContext,
     Rule,
+    build_common_clauses,
     change_request,
     get_text,
     is_temporary_expert,
@@ -21,11 +21,12 @@ from onym.registry.engine._rules import (
     require_text,
 )
 from onym.registry.records import Decision, EventKind, Notice, Request, RequestState, Role
-from onym.registry.registries import PROFILES, REMINDER_PLANS, ReminderPlan, get_profile
+from onym.registry.registries import REMINDER_PLANS, ReminderPlan, get_profile
+from onym.registry.words import name_role
 
-_CLAUSES: Final[Mapping[str, str]] = dict.fromkeys(PROFILES, "RFC 8126 5.2")
-_REMINDER_CLAUSES: Final[Mapping[str, str]] = dict.fromkeys(PROFILES, "docs/decisions/0054")
-_ESCALATION_CLAUSES: Final[Mapping[str, str]] = dict.fromkeys(PROFILES, "RFC 8126 5.3")
+_CLAUSES: Final = build_common_clauses("RFC 8126 5.2")
+_REMINDER_CLAUSES: Final = build_common_clauses("docs/decisions/0054")
+_ESCALATION_CLAUSES: Final = build_common_clauses("RFC 8126 5.3")
 _REVIEWED: Final = (RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW)
 #: states in which experts can be chosen: before the review too
 _OPEN: Final = (RequestState.SUBMITTED, *_REVIEWED)
@@ -153,7 +154,8 @@ def _remind_holder(case: EventContext, rule: Rule) -> Decision:
     notices: list[Notice] = [make_notice(holder, said) for holder in _list_holders(asked)]
     if _is_escalation_due(case):
         holder = asked.holder or Role.REGISTRANT
-        above = f"{case.name}: {asked.id} has waited for the {holder} for {days} days ({asked.state})"
+        waited = f"for the {name_role(holder)} for {days} days"
+        above = f"{case.name}: {asked.id} has waited {waited} ({asked.state})"
         notices += [make_notice(role, above) for role in _get_plan(case).escalate_to if role is not holder]
     request = change_request(case, reminded=asked.reminded + 1, reminded_at=case.at)
     return make_decision(case, rule, request=request, notices=tuple(notices))

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from onym.registry.engine._rules import (
+    OWN_CLAUSES,
     EventContext,
     Rule,
     add_note,
@@ -15,6 +16,7 @@ from onym.registry.engine._rules import (
     build_entry,
     get_text,
     has_conflict,
+    is_for_board,
     is_request_owner,
     is_temporary_expert,
     list_other_pending,
@@ -335,6 +337,18 @@ REVIEW_RULES: Final = (
     _IESGRule(
         id="E4", event=EventKind.IESG_APPROVE, clauses=build_clauses("5.1", "7.2 step 6"),
         when=_is_permanent_requested, effect=_approve_as_requested, said="permanent, approved by the IESG",
+    ),
+    _IESGRule(
+        id="B1", event=EventKind.IESG_APPROVE, clauses=OWN_CLAUSES, when=has_conflict,
+        said="the entry has changed since the request", hint="Decline it.",
+    ),
+    _IESGRule(
+        id="B1", event=EventKind.IESG_APPROVE, clauses=OWN_CLAUSES, when=is_for_board,
+        effect=_approve_as_requested, said="approved by the IESG, as the policy says",
+    ),
+    _IESGRule(
+        id="B1", event=EventKind.IESG_DECLINE, clauses={"simple": OWN_CLAUSES["simple"]},
+        effect=_reject_request, said="declined by the IESG",
     ),
     _IESGRule(
         id="E4", event=EventKind.IESG_DECLINE, clauses=build_clauses("5.1, 5.3", "7.2 step 6, 7.3"),

@@ -24,7 +24,8 @@ from onym.registry.records import (
     Role,
     Status,
 )
-from onym.registry.registries import Profile, Registry
+from onym.registry.registries import BUILTIN, Profile, Registry
+from onym.registry.words import apply_words
 
 #: characters in one text that an event brings
 MAX_TEXT: Final = 1_000_000
@@ -213,7 +214,7 @@ class Rule:
     def matches(self, case: EventContext) -> bool:
         """Report whether this rule applies to the event of any actor."""
         state = None if case.request is None else case.request.state
-        return case.profile.id in self.clauses and state in self.states and self.when(case)
+        return case.profile.rules in self.clauses and state in self.states and self.when(case)
 
     def permits(self, case: EventContext) -> bool:
         """Report whether the actor may cause the event."""
@@ -224,19 +225,39 @@ class Rule:
 
     def get_clause(self, case: EventContext) -> str:
         """Return the source under the profile of the request."""
-        return self.clauses[case.profile.id]
+        return case.profile.cite(self.clauses[case.profile.rules])
 
 
 def build_clauses(rfc4395: str | None, rfc7595: str | None, other: str | None = None) -> Mapping[str, str]:
-    """Return clauses by profile: sections of the two RFCs, and one text for the other profiles."""
+    """Return clauses by profile: sections of the two RFCs, and one text for the other profiles.
+
+    Profiles that an operator defined follow RFC 7595 ("staged") or the other profiles ("simple").
+    """
     clauses = {
         f"rfc{number}": text if text.startswith("docs/") else f"RFC {number} {text}"
         for number, text in ((4395, rfc4395), (7595, rfc7595))
         if text is not None
     }
+    if "rfc7595" in clauses:
+        clauses["staged"] = clauses["rfc7595"]
     return clauses | (
-        {} if other is None else dict.fromkeys(("specification-required", "expert-review"), other)
+        {} if other is None else dict.fromkeys(("specification-required", "expert-review", "simple"), other)
     )
+
+
+#: clauses of rules for defined profiles only; the profile cites its own document
+OWN_CLAUSES: Final = {"simple": "docs/decisions/0057", "staged": "docs/decisions/0057"}
+
+
+def build_common_clauses(clause: str) -> Mapping[str, str]:
+    """Return the clause of a rule that every profile has."""
+    return dict.fromkeys((*BUILTIN.profiles, *OWN_CLAUSES), clause)
+
+
+def is_for_board(case: EventContext) -> bool:
+    """Report whether the policy of the requested status leaves the decision to the IESG's role."""
+    policy = case.profile.policies.get(case.current_request.status)
+    return policy is not None and policy.decided_by is Role.IESG
 
 
 def get_text(case: EventContext, member: str) -> str | None:
@@ -379,7 +400,8 @@ def _merge_fields(case: EventContext) -> dict[str, str]:
     fields |= {name: value for name, value in asked.fields.items() if name not in _NOT_COLUMNS | kept}
     if "references" in fields and not fields.get("reference"):
         fields["reference"] = " ".join(fields["references"].split())
-    fields.setdefault("description", asked.name)
+    if any(column.id == "description" for column in case.registry.columns):
+        fields.setdefault("description", asked.name)
     return fields
 
 
@@ -457,7 +479,8 @@ def change_status(case: EventContext, rule: Rule, status: Status, *, note: str |
 
 def make_notice(to: str | Role, subject: str, body: str | None = None) -> Notice:
     """Return a notice; without a text the subject is the text."""
-    return Notice(to=to, subject=subject, text=body or subject)
+    said = apply_words(subject)
+    return Notice(to=to, subject=said, text=body or said)
 
 
 def decide_entry(

@@ -12,6 +12,7 @@ from onym.common.text import parse_timestamp
 from onym.errors import RefusalError
 from onym.registry.engine._rules import (
     CONTROL_FIELDS,
+    OWN_CLAUSES,
     STATUS_CHANGES,
     EventContext,
     Rule,
@@ -24,6 +25,7 @@ from onym.registry.engine._rules import (
     describe_conflict,
     get_text,
     has_conflict,
+    is_for_board,
     is_request_owner,
     make_decision,
     make_notice,
@@ -46,6 +48,7 @@ from onym.registry.records import (
     Role,
     Status,
 )
+from onym.registry.words import apply_words
 
 _ANYONE: Final = (Role.REGISTRANT, Role.IANA, Role.EXPERT, Role.IESG)
 _NAMESPACE_CLAUSES: Final = {"expert-review": "docs/decisions/0027"}
@@ -148,8 +151,12 @@ def _require_same_control(case: EventContext, fields: Mapping[str, str]) -> None
         if own and " ".join(fields.get(name, own).split()) != " ".join(own.split()):
             raise reject(
                 name,
-                f"only the registrant of the entry or the IESG can change its {name.replace('_', ' ')}",
-                clause=f"{case.profile.document} {'5.3' if case.profile.id == 'rfc4395' else '7.3'}",
+                apply_words(
+                    f"only the registrant of the entry or the IESG can change its {name.replace('_', ' ')}"
+                ),
+                clause=case.profile.cite(
+                    f"{case.profile.document} {'5.3' if case.profile.id == 'rfc4395' else '7.3'}"
+                ),
                 hint=f"Leave {name} out: the entry keeps its own.",
             )
 
@@ -270,13 +277,13 @@ def _is_list_review_missing(case: EventContext) -> bool:
 def _submit_request(case: EventContext, rule: Rule) -> Decision:
     review = case.profile.list_review.get(case.current_request.status)
     notices = [make_notice(Role.IANA, f"{case.name}: {case.current_request.id} was submitted")]
-    short = review is not None and (
-        case.current_request.announced is None or case.at - case.current_request.announced < review.reasonable
-    )
-    if short:
+    since = case.current_request.announced
+    if review is not None and (since is None or case.at - since < review.reasonable):
         notices.append(
             make_notice(
-                Role.EXPERT, f"{case.name}: {case.current_request.id} had less than four weeks of list review"
+                Role.EXPERT,
+                f"{case.name}: {case.current_request.id} had less than {review.reasonable.days} days "
+                "of list review",
             )
         )
     first = case.current_request.submitted or case.at
@@ -289,7 +296,8 @@ def _resubmit_request(case: EventContext, rule: Rule) -> Decision:
     if _is_list_review_missing(revised):
         raise RefusalError(
             "a permanent registration needs list review first", code="registry.not-allowed", rule="R4",
-            clause=f"{case.profile.document} 7.2 item 3", hint="Open a new request and announce it.",
+            clause=case.profile.cite(f"{case.profile.document} 7.2 item 3"),
+            hint="Open a new request and announce it.",
         )  # fmt: skip
     request = move_request(revised, RequestState.SUBMITTED, outcome=None, reason=None)
     notice = make_notice(Role.IANA, f"{case.name}: {case.current_request.id} was submitted again, corrected")
@@ -328,6 +336,11 @@ REQUEST_RULES: Final = (
     _OpeningRule(
         id="N4", clauses=_NAMESPACE_CLAUSES, when=_is_revoked, said="it was revoked for good",
         hint="Choose another name.",
+    ),
+    _OpeningRule(
+        id="U1", clauses={"simple": OWN_CLAUSES["simple"]}, when=_is_foreign_namespace_update,
+        said="an entry is updated by its registrant, or whom the registrant has designated",
+        hint="If it has no registrant, IANA can record one (override with registrant).",
     ),
     _OpeningRule(
         id="U1", clauses=_NAMESPACE_CLAUSES, when=_is_foreign_namespace_update,
@@ -475,7 +488,8 @@ def _can_register_at_once(case: EventContext) -> bool:
     # the registrant's own update; a provisional entry stays provisional
     return (
         case.current_request.kind is RequestKind.UPDATE
-        and case.current_entry.status is Status.PROVISIONAL
+        # of a simple registry, every entry in use
+        and case.current_entry.status in (Status.PROVISIONAL, Status.REGISTERED)
         and not case.current_entry.iesg_approved
         and policy is not None
         and policy.at_once
@@ -579,7 +593,7 @@ def _retire_entry(case: EventContext, rule: Rule) -> Decision:
 def _build_pending_entry(case: EventContext) -> Entry | None:
     """Return the entry that shows the review, new or marked, if the profile has one (RFC 7595 7.2 step 3)."""
     asked = case.current_request
-    if case.profile.id != "rfc7595":
+    if case.profile.rules not in ("rfc7595", "staged"):
         return None
     if case.entry is not None:
         return update_entry(case, case.entry, pending=(*case.entry.pending, asked.id))
@@ -588,11 +602,13 @@ def _build_pending_entry(case: EventContext) -> Entry | None:
 
 
 def _send_to_expert(case: EventContext, rule: Rule) -> Decision:
+    policy = case.profile.policies.get(case.current_request.status)
+    time = None if policy is None else policy.time
     request = move_request(
         case,
         RequestState.EXPERT_REVIEW,
         expert_asked=case.at,
-        due=add_duration(case.at, case.profile.expert_time),
+        due=add_duration(case.at, time or case.profile.expert_time),
     )
     to = request.expert or Role.EXPERT
     notice = make_notice(to, f"{case.name}: {request.id} waits for Expert Review ({request.status})")
@@ -600,7 +616,9 @@ def _send_to_expert(case: EventContext, rule: Rule) -> Decision:
 
 
 def _send_to_iesg(case: EventContext, rule: Rule) -> Decision:
-    request = move_request(case, RequestState.IETF_REVIEW)
+    policy = case.profile.policies.get(case.current_request.status)
+    due = None if policy is None else add_duration(case.at, policy.time)
+    request = move_request(case, RequestState.IETF_REVIEW, due=due)
     notice = make_notice(Role.IESG, f"{case.name}: {request.id} waits for the IESG ({request.kind})")
     return make_decision(case, rule, request=request, notices=(notice,))
 
@@ -635,8 +653,9 @@ INTAKE_RULES: Final = (
         effect=_reject_duplicate, said="rejected: the name is in use",
     ),
     _IntakeRule(
-        id="I3", event=_CHECK, clauses=build_clauses(None, "7.2 step 2"), when=_can_register_at_once,
-        effect=_register_entry, said="registered at once, first come first served",
+        id="I3", event=_CHECK, clauses={**build_clauses(None, "7.2 step 2"), **OWN_CLAUSES},
+        when=_can_register_at_once, effect=_register_entry,
+        said="registered at once, first come first served",
     ),
     _IntakeRule(
         id="S3", event=_CHECK, clauses=build_clauses("5.3", "7.3"), when=_is_retirement, effect=_retire_entry,
@@ -645,6 +664,10 @@ INTAKE_RULES: Final = (
     _IntakeRule(
         id="S2", event=_CHECK, clauses=build_clauses("5.3", "7.3"), when=_needs_iesg_decision,
         effect=_send_to_iesg, said="handed to the IESG, who alone may approve it",
+    ),
+    _IntakeRule(
+        id="B1", event=_CHECK, clauses=OWN_CLAUSES, when=is_for_board, effect=_send_to_iesg,
+        said="handed to the IESG, who decides by the policy",
     ),
     _IntakeRule(
         id="I4", event=_CHECK, clauses=build_clauses("5.2 step 3", "7.2 steps 3 and 4", _POLICY),

@@ -24,7 +24,7 @@ from onym.errors import SnapshotError, URIError
 from onym.registry.iana.formats import parse_strict_json
 from onym.registry.iana.snapshots import decode_utf8, format_utc_time, require_size_limit
 from onym.registry.records import Entry, Status
-from onym.registry.registries import get_registry
+from onym.registry.registries import BUILTIN
 from onym.uri.generic import URI
 
 _FORMAT: Final = "onym-ai-namespaces"
@@ -46,7 +46,8 @@ _ORIGIN: Final = re.compile(
 )
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _DAY: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_STATES: Final = frozenset(get_registry("ai-namespaces").statuses) - {Status.PENDING_REVIEW}
+_REGISTRY: Final = BUILTIN.registries["ai-namespaces"]
+_STATES: Final = frozenset(_REGISTRY.statuses) - {Status.PENDING_REVIEW}
 _MEMBERS: Final = frozenset({"format", "version", "issued", "expires", "namespaces"})
 _ROW: Final = frozenset({"anchor", "keys", "state", "expires"})
 
@@ -143,9 +144,9 @@ def read_namespaces(data: bytes, *, at: datetime | None = None) -> NamespaceFile
 
 
 def _decode_namespace(name: str, row: Any) -> Namespace:
-    if not get_registry("ai-namespaces").is_valid_name(name):
+    if not _REGISTRY.is_valid_name(name):
         raise _make_namespace_error(
-            "namespaces", f"{name[:70]!r} is not a valid label", hint=get_registry("ai-namespaces").name_rule
+            "namespaces", f"{name[:70]!r} is not a valid label", hint=_REGISTRY.name_rule
         )
     _require_members(row, name, _ROW, _ROW - {"expires"})
     if not isinstance(row["state"], str) or row["state"] not in _STATES:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym.errors import SnapshotError
 from onym.registry.records import Entry, EventKind, Status
-from onym.registry.registries import PROFILES, Registry, get_registry
+from onym.registry.registries import PROFILES, Registry, get_catalog, get_registry
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
@@ -225,11 +225,12 @@ def find_column_id(registry: Registry, title: str) -> str:
 
 def is_known_column(registry: Registry, column: str) -> bool:
     """Return whether it is a column of this registry, or a field of one of its templates."""
-    return column in _list_known_columns(registry)
+    return column in _list_known_columns(registry, get_catalog().digest)
 
 
 @cache
-def _list_known_columns(registry: Registry) -> frozenset[str]:
+def _list_known_columns(registry: Registry, digest: str) -> frozenset[str]:
+    """Return the columns; `digest` tells the definitions apart that have the same registry."""
     profiles = [PROFILES[profile] for profile in registry.profiles]
     fields = (field.id for profile in profiles for field in profile.all_fields)
     return _EXTRA_FIELDS.union(fields, (column.id for column in registry.columns))
@@ -430,6 +431,9 @@ def load_shipped_json(name: str) -> Any:
 def load_builtin_snapshot(registry: str) -> Snapshot:
     """Return the shipped snapshot of a registry, read once. Raises UnknownEntryError if it does not exist."""
     row = get_registry(registry)
+    if row.id not in _FILES:
+        # an operator's registry begins empty
+        return Snapshot(registry=row.id, entries=(), irregular=(), source="Onym")
     data = load_shipped_json(_FILES[row.id])
     columns = tuple(data["columns"])
     return Snapshot(

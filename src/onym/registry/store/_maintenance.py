@@ -32,6 +32,7 @@ from onym.errors import RefusalError, RegistryError, StoreError
 from onym.registry.codec import canonicalize_json, decode_time, encode_time, from_data, to_data, verify_link
 from onym.registry.engine import Decide, RegistryState, decide_as_logged
 from onym.registry.records import Actor, Entry, Event, EventKind, Head, LogRecord
+from onym.registry.registries import BUILTIN, Catalog, use_catalog
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store._redaction import RedactionCheck
 from onym.registry.store._writes import (
@@ -55,7 +56,7 @@ from onym.registry.store._writes import (
     seal_decision,
     select_head,
 )
-from onym.registry.store.queries import match_entry
+from onym.registry.store.queries import load_catalog, match_entry
 from onym.registry.store.schema import (
     DATABASE_PROFILE,
     entries,
@@ -89,9 +90,18 @@ class LogFold(RegistryState):
     #: the row of `entry_changes` for the last record
     change: dict[str, Any] | None = None
     redactions: RedactionCheck = field(default_factory=RedactionCheck)
+    #: the rows in force after the last record
+    catalog: Catalog = BUILTIN
 
     def add_record(self, record: LogRecord) -> str | None:
         """Add a record and return the name of its subject. Raises StoreError if it does not follow."""
+        with use_catalog(self.catalog):
+            name = self._replay_record(record)
+        if record.event.kind is EventKind.DEFINE:
+            self.catalog = load_catalog(record)
+        return name
+
+    def _replay_record(self, record: LogRecord) -> str | None:
         verify_link(self.last, record)
         self.redactions.add_record(record)
         event = record.event

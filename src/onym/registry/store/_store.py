@@ -37,6 +37,7 @@ from onym.registry.records import (
     Role,
     Status,
 )
+from onym.registry.registries import BUILTIN, Catalog, Registry, use_catalog
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store import _maintenance, queries
 from onym.registry.store._redaction import (
@@ -91,6 +92,8 @@ class Store(AccountStore):
         super().__init__(database)
         self._decide = decide
         self.outbox = Outbox(database)
+        #: the rows in force, and the number of the record that defined them
+        self._catalog: tuple[int, Catalog] = (0, BUILTIN)
         #: what registrants may store; None for no limit
         self.quota: Quota | None = None
         #: why PostgreSQL searches without an index, if `open` could not create it
@@ -118,10 +121,11 @@ class Store(AccountStore):
             else:
                 database.require_readable()
                 await require_schema(database)
+            store = cls(database, decide=decide)
+            await store.load_catalog()
         except BaseException:
             await database.close()
             raise
-        store = cls(database, decide=decide)
         store.missing_index = missing_index
         return store
 
@@ -139,6 +143,28 @@ class Store(AccountStore):
 
     def __repr__(self) -> str:
         return f"<Store {self._database!r}>"
+
+    # ---------- the rows in force
+
+    @property
+    def catalog(self) -> Catalog:
+        """The registries, profiles and words in force when they were last read."""
+        return self._catalog[1]
+
+    async def load_catalog(self) -> Catalog:
+        """Return the registries, profiles and words in force now, which another process may have defined."""
+        async with self._database.open_reader() as connection:
+            return await self._refresh_catalog(connection)
+
+    def _get_registry(self, identifier: str) -> Registry:
+        with use_catalog(self.catalog):
+            return registry_of(identifier)
+
+    async def _refresh_catalog(self, connection: AsyncConnection) -> Catalog:
+        number = await queries.select_definition_number(connection)
+        if number != self._catalog[0]:
+            self._catalog = number, await queries.select_catalog(connection, number)
+        return self._catalog[1]
 
     # ---------- writing
 
@@ -162,17 +188,28 @@ class Store(AccountStore):
                 field="event",
                 hint="Run: onym registry redact",
             )
-        return await self._database.run_transaction(
-            lambda connection: apply_event(
-                connection, self._decide, event, actor, at, expected, exact=exact, quota=self.quota
-            )
-        )
+        from onym.registry.definitions import build_next_catalog  # late: few logs have a definition
+
+        async def work(connection: AsyncConnection) -> Applied:
+            with use_catalog(await self._refresh_catalog(connection)):
+                if event.kind is EventKind.DEFINE:
+                    following = build_next_catalog(event.data.get("definition"))
+                    await queries.require_rows_of_entries(connection, following)
+                return await apply_event(
+                    connection, self._decide, event, actor, at, expected, exact=exact, quota=self.quota
+                )
+
+        applied = await self._database.run_transaction(work)
+        if event.kind is EventKind.DEFINE:
+            await self.load_catalog()
+        return applied
 
     async def next_request_id(self, registry: str) -> str:
         """Reserve a request ID such as `uri-schemes-17`. An unused ID only leaves a gap."""
-        return await self._database.run_transaction(
-            lambda connection: reserve_request_id(connection, registry)
-        )
+        with use_catalog(self.catalog):
+            return await self._database.run_transaction(
+                lambda connection: reserve_request_id(connection, registry)
+            )
 
     async def import_entries(
         self,
@@ -192,11 +229,14 @@ class Store(AccountStore):
         RefusalError (registry.wrong-role) if the actor may not import; nothing is imported then.
         """
         rows = tuple(entries)
-        return await self._database.run_transaction(
-            lambda connection: _maintenance.import_entries(
-                connection, self._decide, registry, rows, actor, at, source, progress
-            )
-        )
+
+        async def work(connection: AsyncConnection) -> ImportReport:
+            with use_catalog(await self._refresh_catalog(connection)):
+                return await _maintenance.import_entries(
+                    connection, self._decide, registry, rows, actor, at, source, progress
+                )
+
+        return await self._database.run_transaction(work)
 
     async def rebuild(self) -> Verified:
         """Rebuild entries, requests and search index from the log. Raises StoreError as `verify` does."""
@@ -223,7 +263,8 @@ class Store(AccountStore):
         wanted = require_removable(wanted)
 
         async def work(connection: AsyncConnection) -> Redaction:
-            done = await redact_log(connection, self._decide, registry, wanted, actor, at, reason)
+            with use_catalog(await self._refresh_catalog(connection)):
+                done = await redact_log(connection, self._decide, registry, wanted, actor, at, reason)
             try:
                 await _maintenance.rebuild_projections(connection, self._decide)
             except StoreError as error:
@@ -276,7 +317,8 @@ class Store(AccountStore):
         **kwargs: _P.kwargs,
     ) -> _Result:
         async with self._database.open_reader() as connection:
-            return await query(connection, *args, **kwargs)
+            with use_catalog(self.catalog):
+                return await query(connection, *args, **kwargs)
 
     async def _query_snapshot(
         self,
@@ -286,7 +328,8 @@ class Store(AccountStore):
     ) -> _Result:
         """Run the query in a transaction, so that its statements see the same state and may stream."""
         async with self._database.open_reader(snapshot=True) as connection:
-            return await query(connection, *args, **kwargs)
+            with use_catalog(self.catalog):
+                return await query(connection, *args, **kwargs)
 
     async def check_anchor(self, number: int, digest: str) -> None:
         """Compare the digest of a record with one that was saved earlier.
@@ -352,7 +395,7 @@ class Store(AccountStore):
         `registry` None searches all registries. One or two letters are searched for in names only.
         """
         if registry is not None:
-            registry_of(registry)
+            self._get_registry(registry)
         return await self._query_snapshot(
             queries.search_entries, registry, text, require_limit(limit), near=near
         )
@@ -374,7 +417,7 @@ class Store(AccountStore):
     ) -> Page[Request]:
         """Return the requests that match all filters, the newest first."""
         if registry is not None and name is not None:
-            name = registry_of(registry).normalize_name(name)
+            name = self._get_registry(registry).normalize_name(name)
         columns: dict[str, str | None] = {
             "registry": registry, "state": state, "holder": holder, "registrant": registrant, "name": name
         }  # fmt: skip
@@ -391,7 +434,7 @@ class Store(AccountStore):
         self, registry: str, name: str, *, after: int = 0, limit: int = 1000
     ) -> tuple[LogRecord, ...]:
         """Return the records about a name and its requests, oldest first; pages are as for `log`."""
-        key = registry_of(registry).normalize_name(name)
+        key = self._get_registry(registry).normalize_name(name)
         return await self._query_snapshot(queries.select_records, after, limit, registry=registry, name=key)
 
     async def changes(self, registry: str | None, *, limit: int = 50) -> tuple[EntryChange, ...]:
@@ -433,7 +476,9 @@ class Store(AccountStore):
 
     async def list_due_events(self, at: datetime) -> tuple[Event, ...]:
         """Return the events of timers that are due at `at`; apply them one by one as IANA_CLOCK."""
-        return tuple(engine_due(*await self._query_snapshot(queries.select_timed, at.date()), at))
+        found = await self._query_snapshot(queries.select_timed, at.date())
+        with use_catalog(self.catalog):
+            return tuple(engine_due(*found, at))
 
     # ---------- care
 

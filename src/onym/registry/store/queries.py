@@ -19,9 +19,10 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Select, and_, case, func, literal_column, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from onym.errors import StoreError
+from onym.accounts.records import ALL_REALMS
+from onym.errors import ConfigError, RefusalError, StoreError
 from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestState, Status
-from onym.registry.registries import REGISTRIES, list_near_spellings
+from onym.registry.registries import BUILTIN, REGISTRIES, Catalog, list_near_spellings
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.store._writes import MOST_TEXT, EntryChange, decode_record, fold_text
 from onym.registry.store.schema import entries, entry_changes, entry_text, log, requests
@@ -65,6 +66,52 @@ def has_trigrams() -> bool:
         except sqlite3.OperationalError:
             return False
     return True
+
+
+async def select_definition_number(connection: AsyncConnection) -> int:
+    """Return the number of the record that defined the rows in force; 0 for the built-in rows."""
+    statement = (
+        select(log.c.number)
+        .where(log.c.registry == ALL_REALMS, log.c.name.is_(None))
+        .order_by(log.c.number.desc())
+        .limit(1)
+    )
+    return int((await connection.execute(statement)).scalar() or 0)
+
+
+async def select_catalog(connection: AsyncConnection, number: int) -> Catalog:
+    """Return the rows that the record defined; for number 0 the built-in ones."""
+    if not number:
+        return BUILTIN
+    record = (await connection.execute(select(log.c.record).where(log.c.number == number))).scalar_one()
+    return load_catalog(decode_record(LogRecord, record))
+
+
+def load_catalog(record: LogRecord) -> Catalog:
+    """Return the rows that a DEFINE record put in force."""
+    from onym.registry.definitions import parse_definition  # late: few logs have a definition
+
+    def make_error(message: str, *keys: str, code: str = "", hint: str | None = None) -> ConfigError:
+        place = f"record {record.number}: {'.'.join(keys)}"
+        return ConfigError(f"{place}: {message}", code=code or "config.invalid", hint=hint)
+
+    return parse_definition(record.event.data["definition"], make_error).catalog
+
+
+async def require_rows_of_entries(connection: AsyncConnection, catalog: Catalog) -> None:
+    """Raise RefusalError if entries or requests are in a registry that the catalog does not have."""
+    for table in (entries, requests):
+        statement = (
+            select(table.c.registry).where(table.c.registry.not_in(tuple(catalog.registries))).limit(1)
+        )
+        left_out = (await connection.execute(statement)).scalar()
+        if left_out is not None:
+            raise RefusalError(
+                f"the definition leaves out the registry {left_out}, which has entries or requests",
+                code="registry.bad-definition",
+                field="registries",
+                hint=f'Keep it: add "{left_out}" to builtin, or use a new database.',
+            )
 
 
 async def search_entries(

@@ -1,7 +1,8 @@
 """The registry's pages for people and its JSON API; `create_app` mounts the routes of `list_routes()`.
 
 A page is one function that passes its values to one template, in the module of its subject (`entry_pages`,
-`request_pages`, `audit_page`, `help_page`); its URL is in `urls.py`. The module's `ROUTES` name its pages.
+`request_pages`, `account_pages`, `audit_page`, `help_page`); its URL is in `urls.py`. The module's `ROUTES`
+name its pages.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ def list_routes() -> list[BaseRoute]:
     # late: importing this package must not load the templates and the checker
     from starlette.routing import Mount
 
-    from onym.server.registry import audit_page, entry_pages, help_page, request_pages, statistics_page
+    from onym.server.registry import (
+        account_pages,
+        audit_page,
+        entry_pages,
+        help_page,
+        request_pages,
+        statistics_page,
+        translations,
+    )
     from onym.server.registry.api.openapi import list_api_routes
     from onym.server.registry.responses import StaticAssets
     from onym.server.services import STATIC_FOLDER
@@ -29,6 +38,8 @@ def list_routes() -> list[BaseRoute]:
         *help_page.ROUTES,
         *request_pages.ROUTES,
         *audit_page.ROUTES,
+        *account_pages.ROUTES,
+        *translations.ROUTES,
         *statistics_page.ROUTES,
         *entry_pages.ROUTES,
         Mount("/static", StaticAssets(directory=STATIC_FOLDER), name="static"),

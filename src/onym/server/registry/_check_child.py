@@ -14,8 +14,9 @@ from onym.common.platform import limit_process
 from onym.errors import RegistryError
 from onym.registry.checks.reference_data import NameIndex, load_builtin
 from onym.registry.codec import from_data
+from onym.registry.definitions import build_next_catalog
 from onym.registry.records import Entry
-from onym.registry.registries import get_registry
+from onym.registry.registries import BUILTIN, Catalog, enter_catalog, get_registry
 from onym.registry.service import SubmissionInput, build_report, list_requested_names, parse_submission
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class _CheckSession:
             return {"failed": type(error).__name__}
 
     def _parse_order(self, order: dict[str, Any]) -> dict[str, Any]:
+        enter_catalog(load_catalog_of_order(order))
         given = SubmissionInput(**{**order["given"], "registry": get_registry(order["registry"])})
         self._submission = parse_submission(given)
         return {"asked": list_requested_names(self._submission)}
@@ -64,7 +66,9 @@ class _CheckSession:
             self._names = NameIndex(order["names"])
         assert self._submission is not None  # noqa: S101 - the text comes first
         entries = {key: from_data(Entry, entry) for key, entry in order["entries"].items()}
-        known = load_builtin().with_entries(MappingProxyType(entries), self._names)
+        known = load_builtin(self._submission.given.registry.id).with_entries(
+            MappingProxyType(entries), self._names
+        )
         report = build_report(self._submission, known)
         return {
             "profile": report.profile,
@@ -72,6 +76,13 @@ class _CheckSession:
             "ran": report.ran,
             "findings": [finding.as_dict() for finding in report.findings],
         }
+
+
+def load_catalog_of_order(order: dict[str, Any]) -> Catalog:
+    """Return the rows in force in the service."""
+    definition = order.get("definition")
+    enter_catalog(BUILTIN)
+    return BUILTIN if definition is None else build_next_catalog(definition)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,9 @@ from onym.registry.records import (
     Status,
     limit_roles,
 )
-from onym.registry.registries import REGISTRIES
+from onym.registry.registries import REGISTRIES, get_catalog
 from onym.registry.store import EntryChange
+from onym.registry.words import apply_words
 from onym.server.registry import urls
 from onym.server.registry.labels import STATUS_LABELS, format_date
 from onym.server.registry.page_parts import ActionField, ActionView, Choice
@@ -223,7 +224,8 @@ _SETTINGS: Final = tuple(field.id for field in _CONTROL.asks if field.id != "rea
 _FOR_CONTROLLERS: Final = frozenset({"registrant", "change_controller"})
 
 #: roles that may change the controllers: the IESG; for a namespace also the operator of the root
-_CONTROLLERS: Final = {"ai-namespaces": frozenset({Role.IANA, Role.IESG})}
+_OPERATORS: Final = frozenset({Role.IANA, Role.IESG})
+_CONTROLLERS: Final = {"ai-namespaces": _OPERATORS}
 
 _IESG: Final = frozenset({Role.IESG})
 
@@ -375,18 +377,18 @@ def _list_remedies(about: Request | Entry) -> tuple[Choice, ...]:
 
 def build_change_requests(entry: Entry) -> tuple[ActionView, ...]:
     """Return the requests that may be opened about an entry; the engine checks them again."""
-    schemes = entry.registry == "uri-schemes"
+    staged = Status.PROVISIONAL in REGISTRIES[entry.registry].statuses
     options = {
         "status": tuple(
-            Choice(value=word, label=word.capitalize())
-            for word in ("permanent", "historical")
-            if word != entry.status
+            Choice(value=str(status), label=STATUS_LABELS[status])
+            for status in (Status.PERMANENT, Status.HISTORICAL)
+            if status is not entry.status
         )
     }
     return tuple(
         _build_action_view(kind, action, urls.change_url(entry.registry, entry.name), entry.version, options)
         for kind, action in _REQUESTS.items()
-        if kind == "update" or schemes
+        if kind == "update" or staged
     )
 
 
@@ -406,8 +408,14 @@ def build_control_actions(entry: Entry, roles: Iterable[Role], *, href: str) -> 
     """
     if entry.status is Status.PENDING_REVIEW:
         return ()
-    may = not _CONTROLLERS.get(entry.registry, _IESG).isdisjoint(roles)
-    asks = tuple(ask for ask in _CONTROL.asks if may or ask.id not in _FOR_CONTROLLERS)
+    defined = REGISTRIES[entry.registry].is_defined
+    deciders = _OPERATORS if defined else _CONTROLLERS.get(entry.registry, _IESG)
+    may = not deciders.isdisjoint(roles)
+    asks = tuple(
+        ask
+        for ask in _CONTROL.asks
+        if (may or ask.id not in _FOR_CONTROLLERS) and not (defined and ask.id == "iesg_approved")
+    )
     action = replace(_CONTROL, asks=asks)
     return (
         _build_action_view(
@@ -420,14 +428,17 @@ def _build_action_view(
     kind: str, action: Action, href: str, version: int, options: Mapping[str, tuple[Choice, ...]]
 ) -> ActionView:
     fields = tuple(
-        replace(ask, choices=options.get(ask.id, ()))
+        replace(
+            ask, label=apply_words(ask.label), help=apply_words(ask.help), choices=options.get(ask.id, ())
+        )
         for ask in action.asks
         if ask.kind not in ("list", "choice") or options.get(ask.id)
     )
+    own = get_catalog().labels
     return ActionView(
         kind=kind,
-        label=action.label,
-        help=action.help,
+        label=own.get(f"action.{kind}") or apply_words(action.label),
+        help=apply_words(action.help),
         tone=action.tone,
         href=href,
         version=version,

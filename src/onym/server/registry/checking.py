@@ -22,7 +22,7 @@ from onym import errors
 from onym.errors import OnymError, RegistryError
 from onym.registry.checks.context import Finding, Level, Report
 from onym.registry.codec import to_data
-from onym.registry.registries import REGISTRIES
+from onym.registry.registries import REGISTRIES, get_catalog
 from onym.registry.service import (
     ParsedSubmission,
     SubmissionInput,
@@ -62,7 +62,11 @@ class CheckProcess:
         """Return the names that the text requests. Raises RegistryError."""
         plain = {field.name: getattr(given, field.name) for field in fields(given)}
         plain |= {"fields": dict(given.fields), "row": dict(given.row), "registry": None}
-        return tuple(self._send_order({"registry": given.registry.id, "given": plain})["asked"])
+        return tuple(
+            self._send_order(
+                {"registry": given.registry.id, "given": plain, "definition": get_catalog().definition}
+            )["asked"]
+        )
 
     def check(self, known: ReferenceData) -> Report:
         """Return the report about the text that was parsed last. Raises RegistryError."""

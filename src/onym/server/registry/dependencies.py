@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from onym.errors import AccessError, RefusalError, RegistryError, UnknownEntryError
+from onym.errors import AccessError, RefusalError, RegistryError, StoreError, UnknownEntryError
 from onym.registry.engine import RULES, decide, list_allowed_events
 from onym.registry.records import (
     Actor,
@@ -29,7 +29,7 @@ from onym.registry.records import (
     Scope,
     Status,
 )
-from onym.registry.registries import REGISTRIES, Registry
+from onym.registry.registries import REGISTRIES, Registry, get_catalog, use_catalog
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.service import apply_step
 from onym.server.registry import urls
@@ -37,11 +37,13 @@ from onym.server.registry.actions import EVENT_SCOPES
 from onym.server.security.middleware import set_audit_action
 from onym.server.security.sessions import Visitor, get_visitor, require_access
 from onym.server.security.sessions import make_actor as actor_of
-from onym.server.services import get_services
+from onym.server.services import HTTPMiddleware, Services, get_services
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
     from starlette.requests import Request as HTTPRequest
+    from starlette.types import ASGIApp, Receive, Send
+    from starlette.types import Scope as ASGIScope
 
     from onym.registry.store import Applied, EntryChange, Store
 
@@ -103,6 +105,30 @@ def redact_record(record: LogRecord) -> LogRecord:
     )
 
 
+#: seconds until a definition by another process is seen
+CATALOG_SECONDS: Final = 1.0
+
+
+class CatalogMiddleware(HTTPMiddleware):
+    """Serves each request with the registries that are in force (`onym.registry.registries`)."""
+
+    def __init__(self, app: ASGIApp, services: Services) -> None:
+        super().__init__(app)
+        self._services = services
+        self._looked = float("-inf")
+
+    async def serve(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
+        store, now = self._services.store, self._services.monotonic()
+        if now - self._looked >= CATALOG_SECONDS:
+            self._looked = now
+            # a database that cannot be reached is reported by what needs it
+            with suppress(StoreError):
+                await store.load_catalog()
+        with use_catalog(store.catalog):
+            await self._app(scope, receive, send)
+
+
 #: seconds until a write of another process is seen
 PROBE_SECONDS: Final = 0.2
 #: cached responses
@@ -124,7 +150,7 @@ class ResponseCache:
     ) -> None:
         self._head = head
         self._monotonic = monotonic
-        self._kept: dict[tuple[str, str], CachedResponse] = {}
+        self._kept: dict[tuple[str, ...], CachedResponse] = {}
         self._number = -1
         self._looked = float("-inf")
         self._looking: asyncio.Task[None] | None = None
@@ -137,11 +163,12 @@ class ResponseCache:
         self._looked = float("-inf")
 
     async def get(
-        self, key: tuple[str, str], make: Callable[[], Awaitable[CachedResponse]]
+        self, key: tuple[str, ...], make: Callable[[], Awaitable[CachedResponse]]
     ) -> CachedResponse:
         """Return the cached response of `key`, or create it with `make`."""
         if self._monotonic() - self._looked >= PROBE_SECONDS:
             await self._refresh_head()
+        key = (*key, get_catalog().digest)
         found = self._kept.get(key)
         if found is not None:
             return found
@@ -321,15 +348,16 @@ async def apply_event(
     """Apply an event as the visitor and return the result. Raises RegistryError and its subclasses."""
     visitor = get_visitor(request)
     require_access(visitor)
-    if EVENT_SCOPES[kind].isdisjoint(visitor.scopes):
+    # an event without scopes is refused below
+    if EVENT_SCOPES[kind] and EVENT_SCOPES[kind].isdisjoint(visitor.scopes):
         raise _make_missing_scope_error(EVENT_SCOPES[kind])
     set_audit_action(request, f"registry.{kind}", about or name or "")
-    if kind is EventKind.IMPORT:
+    if kind in (EventKind.IMPORT, EventKind.DEFINE):
         raise RefusalError(
-            "entries can only be imported on the command line of the registry's server",
+            f"{kind} is only possible on the command line of the registry's server",
             code="registry.not-allowed",
             clause="docs/decisions/0026",
-            hint="Use onym registry import, or an override with a reason.",
+            hint="Use onym registry import or define, or an override with a reason.",
         )
     if kind in _OWNED and Scope.SUBMIT not in visitor.scopes:
         await _require_role(request, visitor, kind, registry, about, name)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.records import Entry, Event, EventKind, Request, Role, Status
-from onym.registry.registries import PROFILES, REGISTRIES, Policy, Registry
+from onym.registry.registries import PROFILES, REGISTRIES, Policy, Registry, get_catalog
 from onym.registry.service import get_applied_request
 from onym.server.registry import urls
 from onym.server.registry.actions import (
@@ -78,6 +78,7 @@ from onym.server.registry.responses import (
     read_form,
     redirect_to,
 )
+from onym.server.registry.translations import choose_language, use_language
 from onym.server.registry.urls import make_route
 from onym.server.security.conditional_requests import parse_cursor, parse_page_size
 from onym.server.security.sessions import get_visitor, require_access
@@ -100,10 +101,11 @@ async def home_page(request: HTTPRequest) -> Response:
     """The search, the three registries, what is new, how to register."""
     outcomes = await get_outcomes(request)
     hidden = await find_hidden_ids(request, (record for record, _ in outcomes))
-    news = [
-        (record, describe_outcome(record, change), await _find_event_link(request, record.event, change))
-        for record, change in select_news(outcomes, hidden, _MAX_NEWS)
-    ]
+    with use_language(choose_language(request)):
+        news = [
+            (record, describe_outcome(record, change), await _find_event_link(request, record.event, change))
+            for record, change in select_news(outcomes, hidden, _MAX_NEWS)
+        ]
     open_ones: list[Request] = []
     for role in (Role.IANA, Role.EXPERT, Role.IESG):
         open_ones += (await get_store(request).requests(holder=role, limit=_MAX_NEWS)).items
@@ -112,7 +114,8 @@ async def home_page(request: HTTPRequest) -> Response:
         "home.html",
         build_page_frame(request, "Home"),
         cards=[(row, await get_entry_counts(request, row.id)) for row in REGISTRIES.values()],
-        summaries=REGISTRY_SUMMARIES,
+        summaries={row.id: REGISTRY_SUMMARIES.get(row.id, row.summary) for row in REGISTRIES.values()},
+        defined=get_catalog().digest != "",
         news=news,
         open_requests=sorted(open_ones, key=lambda about: about.since),
         now=get_current_time(request),
@@ -125,6 +128,8 @@ async def _find_event_link(request: HTTPRequest, event: Event, change: EntryChan
     if event.request is not None:
         found = None if name else await get_store(request).request(event.request)
         return Link(href=urls.request_url(event.request), text=name if found is None else found.name)
+    if event.registry not in REGISTRIES:
+        return Link(href=urls.HOME_URL, text="")
     entry = await get_store(request).entry(event.registry, name)
     href = urls.entries_url(event.registry) if entry is None else urls.entry_url(entry.registry, entry.name)
     return Link(href=href, text=name)
@@ -211,8 +216,10 @@ async def _render_listing(
         return CachedResponse(str(macros.listing(view)).encode(), "")
 
     is_shared = not query and after is None and size == _LIST_SIZE
-    key = (f"list {row.id}", f"{chosen} {sort}")
-    found = await get_response_cache(request).get(key, make) if is_shared else await make()
+    language = choose_language(request)
+    key = (f"list {row.id}", f"{chosen} {sort} {language}")
+    with use_language(language):
+        found = await get_response_cache(request).get(key, make) if is_shared else await make()
     return Markup(found.body.decode())  # noqa: S704 - a template wrote it
 
 
@@ -337,7 +344,7 @@ async def download_entry(request: HTTPRequest) -> Response:
     return make_file_response(request, (entry,), entry.registry, request.path_params["form"], entry.name)
 
 
-#: registry -> the columns that an update may change
+#: registry -> the columns that an update may change; in a registry that an operator defined, every field
 _UPDATES: Final = {
     "uri-schemes": ("description", "applications", "contact", "change_controller", "references", "reference"),
     "llm-parameters": ("type", "description", "contact", "change_controller", "reference"),
@@ -423,16 +430,21 @@ def _add_update_fields(view: ActionView, entry: Entry) -> ActionView:
     """Add the entry's fields to the form of an update."""
     if view.kind != "update":
         return view
+    row = REGISTRIES[entry.registry]
+    own = (
+        {field.id: field.heading for field in PROFILES[row.default_profile].fields} if row.is_defined else {}
+    )
     fields = tuple(
         ActionField(
             id=_PREFIX + column,
-            label=column.replace("_", " ").capitalize(),
+            label=own.get(column) or column.replace("_", " ").capitalize(),
             kind="long",
             required=False,
             help="",
             value=get_column_value(entry, column),
         )
-        for column in _UPDATES[entry.registry]
+        for column in _UPDATES.get(entry.registry, own)
+        if column not in ("name", "status")
     )
     return replace(view, fields=fields)
 

@@ -24,7 +24,8 @@ from onym.registry.records import (
     Role,
     Status,
 )
-from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
+from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry, get_catalog
+from onym.registry.words import apply_words
 from onym.server.registry import urls
 from onym.server.registry.api.openapi import DEPRECATIONS, MIN_NOTICE
 from onym.server.registry.labels import EVENT_LABELS, ROLE_LABELS, STATE_LABELS, STATUS_HELP
@@ -39,13 +40,20 @@ async def help_page(request: HTTPRequest) -> Response:
         "help.html",
         build_page_frame(request, "How it works", (urls.HOME_URL, "Home")),
         procedures=[
-            (profile, _describe_timeout(profile), build_diagram(profile.id)) for profile in PROFILES.values()
+            (profile, _describe_timeout(profile), build_diagram(profile.id, get_catalog().digest))
+            for profile in PROFILES.values()
         ],
         describe_review=_describe_review,
-        statuses=STATUS_HELP,
+        statuses={status: STATUS_HELP[status] for status in _list_statuses()},
         deprecations=DEPRECATIONS,
         notice_days=MIN_NOTICE.days,
     )
+
+
+def _list_statuses() -> tuple[Status, ...]:
+    """Return the statuses of the registries in force, in the order of the engine."""
+    used = {status for row in REGISTRIES.values() for status in row.statuses}
+    return tuple(status for status in STATUS_HELP if status in used)
 
 
 def _describe_review(profile: Profile, status: Status) -> str:
@@ -53,12 +61,13 @@ def _describe_review(profile: Profile, status: Status) -> str:
     if review is None:
         return "optional"
     word = "required" if review.required else "optional"
-    return f"{word}: {review.reasonable.days // 7} weeks, {review.clause}"
+    days = review.reasonable.days
+    return f"{word}: {f'{days} days' if days % 7 else f'{days // 7} weeks'}, {review.clause}"
 
 
 def _describe_timeout(profile: Profile) -> str:
     if profile.expert_timeout is None:
-        return f"The expert should answer within {profile.expert_time.days} days."
+        return apply_words(f"The expert should answer within {profile.expert_time.days} days.")
     return f"After {profile.expert_timeout.days} days without an answer it is registered provisionally."
 
 
@@ -187,7 +196,7 @@ def _iter_starts(row: Registry, profile: Profile) -> Iterator[tuple[Request, Ent
 
 
 @cache
-def find_transitions(profile_id: str) -> tuple[Transition, ...]:
+def find_transitions(profile_id: str, digest: str = "") -> tuple[Transition, ...]:
     """Return every transition that the engine allows, once for each source, target and event."""
     row = next(registry for registry in REGISTRIES.values() if profile_id in registry.profiles)
     profile = PROFILES[profile_id]
@@ -239,13 +248,17 @@ def _get_corner(state: RequestState) -> tuple[int, int]:
 
 
 def _get_state_label(state: RequestState) -> str:
-    return _SHORT_STATE_LABELS.get(state, STATE_LABELS[state])
+    short = _SHORT_STATE_LABELS.get(state)
+    return STATE_LABELS[state] if short is None else apply_words(short)
 
 
 @cache
-def build_diagram(profile_id: str) -> Diagram:
-    """Return the diagram of a profile. Transitions between the same two states share an arrow."""
-    steps = find_transitions(profile_id)
+def build_diagram(profile_id: str, digest: str = "") -> Diagram:
+    """Return the diagram of a profile. Transitions between the same two states share an arrow.
+
+    `digest` is of the definition in force, if there is one.
+    """
+    steps = find_transitions(profile_id, digest)
     pairs: dict[tuple[RequestState, RequestState], list[Transition]] = {}
     for step in steps:
         if step.source is not step.target and {step.source, step.target} <= _PLACES.keys():
@@ -296,7 +309,8 @@ def _describe_withdrawals(steps: tuple[Transition, ...]) -> str:
     gone = dict.fromkeys(
         _get_state_label(step.source) for step in steps if step.target is RequestState.WITHDRAWN
     )
-    return f"The registrant can withdraw a request in these states: {', '.join(gone)}." if gone else ""
+    said = f"The registrant can withdraw a request in these states: {', '.join(gone)}."
+    return apply_words(said) if gone else ""
 
 
 def _describe_appeals(steps: tuple[Transition, ...]) -> str:
@@ -306,7 +320,7 @@ def _describe_appeals(steps: tuple[Transition, ...]) -> str:
     )
     if not states:
         return ""
-    return (
+    return apply_words(
         f"Anyone can appeal a decision ({', '.join(states)}) to the IESG within two months, and then to the "
         "IAB. A rejected request whose appeal is upheld is submitted again."
     )

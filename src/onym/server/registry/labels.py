@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from onym.registry.records import (
     AppealLevel,
@@ -15,8 +15,31 @@ from onym.registry.records import (
     Role,
     Status,
 )
+from onym.registry.registries import get_catalog
+from onym.registry.words import apply_words
 
-STATUS_LABELS: Final[Mapping[Status, str]] = {
+_Key = TypeVar("_Key")
+
+
+class TextTable(Mapping[_Key, str], Generic[_Key]):
+    """Texts by key, in the words of the registries in force. Their labels `PREFIX.KEY` take precedence."""
+
+    def __init__(self, prefix: str, texts: Mapping[_Key, str]) -> None:
+        self._prefix = prefix
+        self._texts = texts
+
+    def __getitem__(self, key: _Key) -> str:
+        text = self._texts[key]
+        return get_catalog().labels.get(f"{self._prefix}.{key}") or apply_words(text)
+
+    def __iter__(self) -> Iterator[_Key]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+
+_STATUS_LABELS: Final[Mapping[Status, str]] = {
     Status.PERMANENT: "Permanent",
     Status.PROVISIONAL: "Provisional",
     Status.HISTORICAL: "Historical",
@@ -30,8 +53,9 @@ STATUS_LABELS: Final[Mapping[Status, str]] = {
     Status.EXPIRED: "Expired",
 }
 #: a sign for each status, so that the status does not depend on colour
-STATUS_SIGNS: Final = dict(zip(STATUS_LABELS, "●◐○◔●○●◐‖✗○", strict=True))
+STATUS_SIGNS: Final = dict(zip(_STATUS_LABELS, "●◐○◔●○●◐‖✗○", strict=True))
 
+STATUS_LABELS: Final = TextTable("status", _STATUS_LABELS)
 #: the colour of a status
 STATUS_TONES: Final[Mapping[Status, str]] = {
     Status.PERMANENT: "good",
@@ -47,7 +71,7 @@ STATUS_TONES: Final[Mapping[Status, str]] = {
     Status.EXPIRED: "past",
 }
 
-STATUS_HELP: Final[Mapping[Status, str]] = {
+_STATUS_HELP: Final[Mapping[Status, str]] = {
     Status.PERMANENT: "Reviewed by the Designated Expert and meant to last.",
     Status.PROVISIONAL: "Registered so that names do not clash. Not reviewed for long-term use.",
     Status.HISTORICAL: "No longer in common use. The name stays registered.",
@@ -60,16 +84,18 @@ STATUS_HELP: Final[Mapping[Status, str]] = {
     Status.REVOKED: "Withdrawn. It must not be resolved and is not allocated again.",
     Status.EXPIRED: "Expired and not renewed.",
 }
+STATUS_HELP: Final = TextTable("status-help", _STATUS_HELP)
 
-REQUEST_KIND_LABELS: Final[Mapping[RequestKind, str]] = {
+_REQUEST_KIND_LABELS: Final[Mapping[RequestKind, str]] = {
     RequestKind.NEW: "New registration",
     RequestKind.UPDATE: "Update",
     RequestKind.STATUS_CHANGE: "Change of status",
     RequestKind.SEPARATE_USE: "Note of a separate use",
     RequestKind.REASSIGN: "Reassignment",
 }
+REQUEST_KIND_LABELS: Final = TextTable("kind", _REQUEST_KIND_LABELS)
 
-STATE_LABELS: Final[Mapping[RequestState, str]] = {
+_STATE_LABELS: Final[Mapping[RequestState, str]] = {
     RequestState.DRAFT: "Draft",
     RequestState.LIST_REVIEW: "Mailing list review",
     RequestState.SUBMITTED: "Submitted to IANA",
@@ -97,8 +123,9 @@ STATE_TONES: Final[Mapping[RequestState, tuple[str, str]]] = {
     RequestState.WITHDRAWN: ("past", "‖"),
     RequestState.TIMED_OUT: ("info", "✓"),
 }
+STATE_LABELS: Final = TextTable("state", _STATE_LABELS)
 
-NEXT_STEPS: Final[Mapping[RequestState, str]] = {
+_NEXT_STEPS: Final[Mapping[RequestState, str]] = {
     RequestState.DRAFT: "The registrant finishes the draft, then announces or submits it.",
     RequestState.LIST_REVIEW: "The mailing list comments. The registrant then revises or submits it.",
     RequestState.SUBMITTED: "IANA checks that it is complete, then registers it or sends it to review.",
@@ -112,10 +139,13 @@ NEXT_STEPS: Final[Mapping[RequestState, str]] = {
     RequestState.APPEAL: "The appeal is upheld or dismissed. The decision applies until then.",
 }
 
-APPEAL_LEVEL_LABELS: Final[Mapping[AppealLevel, str]] = {
+NEXT_STEPS: Final = TextTable("next", _NEXT_STEPS)
+
+_APPEAL_LEVEL_LABELS: Final[Mapping[AppealLevel, str]] = {
     AppealLevel.IESG: "Appeal to the IESG",
     AppealLevel.IAB: "Appeal to the IAB",
 }
+APPEAL_LEVEL_LABELS: Final = TextTable("appeal-level", _APPEAL_LEVEL_LABELS)
 APPEAL_STATE_LABELS: Final[Mapping[AppealState, str]] = {
     AppealState.PENDING: "Not decided yet",
     AppealState.UPHELD: "Upheld",
@@ -123,25 +153,27 @@ APPEAL_STATE_LABELS: Final[Mapping[AppealState, str]] = {
     AppealState.WITHDRAWN: "Withdrawn",
 }
 
-ROLE_LABELS: Final[Mapping[Role, str]] = {
+_ROLE_LABELS: Final[Mapping[Role, str]] = {
     Role.REGISTRANT: "the registrant",
     Role.IANA: "IANA",
     Role.EXPERT: "the Designated Expert",
     Role.IESG: "the IESG",
     Role.READER: "a reader",
 }
+ROLE_LABELS: Final = TextTable("role", _ROLE_LABELS)
 
 #: roles as they appear after a name
-ROLE_TITLES: Final[Mapping[Role, str]] = {
+_ROLE_TITLES: Final[Mapping[Role, str]] = {
     Role.REGISTRANT: "registrant",
     Role.IANA: "IANA",
     Role.EXPERT: "Designated Expert",
     Role.IESG: "IESG",
     Role.READER: "reader",
 }
+ROLE_TITLES: Final = TextTable("role-title", _ROLE_TITLES)
 
 #: event -> its name in the history
-EVENT_LABELS: Final[Mapping[EventKind, str]] = {
+_EVENT_LABELS: Final[Mapping[EventKind, str]] = {
     EventKind.OPEN: "Draft request opened",
     EventKind.REVISE: "Revised",
     EventKind.ANNOUNCE: "Announced for list review",
@@ -184,6 +216,7 @@ EVENT_LABELS: Final[Mapping[EventKind, str]] = {
     EventKind.REVOKE: "Revoked",
     EventKind.RENEW: "Renewed",
     EventKind.IMPORT: "Imported",
+    EventKind.DEFINE: "Registries defined",
     EventKind.OVERRIDE: "Recorded override",
     EventKind.REDACT: "Removed personal data",
 }
@@ -195,14 +228,20 @@ ENDING_TONES: Final[Mapping[EventKind, str]] = {
     EventKind.IESG_DECLINE: "bad",
     EventKind.WITHDRAW: "past",
 }
+EVENT_LABELS: Final = TextTable("event", _EVENT_LABELS)
 
 #: value of `done` in the URL -> message after a form
-DONE_MESSAGES: Final[Mapping[str, str]] = {
-    **{str(kind): f"{label}." for kind, label in EVENT_LABELS.items()},
+_DONE_MESSAGES: Final[Mapping[str, str]] = {
+    **{str(kind): f"{label}." for kind, label in _EVENT_LABELS.items()},
     "open": "Saved as a draft request. Announce it for review, or submit it, below.",
+    "account-added": "The account is added.",
+    "account-saved": "The account is saved.",
+    "account-disabled": "The account is disabled. Its sessions have ended.",
+    "account-enabled": "The account is enabled.",
     "signed-in": "You are signed in.",
     "signed-out": "You are signed out.",
 }
+DONE_MESSAGES: Final = TextTable("done", _DONE_MESSAGES)
 
 REGISTRY_SUMMARIES: Final[Mapping[str, str]] = {
     "uri-schemes": "The part before the first colon of a URI, such as http, mailto or llm.",

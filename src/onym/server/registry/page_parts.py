@@ -13,8 +13,18 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from onym.registry.records import Entry, EventKind, LogRecord, Request, RequestKind, RequestState, Status
+from onym.registry.records import (
+    Entry,
+    EventKind,
+    LogRecord,
+    Request,
+    RequestKind,
+    RequestState,
+    Role,
+    Status,
+)
 from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
+from onym.registry.words import apply_words
 from onym.server.registry import urls
 from onym.server.registry.labels import (
     ENDING_TONES,
@@ -24,6 +34,7 @@ from onym.server.registry.labels import (
     format_date,
     format_time,
 )
+from onym.server.registry.translations import translate_text
 
 if TYPE_CHECKING:
     from onym.registry.store import EntryChange
@@ -51,6 +62,11 @@ class PageFrame:
     csrf: str
     #: the result of the last form as a sentence, or ""
     done: str
+    #: the name of the service
+    service: str = "Onym registry"
+    #: the visitor's language, and the links that choose another
+    language: str = "en"
+    languages: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,23 +340,29 @@ _DECISIONS: Final = frozenset(
 
 
 def describe_outcome(record: LogRecord, change: EntryChange | None) -> Outcome:
-    """Return what a record brought about; `change` is its change of an entry, if any."""
+    """Return what a record brought about, in the language in force.
+
+    `change` is the record's change of an entry, if any.
+    """
     kind = record.event.kind
     if kind in ENDING_TONES or change is None:
-        return Outcome(label=EVENT_LABELS[kind], tone=ENDING_TONES.get(kind, "plain"))
+        return Outcome(label=translate_text(EVENT_LABELS[kind]), tone=ENDING_TONES.get(kind, "plain"))
     before, after = change.before, change.after
     if after is None:
-        return Outcome(label="Removed", tone="bad")
-    label, tone = STATUS_LABELS[after.status], STATUS_TONES[after.status]
+        return Outcome(label=translate_text("Removed"), tone="bad")
+    label, tone = translate_text(STATUS_LABELS[after.status]), STATUS_TONES[after.status]
     pending = Status.PENDING_REVIEW
     if after.status is pending or (before is not None and set(after.pending) > set(before.pending)):
-        return Outcome(label="Under review", tone="warn")
+        return Outcome(label=translate_text("Under review"), tone="warn")
     if before is None or before.status is pending:
         is_plain = after.status is Status.REGISTERED
-        return Outcome(label=label if is_plain else f"Registered: {label.lower()}", tone=tone)
+        return Outcome(
+            label=label if is_plain else f"{translate_text('Registered')}: {label.lower()}", tone=tone
+        )
     if before.status is not after.status:
-        return Outcome(label=f"Now {label.lower()}", tone=tone)
-    return Outcome(label="Updated" if kind in _DECISIONS else EVENT_LABELS[kind], tone="plain")
+        return Outcome(label=f"{translate_text('Now')} {label.lower()}", tone=tone)
+    label = "Updated" if kind in _DECISIONS else EVENT_LABELS[kind]
+    return Outcome(label=translate_text(label), tone="plain")
 
 
 def select_news(
@@ -365,8 +387,8 @@ def describe_missing_registrant(entry: Entry) -> str:
     """Return who can change an entry without a registrant; "" if it has one."""
     if entry.registrant is not None or entry.status is Status.PENDING_REVIEW:
         return ""
-    if entry.registry == "ai-namespaces":
-        return "none; IANA can record one"
+    if entry.registry == "ai-namespaces" or REGISTRIES[entry.registry].is_defined:
+        return apply_words("none; IANA can record one")
     if entry.status is Status.PROVISIONAL:
         return "none; the IESG can reassign the entry, and anyone can ask to make it permanent"
     return "none. The IESG decides who controls the entry; changes of an RFC's definition need its approval."
@@ -444,7 +466,7 @@ def _plan_steps(request: Request, profile: Profile) -> set[str]:
     found = {"draft", "iana", "end"}
     if request.status in profile.list_review:
         found.add("list")
-    if _is_for_iesg(request):
+    if _is_for_iesg(request) or (policy is not None and policy.decided_by is Role.IESG):
         found.add("iesg")
     elif policy is None or not policy.at_once:
         found.add("expert")
@@ -489,7 +511,7 @@ def _build_step(request: Request, name: str, distance: int, seen: bool, began: M
     said = "not reached" if distance > 0 and mark == "skipped" else _MARKS[mark]
     return Step(
         id=name,
-        label=_STEP_LABELS[name],
+        label=apply_words(_STEP_LABELS[name]),
         mark=mark,
         mark_label=said,
         note=began.get(name, "") if seen else "",

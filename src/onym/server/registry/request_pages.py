@@ -22,6 +22,7 @@ from onym.registry.service import (
     get_applied_request,
     list_missing_fields,
 )
+from onym.registry.words import apply_words, name_role, parse_role
 from onym.server.registry import urls
 from onym.server.registry.actions import DECISIONS, build_actions, parse_event_data
 from onym.server.registry.checking import (
@@ -89,7 +90,7 @@ _STEPS: Final = {"revise": EventKind.REVISE, "resubmit": EventKind.RESUBMIT}
 
 async def submit_page(request: HTTPRequest) -> Response:
     """GET: an empty form for a registry."""
-    row = registry_of(request.query_params.get("registry") or "uri-schemes")
+    row = registry_of(request.query_params.get("registry") or next(iter(REGISTRIES)))
     name = request.query_params.get("name", "")[:100]
     given = SubmissionInput(registry=row, fields={"name": name} if name else EMPTY)
     return _make_form_response(request, given)
@@ -121,7 +122,7 @@ async def _parse_submit_form(request: HTTPRequest, form: PageForm) -> tuple[Requ
     identifier = form.get_text("request")
     about = await find_visible_request(request, identifier) if identifier else None
     return about, SubmissionInput(
-        registry=registry_of(form.get_text("registry") or "uri-schemes"),
+        registry=registry_of(form.get_text("registry") or next(iter(REGISTRIES))),
         text=form.get_text("template"),
         fields={
             name.removeprefix(_PREFIX): values[0] for name, values in form.items() if name.startswith(_PREFIX)
@@ -293,7 +294,7 @@ def _build_form_fields(
             value=given.fields.get(field.id, ""),
             required=field.required,
             clause=field.guideline,
-            help="" if field in profile.fields else "Usually in the specification; optional here.",
+            help=field.help if field in profile.fields else "Usually in the specification; optional here.",
             long=field.id not in _ONE_LINE_FIELDS,
             example=examples.get(field.id, ""),
             problems=problems,
@@ -394,7 +395,9 @@ def _describe_next_step(about: Request) -> str:
         and policy.at_once
         and about.kind == "new"
     ):
-        said = "IANA checks that it is complete, then registers it at once (first come, first served)."
+        said = apply_words(
+            "IANA checks that it is complete, then registers it at once (first come, first served)."
+        )
     timeout = PROFILES[about.profile].expert_timeout
     if about.state in (RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW) and timeout is not None:
         said += f" Without an explicit rejection within {timeout.days} days it goes on by time alone."
@@ -524,13 +527,13 @@ def _find_queue_link(request: HTTPRequest, about: Request) -> tuple[str, str]:
     if role is None:
         # a temporary expert has no queue
         return urls.requests_url(), "Requests"
-    return urls.queue_url(str(role)), _QUEUES[role][0]
+    return urls.queue_url(name_role(role)), apply_words(_QUEUES[role][0])
 
 
 async def queue_page(request: HTTPRequest) -> Response:
     """GET: the requests that wait for a role, in the registries where the visitor has it."""
-    role = next((queue_role for queue_role in _QUEUES if queue_role == request.path_params["role"]), None)
-    if role is None:
+    role = parse_role(request.path_params["role"])
+    if role not in _QUEUES:
         raise UnknownEntryError("no such queue", code="registry.unknown-queue", field="role")
     visitor = get_visitor(request)
     require_access(visitor)
@@ -543,7 +546,7 @@ async def queue_page(request: HTTPRequest) -> Response:
     found.sort(key=lambda about: (about.due is None, about.due or about.since))
     now = get_current_time(request)
     rows = [about for about in found if not about.state.is_final]
-    title, intro = _QUEUES[role]
+    title, intro = map(apply_words, _QUEUES[role])
     mine = list_all_roles(request)
     return make_page_response(
         request,
@@ -556,7 +559,9 @@ async def queue_page(request: HTTPRequest) -> Response:
         overdue=sum(about.due is not None and about.due < now for about in rows),
         now=now,
         queues=tuple(
-            Link(href=urls.queue_url(str(queue_role)), text=text, current=queue_role is role)
+            Link(
+                href=urls.queue_url(name_role(queue_role)), text=apply_words(text), current=queue_role is role
+            )
             for queue_role, (text, _) in _QUEUES.items()
             if queue_role in mine
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -16,8 +17,9 @@ from starlette.staticfiles import StaticFiles
 
 from onym.errors import RegistryError, UnknownEntryError, UsageError
 from onym.registry.records import Role, is_administrator
-from onym.registry.registries import PROFILES, REGISTRIES
+from onym.registry.registries import PROFILES, REGISTRIES, get_catalog
 from onym.registry.service import render_entries, render_feed
+from onym.registry.words import apply_words, name_role
 from onym.server.registry import urls
 from onym.server.registry.dependencies import find_registry, get_current_time, get_store
 from onym.server.registry.labels import (
@@ -29,6 +31,15 @@ from onym.server.registry.labels import (
     get_label,
 )
 from onym.server.registry.page_parts import Link, PageFrame, split_clauses
+from onym.server.registry.translations import (
+    DEFAULT,
+    LANGUAGES,
+    TRANSLATED,
+    choose_language,
+    install_translations,
+    translate_text,
+    use_language,
+)
 from onym.server.security.conditional_requests import make_cached_response
 from onym.server.security.sessions import get_visitor
 from onym.server.services import get_services, make_template_environment
@@ -186,12 +197,27 @@ def get_template_environment() -> Environment:
     found.filters["sign"] = STATUS_SIGNS.__getitem__
     found.filters["roles"] = format_roles
     found.filters["reason"] = _get_reason
+    found.filters["words"] = _make_words_filter()
+    found.filters["translated"] = translate_text
     found.filters["clauses"] = split_clauses
+    install_translations(found)
     found.globals |= {
         "urls": urls, "registries": REGISTRIES, "profiles": PROFILES, "state_tones": STATE_TONES,
     }  # fmt: skip
     found.filters["coded"] = _split_code
     return found
+
+
+def _make_words_filter() -> Any:
+    """Return the filter that puts the operator's names of roles into a text."""
+    from jinja2 import pass_context  # late: see make_template_environment
+
+    # without the context, Jinja would apply it once, when it compiles the template
+    @pass_context
+    def put_words(_: Any, text: str) -> str:
+        return apply_words(text)
+
+    return put_words
 
 
 def _get_reason(record: LogRecord) -> str:
@@ -223,13 +249,18 @@ def build_page_frame(request: Request, title: str, *crumbs: tuple[str, str]) -> 
     visitor, here, roles = get_visitor(request), request.url.path, list_all_roles(request)
     nav = (
         (urls.HOME_URL, "Home"),
-        *((urls.entries_url(registry), _NAV_LABELS.get(registry, registry)) for registry in REGISTRIES),
+        *(
+            (urls.entries_url(row.id), _NAV_LABELS.get(row.id) or row.short_title or row.title)
+            for row in REGISTRIES.values()
+        ),
         (urls.requests_url(), "Requests"),
         (urls.SUBMIT_URL, "Register"),
         (urls.help_url(), "How it works"),
     )
-    desk = [(urls.queue_url(str(role)), label) for role, label in _QUEUES if role in roles]
+    desk = [(urls.queue_url(name_role(role)), apply_words(label)) for role, label in _QUEUES if role in roles]
     account = visitor.account
+    if visitor.is_administrator:
+        desk.append((urls.ACCOUNTS_URL, "Accounts"))
     if account is not None and is_administrator(account) and Role.IANA in roles:
         desk.append((urls.AUDIT_URL, "Audit"))
     return PageFrame(
@@ -240,6 +271,16 @@ def build_page_frame(request: Request, title: str, *crumbs: tuple[str, str]) -> 
         who="" if account is None else account.name or account.login,
         csrf=visitor.csrf_token,
         done=DONE_MESSAGES.get(request.query_params.get("done", ""), ""),
+        service=get_catalog().title or "Onym registry",
+        language=choose_language(request),
+        languages=tuple(
+            Link(
+                href=urls.language_url(language, here),
+                text=name,
+                current=language == choose_language(request),
+            )
+            for language, name in LANGUAGES.items()
+        ),
     )
 
 
@@ -252,7 +293,14 @@ _NAV_LABELS: Final = {
 
 def render_page(template: str, page: PageFrame, /, **members: Any) -> str:
     """Return the whole HTML document; the template uses the frame, every member and nothing else."""
-    return get_template_environment().get_template(template).render(members, page=page)
+    # a page without translations is English as a whole
+    language = page.language if template in TRANSLATED else DEFAULT
+    with use_language(language):
+        return (
+            get_template_environment()
+            .get_template(template)
+            .render(members, page=replace(page, language=language))
+        )
 
 
 def render_service_page(request: Request, template: str, title: str, /, **members: Any) -> str:
@@ -316,7 +364,10 @@ def make_page_response(
     return Response(render_page(template, page, **members), http_status, _HEADERS, media_type="text/html")
 
 
-_HEADERS: Final = {"vary": "Accept, Cookie, Authorization, HX-Request", "cache-control": "private, no-cache"}
+_HEADERS: Final = {
+    "vary": "Accept, Accept-Language, Cookie, Authorization, HX-Request",
+    "cache-control": "private, no-cache",
+}
 
 
 def redirect_to(address: str, done: str = "") -> Response:
@@ -351,8 +402,9 @@ _SCHEMES: Final = frozenset({"csv-2015", "csv-2022"})
 
 def list_formats(registry: str) -> tuple[tuple[str, str], ...]:
     """Return (format, title) of every file format of this registry."""
+    own = {"xml": "XML"} if registry in REGISTRIES and REGISTRIES[registry].is_defined else {}
     return tuple(
-        (form, title)
+        (form, own.get(form, title))
         for form, title in FORMAT_TITLES.items()
         if form not in _SCHEMES or registry == "uri-schemes"
     )

@@ -54,6 +54,9 @@ ACCOUNT_URL: Final = "/account"
 TOKENS_URL: Final = "/account/tokens"
 SIGN_OUT_EVERYWHERE_URL: Final = "/account/sign-out-everywhere"
 AUDIT_URL: Final = "/audit"
+ACCOUNTS_URL: Final = "/accounts"
+#: the cookie with a visitor's language
+LANGUAGE_COOKIE: Final = "onym-language"
 PASSWORD_URL: Final = "/account/password"  # noqa: S105 - an address
 OPENAPI_URL: Final = "/openapi.json"
 STATISTICS_URL: Final = "/statistics"
@@ -150,6 +153,21 @@ def review_url(identifier: str) -> str:
 def queue_url(role: str) -> str:
     """The queue of a role: expert, iana or iesg."""
     return build_path("queue", role)
+
+
+def language_url(language: str, back: str) -> str:
+    """The URL that chooses a language and leads back to a page."""
+    return build_path("language", language, next=back)
+
+
+def accounts_url(**query: str | int | None) -> str:
+    """The accounts, for administrators."""
+    return build_path("accounts", **query)
+
+
+def account_url(identifier: str, act: str | None = None) -> str:
+    """One account, or the URL that accepts an act on it: details, roles, disable, enable or password."""
+    return build_path("accounts", identifier, *(() if act is None else (act,)))
 
 
 def token_revoke_url(identifier: str) -> str:

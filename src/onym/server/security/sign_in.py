@@ -12,6 +12,7 @@ from onym.accounts.sign_in import (
     CALLBACK_PARAMETERS,
     FLOW_SECONDS,
     SignInFlow,
+    apply_group_roles,
     check_callback,
     find_flow_cookie,
     find_or_create_account,
@@ -244,6 +245,7 @@ async def finish_oidc_sign_in(request: Request) -> Response | ASGIApp:
         flow, code = await check_callback(provider, cookie, parameters, parts.clock())
         person = (await provider.redeem_code(code, flow, parts.clock())).person
         account = await find_or_create_account(parts.store, provider.issuer, person, parts.clock())
+        account = await apply_group_roles(parts.store, account, provider.issuer, person, parts.clock())
         set_audit_action(request, "sign-in.oidc", provider.issuer.id, account=account.id)
         response = RedirectResponse(flow.target, 303, {"cache-control": "no-store"})
         await start_session(request, response, account)

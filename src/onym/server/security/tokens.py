@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from onym.accounts.records import ApiToken, hash_secret, make_id, make_token, validate_label
+from onym.accounts.records import ApiToken, get_realm, hash_secret, make_id, make_token, validate_label
 from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.records import TOKEN_PREFIX, Role, Scope, get_registry_roles, parse_scopes
 from onym.registry.registries import REGISTRIES
+from onym.registry.words import apply_words
 from onym.server.security.middleware import set_audit_action
 from onym.server.security.sessions import Visitor, get_visitor, require_access
 from onym.server.security.sign_in import read_form
@@ -73,7 +74,7 @@ async def get_api_account(request: Request) -> Response:
     """GET /api/v1/account: the caller's account, roles and scopes."""
     visitor = get_visitor(request)
     account = require_access(visitor)
-    roles = {name: sorted(visitor.list_roles(name)) for name in (*REGISTRIES, *account.roles)}
+    roles = {name: sorted(visitor.list_roles(name)) for name in (*REGISTRIES, *map(get_realm, account.roles))}
     return _make_json_response(
         {
             "id": account.id,
@@ -201,7 +202,7 @@ async def _make_account_response(request: Request, secret: Secret | None, status
             for row in REGISTRIES.values()
         ],
         tokens=[(token, _get_token_state(token, at)) for token in await parts.store.tokens.list(account.id)],
-        scopes=_SCOPES,
+        scopes={scope: apply_words(text) for scope, text in _SCOPES.items()},
         new_token="" if secret is None else secret.reveal(),
     )
     return HTMLResponse(html, status, {"cache-control": "no-store"})

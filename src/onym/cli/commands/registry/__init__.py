@@ -36,6 +36,7 @@ for command in (
     procedure.link_messages_command,
     procedure.tick_command,
     admin.init_command,
+    admin.define_command,
     transfer.import_command,
     transfer.export_command,
     transfer.mirror_command,

@@ -9,12 +9,14 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
 
 import click
 
+from onym.accounts.records import ALL_REALMS
 from onym.cli._input import add_options, pass_session
 from onym.cli._next_command import complete_command
 from onym.cli._output import Session, has_colour, is_terminal
@@ -33,7 +35,8 @@ from onym.registry.records import (
     Status,
     get_registry_roles,
 )
-from onym.registry.registries import PROFILES, REGISTRIES, get_registry
+from onym.registry.registries import PROFILES, REGISTRIES, enter_catalog, get_registry
+from onym.registry.words import apply_words, name_role, parse_role
 
 if TYPE_CHECKING:
     from onym.accounts.records import Account, AuditRecord
@@ -53,7 +56,7 @@ PAGE_SIZE: Final = 500
 #: characters of an operating system's user in the audit log
 _MAX_OPERATOR: Final = 200
 _ACCOUNT_VARIABLE: Final = "ONYM_REGISTRY_ACCOUNT"
-_REQUEST: Final = re.compile(rf"(?:{'|'.join(map(re.escape, REGISTRIES))})-[1-9][0-9]{{0,17}}")
+_REQUEST: Final = re.compile(r"([a-z][a-z0-9-]{0,31})-[1-9][0-9]{0,17}")
 
 db_option = click.option(
     "--db",
@@ -62,16 +65,27 @@ db_option = click.option(
     f"the settings file, then {DEFAULT_DATABASE} in this folder.",
 )
 
-registry_option = click.option("-r", "--registry", type=click.Choice(list(REGISTRIES)), show_default=True,
-                               default=next(iter(REGISTRIES)), help="The registry.")  # fmt: skip
+registry_option = click.option("-r", "--registry", metavar="REGISTRY", default="",
+                               help=f"The registry. Default: {next(iter(REGISTRIES))}, or the first that "
+                               "your definition has.")  # fmt: skip
 
 at_option = click.option("--at", metavar="TIME",
                          help="Act as if it were this time (ISO 8601, UTC): 2026-12-05T09:00Z")  # fmt: skip
 
 
 STATUS_CHOICE: Final = click.Choice([str(status) for status in Status])
-#: the roles that an account can have
-ROLE_CHOICE: Final = click.Choice([str(role) for role in Role if role is not Role.READER])
+
+
+class RoleChoice(click.Choice[str]):
+    """The roles that an account can have. A defined registry's names of them are accepted too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the role as the log has it."""
+        role = parse_role(str(value))
+        return super().convert(value if role is None else str(role), param, ctx)
+
+
+ROLE_CHOICE: Final = RoleChoice([str(role) for role in Role if role is not Role.READER])
 
 #: adds `--account` and `--as` to a command
 account_options = add_options(
@@ -93,19 +107,59 @@ def pass_database(
     def run(session: Session, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
         import asyncio  # late: asyncio is not needed to print help
 
-        asyncio.run(function(session, *args, **kwargs))
+        asyncio.run(_run_with_catalog(function, session, *args, **kwargs))
 
     return run
+
+
+async def _run_with_catalog(
+    function: Callable[..., Coroutine[Any, Any, None]], session: Session, /, *args: Any, **kwargs: Any
+) -> None:
+    """Run a command with the registries of its database in force, and the option `registry` resolved."""
+    await _load_catalog(session, kwargs.get("db"), kwargs.get("config"))
+    if "registry" in kwargs:
+        kwargs["registry"] = resolve_registry(kwargs["registry"])
+    await function(session, *args, **kwargs)
+
+
+async def _load_catalog(session: Session, db: str | None, config: str | None) -> None:
+    place = find_database(session, db, config)
+    if place is None or ("://" not in place and not Path(place).is_file()):  # noqa: ASYNC240 - the only task
+        return
+    from onym.registry.store import Store  # late: SQLAlchemy takes most of the import time
+
+    try:
+        async with await Store.open(place) as store:
+            enter_catalog(store.catalog)
+    except StoreError as error:
+        # `init` creates the tables; other commands report that they are missing
+        if error.code not in ("registry.no-database", "registry.wrong-schema"):
+            raise
+
+
+def resolve_registry(registry: str | None) -> str | None:
+    """Return the registry of an option; "" is the first in force, None is all. Raises UnknownEntryError."""
+    if registry in (None, ALL_REALMS):
+        return registry
+    return next(iter(REGISTRIES)) if registry == "" else get_registry(str(registry)).id
 
 
 def pass_store(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Do what `pass_database` does, and pass the open store in place of `db`."""
 
-    @pass_database
+    @db_option
+    @pass_session
     @wraps(function)
-    async def run(session: Session, /, *, db: str | None, **kwargs: Any) -> None:
-        async with open_store(session, db) as store:
-            await function(session, store, **kwargs)
+    def run(session: Session, /, *, db: str | None, **kwargs: Any) -> None:
+        import asyncio  # late: asyncio is not needed to print help
+
+        async def work() -> None:
+            async with open_store(session, db) as store:
+                if "registry" in kwargs:
+                    kwargs["registry"] = resolve_registry(kwargs["registry"])
+                await function(session, store, **kwargs)
+
+        asyncio.run(work())
 
     return run
 
@@ -129,7 +183,8 @@ def format_registry_option(registry: str) -> str:
 
 def is_request_id(text: str) -> bool:
     """Return whether the text is a request ID ("uri-schemes-17")."""
-    return _REQUEST.fullmatch(text) is not None
+    match = _REQUEST.fullmatch(text)
+    return match is not None and match[1] in REGISTRIES
 
 
 def utc_now() -> datetime:
@@ -245,6 +300,7 @@ async def open_store(session: Session, db: str | None, *, create: bool = False) 
         raise missing from None
     store.quota = _load_quota()
     async with store:
+        enter_catalog(store.catalog)
         yield store
 
 
@@ -262,8 +318,6 @@ async def get_account(store: Store, login: str) -> Account:
     account = await store.accounts.find_by_login(login.strip().lower())
     if account is not None:
         return account
-    from difflib import get_close_matches
-
     close = get_close_matches(login, [account.login for account in await store.accounts.list()], n=3)
     raise UnknownEntryError(
         f'the registry has no account "{login}"',
@@ -446,7 +500,7 @@ def print_history(session: Session, records: Sequence[LogRecord], names: dict[st
     for record in records:
         event = record.event
         reason = event.data.get("reason")
-        roles = ", ".join(sorted(str(role) for role in record.actor.roles - {Role.READER}))
+        roles = ", ".join(sorted(name_role(role) for role in record.actor.roles - {Role.READER}))
         login = names.get(record.actor.id, record.actor.id)
         actor = f"{login} ({roles})" if roles else login
         clause = f"[{record.clause}]" + (f" {shorten_text(reason)}" if isinstance(reason, str) else "")
@@ -458,7 +512,7 @@ def format_holder(request: Request, at: datetime) -> str:
     """Return who has the next step and until when; "" after the last step."""
     if request.holder is None:
         return ""
-    holder = _HOLDERS.get(request.holder, str(request.holder))
+    holder = apply_words(_HOLDERS.get(request.holder, str(request.holder)))
     if request.due is None:
         return holder
     days = (request.due - at).days

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym._lazy import require_extra
-from onym.accounts.records import AuditHead
+from onym.accounts.records import ALL_REALMS, AuditHead
 from onym.cli._input import pass_session
 from onym.cli._next_command import complete_command
 from onym.cli._output import Session, select_fields
@@ -38,12 +38,13 @@ from onym.cli.commands.registry._common import (
 from onym.cli.commands.registry.user import ask_password, describe_new_account, make_account
 from onym.errors import UsageError
 from onym.net.hosts import is_loopback
-from onym.registry.records import Actor, Role
-from onym.registry.registries import REGISTRIES
+from onym.registry.records import Actor, Event, EventKind, Role
+from onym.registry.registries import REGISTRIES, enter_catalog
 from onym.registry.service import list_entries
 
 if TYPE_CHECKING:
     from onym.accounts.records import Account
+    from onym.registry.definitions import Definition
     from onym.registry.store import Store, Verified
     from onym.server.settings import Settings
 
@@ -56,6 +57,8 @@ _SEED: Final = Actor(id="iana-seed", roles=frozenset({Role.IANA}))
 @click.option("--email", metavar="ADDRESS", help="The account's e-mail address, for notices.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 @click.option("--empty", is_flag=True, help="Do not import the data that Onym ships.")
+@click.option("--definition", type=click.Path(dir_okay=False, exists=True), metavar="FILE",
+              help="Define your own registries (TOML).")  # fmt: skip
 @pass_database
 async def init_command(
     session: Session,
@@ -64,18 +67,22 @@ async def init_command(
     email: str | None,
     password_stdin: bool,
     empty: bool,
+    definition: str | None,
     db: str | None,
 ) -> None:
     """Create a registry with the shipped data of all three registries and a first account.
 
-    The account has every role in every registry, and manages other accounts. If the database exists, `init`
+    With --definition it has the registries of FILE instead, with your fields, policies and words. The
+    account has every role in every registry, and manages other accounts. If the database exists, `init`
     updates its schema and leaves registries that have entries as they are.
 
     \b
     Examples:
       onym registry init --db registry.db
       pass show registry | onym registry init --db registry.db --login ann --password-stdin
+      onym registry init --db names.db --definition company.toml
     """
+    defined = None if definition is None else _load_definition(definition)
     place = find_database(session, db)
     if place is None:
         place = DEFAULT_DATABASE
@@ -102,6 +109,9 @@ async def init_command(
         if account is not None:
             act = make_audit_record("account.add", describe_new_account(account))
             await store.accounts.add(account, audit=act)
+        if defined is not None:
+            await _define_registries(store, defined)
+        enter_catalog(store.catalog)
         seeded = {} if empty else await _seed_registries(session, store)
         missing_index = store.missing_index
     session.print_record({"account": None if account is None else account.login, "registries": seeded})
@@ -120,12 +130,56 @@ async def init_command(
         session.print_note(f"next: {following}")
 
 
+@click.command("define", short_help="Define your own registries from a TOML file.")
+@click.argument("file", type=click.Path(dir_okay=False, exists=True))
+@click.option("--dry-run", is_flag=True, help="Only check the file.")
+@pass_database
+async def define_command(session: Session, /, file: str, dry_run: bool, db: str | None) -> None:
+    """Define registries, fields, policies, roles and words from FILE, or change them.
+
+    The log records the whole definition, so that `verify` decides old requests by the old one. A definition
+    keeps the registries that are in force, and their procedures.
+
+    \b
+    Examples:
+      onym registry define --dry-run company.toml
+      onym registry define company.toml --db names.db
+    """
+    defined = _load_definition(file)
+    if not dry_run:
+        async with open_store(session, db) as store:
+            await _define_registries(store, defined)
+    rows = defined.catalog.registries
+    word, digest = "valid" if dry_run else "defined", defined.catalog.digest
+    session.print_record({"ok": True, "done": word, "digest": digest, "registries": list(rows)})
+    session.print_line(f"{session.paint(word, 'good')}  {defined.catalog.title} ({digest[:12]})")
+    session.print_table([(row.id, row.title) for row in rows.values()], indent="  ", styles=("name",))
+
+
+def _load_definition(file: str) -> Definition:
+    from onym.registry.definitions import load_definition  # late: few commands need it
+
+    return load_definition(Path(file))
+
+
+async def _define_registries(store: Store, defined: Definition) -> None:
+    """Record the definition, unless it is in force already."""
+    if store.catalog.digest != defined.catalog.digest:
+        event = Event(
+            kind=EventKind.DEFINE, registry=ALL_REALMS, data={"definition": dict(defined.definition)}
+        )
+        await store.apply(event, _SEED, utc_now())
+        await store.audit.write(make_audit_record("registry.define", defined.catalog.digest))
+
+
 async def _seed_registries(session: Session, store: Store) -> dict[str, dict[str, int]]:
     """Import the shipped data into registries that have no entries yet."""
     from onym.registry.iana import load_builtin_snapshot
 
     counts = {}
     for name in REGISTRIES:
+        if REGISTRIES[name].is_defined:
+            continue
         present = await list_entries(store, name)
         if present:
             counts[name] = {"added": 0, "same": len(present)}

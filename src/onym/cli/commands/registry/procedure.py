@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import exit_with, pass_session, read_file, read_text_file
+from onym.cli._input import exit_with, read_file, read_text_file
 from onym.cli._next_command import complete_command
 from onym.cli._output import Session, select_fields
 from onym.cli.commands.registry._common import (
@@ -139,8 +139,8 @@ def render_blank_template(profile: Profile) -> str:
 @click.command("template", short_help="Print an empty template to fill in.")
 @registry_option
 @click.option("--profile", type=_PROFILE, help="The procedure. Default: the registry's own.")
-@pass_session
-def template_command(session: Session, /, registry: str, profile: str | None) -> None:
+@pass_database
+async def template_command(session: Session, /, registry: str, profile: str | None, db: str | None) -> None:
     """Print an empty template to fill in. Standard error explains each field.
 
     \b
@@ -153,7 +153,10 @@ def template_command(session: Session, /, registry: str, profile: str | None) ->
     chosen = PROFILES[profile or row.default_profile]
     if chosen.id not in row.profiles:
         row = next(registry for registry in REGISTRIES.values() if chosen.id in registry.profiles)
-    guidance = {field.id: GUIDANCE.get(field.id, row.name_rule) for field in chosen.fields}
+    guidance = {
+        field.id: field.help or (row.name_rule if field.id == "name" else GUIDANCE.get(field.id, ""))
+        for field in chosen.fields
+    }
     session.print_line(render_blank_template(chosen).rstrip())
     names = ("id", "label", "required", "clause", "guideline")
     fields = [{**select_fields(field, *names), "guidance": guidance[field.id]} for field in chosen.fields]

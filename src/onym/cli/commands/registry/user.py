@@ -26,7 +26,7 @@ from onym.cli.commands.registry._common import (
 )
 from onym.errors import UnknownEntryError, UsageError
 from onym.registry.records import TOKEN_PREFIX, Role, parse_scopes
-from onym.registry.registries import REGISTRIES
+from onym.registry.words import name_role
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ _ALL: Final = "*"
 _registry = click.option(
     "-r",
     "--registry",
-    type=click.Choice([_ALL, *REGISTRIES]),
+    metavar="REGISTRY",
     default=_ALL,
     show_default=True,
     help="The registry of the roles; * is all of them.",
@@ -230,9 +230,17 @@ def _print_account(session: Session, account: Account) -> None:
 
 def _format_roles(account: Account) -> str:
     held = (
-        f"{', '.join(sorted(map(str, roles)))} in {name}" for name, roles in account.roles.items() if roles
+        f"{', '.join(sorted(name_role(Role(role)) for role in roles))} {_format_realm(name)}"
+        for name, roles in account.roles.items()
+        if roles
     )
-    return "; ".join(sorted(held)).replace(f" in {_ALL}", " everywhere") or "registrant"
+    return "; ".join(sorted(held)) or name_role(Role.REGISTRANT)
+
+
+def _format_realm(name: str) -> str:
+    realm, _, provider = name.partition("@")
+    where = "everywhere" if realm == _ALL else f"in {realm}"
+    return f"{where} (by a group of {provider})" if provider else where
 
 
 @user_command.command("add", short_help="Add an account.")
@@ -336,6 +344,8 @@ def _require_held(account: Account, registry: str, lacking: frozenset[Role]) -> 
         code="usage.role",
         hint=f"{call} shows its roles"
         if held is None
+        else f"a group of the provider {held.partition('@')[2]} gives it; remove the account from the group"
+        if "@" in held
         else f"the role is {_format_registry(held)}; run {call} --remove {role} -r {shlex.quote(held)}",
     )
 

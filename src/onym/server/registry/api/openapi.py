@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from onym._version import __version__
 from onym.registry.records import RequestState, Role, Scope, Status
-from onym.registry.registries import REGISTRIES
+from onym.registry.registries import REGISTRIES, get_catalog
 from onym.registry.store import Statistics
 from onym.server.registry.api import handlers
 from onym.server.registry.api import models as m
@@ -287,8 +287,8 @@ def _list_types() -> list[Any]:
 
 
 @cache
-def build_openapi_document() -> dict[str, Any]:
-    """Return the document as plain data."""
+def build_openapi_document(digest: str = "") -> dict[str, Any]:
+    """Return the document as plain data. `digest` is of the definition in force, if there is one."""
     types = _list_types()
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     references = dict(zip(types, schemas, strict=True))
@@ -374,12 +374,16 @@ def _build_operation(operation: Operation, references: dict[Any, Any]) -> dict[s
 def _build_parameter(key: str) -> dict[str, Any]:
     parameter = PARAMETERS[key]
     example = {} if parameter.example is None else {"example": parameter.example}
+    schema = dict(parameter.schema)
+    if parameter.schema is _REGISTRY:
+        schema["enum"] = list(REGISTRIES)
+        example = example if parameter.example in REGISTRIES else {}
     return {
         "name": parameter.name,
         "in": parameter.place,
         "required": parameter.place == "path",
         "description": parameter.summary,
-        "schema": dict(parameter.schema),
+        "schema": schema,
         **example,
     }
 
@@ -416,15 +420,15 @@ def _build_fault(status: int, references: dict[Any, Any]) -> dict[str, Any]:
 
 
 @cache
-def _encode_document() -> tuple[bytes, str]:
-    body = msgspec.json.encode(build_openapi_document())
+def _encode_document(digest: str) -> tuple[bytes, str]:
+    body = msgspec.json.encode(build_openapi_document(digest))
     return body, make_entity_tag(body)
 
 
 async def get_openapi_document(request: Request) -> Response:
     """GET: the document."""
     negotiate_media_type(request, ("application/json",))
-    body, tag = _encode_document()
+    body, tag = _encode_document(get_catalog().digest)
     return make_cached_response(request, body, "application/json", tag=tag)
 
 

@@ -1,0 +1,100 @@
+"""A company's own registries on the command line: define, register, change, export."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from company_support import COMPANY
+from onym.cli._app import app
+
+PASSWORD = "four unrelated words here\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run a command in an empty folder that has the definition; return its result."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ONYM_REGISTRY_DB", "names.db")
+    Path("company.toml").write_text(COMPANY, encoding="utf-8")
+    Path("billing.txt").write_text("Service: billing\nOwning team: Payments\n", encoding="utf-8")
+
+    def call(*args: str, code: int = 0, stdin: str = "") -> Any:
+        result = CliRunner().invoke(app, ["registry", *args], input=stdin)
+        assert result.exit_code == code, (args, result.output, result.stderr)
+        return result
+
+    return call
+
+
+@pytest.fixture
+def made(run: Any) -> Any:
+    """The same, with a database."""
+    run("init", "--definition", "company.toml", "--login", "ada", "--password-stdin", stdin=PASSWORD)
+    return run
+
+
+def test_init_with_a_definition_has_its_registries_and_no_shipped_data(made: Any) -> None:
+    assert made("export", "--format", "csv").stdout == "Service,Owning team,Endpoint,Status\n"
+    refused = made("show", "http", "-r", "uri-schemes", code=11)
+    assert "registry.unknown-registry" in refused.stderr
+    assert "services, topics" in refused.stderr
+
+
+def test_a_name_goes_through_the_procedure_by_its_own_roles(made: Any) -> None:
+    made("submit", "billing.txt")
+    asked = made("status", "services-1").stdout
+    assert "the naming office" in asked
+    made("decide", "services-1", "check-complete", "--as", "registrar")
+    refused = made("decide", "services-1", "approve", "--as", "board", "--reason", "x", code=11)
+    assert "Only reviewer may do this." in refused.stderr
+    made("decide", "services-1", "approve", "--as", "reviewer", "--reason", "It is clear.")
+    shown = made("show", "billing").stdout
+    assert "billing  service, registered" in shown
+    assert "Payments" in shown
+    assert "IANA" not in shown
+    assert made("export", "--format", "csv").stdout.splitlines()[1] == "billing,Payments,,Registered"
+    assert json.loads(made("verify", "--json").stdout)["ok"] is True
+
+
+def test_roles_are_given_in_the_registry_s_words(made: Any) -> None:
+    made("user", "add", "rita", "--no-password", "--role", "reviewer", "-r", "services")
+    added = json.loads(made("user", "list", "--json").stdout)["accounts"]
+    assert [account["roles"] for account in added if account["login"] == "rita"] == [{"services": ["expert"]}]
+    refused = made("user", "roles", "rita", "--add", "reviewer", "-r", "servces", code=11)
+    assert "registry.unknown-registry" in refused.stderr
+
+
+def test_the_template_has_the_definition_s_fields(made: Any) -> None:
+    found = made("template")
+    assert found.stdout.split() == ["Service:", "Owning", "team:", "Endpoint:"]
+    assert "The URL of the service inside the network." in found.stderr
+
+
+def test_a_definition_is_checked_without_a_database(run: Any) -> None:
+    found = json.loads(run("define", "--dry-run", "company.toml", "--json").stdout)
+    assert (found["done"], found["registries"]) == ("valid", ["services", "topics"])
+    assert not Path("names.db").exists()
+    text = COMPANY.replace("days = 5", "days = 0")
+    Path("company.toml").write_text(text, encoding="utf-8")
+    refused = run("define", "--dry-run", "company.toml", code=4)
+    assert "company.toml:27: registries[0].policy.registered.days" in refused.stderr
+
+
+def test_a_change_of_the_definition_is_in_force_at_once_and_recorded_once(made: Any) -> None:
+    text = COMPANY.replace('label = "Owning team"', 'label = "Owner"')
+    Path("company.toml").write_text(text, encoding="utf-8")
+    made("define", "company.toml")
+    made("define", "company.toml")
+    assert made("export", "--format", "csv").stdout == "Service,Owner,Endpoint,Status\n"
+    assert json.loads(made("verify", "--json").stdout)["records"] == 2
+
+
+def test_a_definition_that_leaves_a_registry_out_is_refused(made: Any) -> None:
+    text = COMPANY[: COMPANY.index('[[registries]]\nid = "topics"')]
+    Path("company.toml").write_text(text, encoding="utf-8")
+    assert "registry.bad-definition" in made("define", "company.toml", code=11).stderr
