@@ -111,7 +111,7 @@ def test_a_scheme_goes_from_its_draft_to_publication(
     expert.go(f"/requests/{request}/review")
     assert "Check report" in expert.text
     expert.picture(f"{shots}-4-review")
-    expert.press("Approve and register as permanent", reason="The name is free, the template is complete.")
+    expert.press(f"Approve and register as {asked}", reason="The name is free, the template is complete.")
 
     anyone = meet()
     anyone.go(f"/r/uri-schemes/{name}")

@@ -31,6 +31,18 @@ def get_user_id() -> int:
     return 0 if sys.platform == "win32" else os.geteuid()
 
 
+def get_user_name() -> str:
+    """The name of the user whose rights this process was started with."""
+    try:
+        import pwd  # late: Unix only
+
+        return pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError):
+        from getpass import getuser  # late: reads variables, which anyone can set
+
+        return getuser()
+
+
 def is_owned_by_user(state: os.stat_result) -> bool:
     """Whether the file belongs to the user of this process."""
     return IS_WINDOWS or state.st_uid == get_user_id()

@@ -345,7 +345,12 @@ class RequestPipeline:
         """
         if self.store is None or call.idempotency_key is None:
             raise refusal
-        stored = await self.store.find(scope, call.request_hash)
+        try:
+            stored = await self.store.find(scope, call.request_hash)
+        except AIIPError as error:
+            if error.code == "aiip.idempotency-mismatch":  # another request, whose approval this is not
+                raise refusal from None
+            raise
         if stored is None:
             raise refusal
         answer = decode_stored_answer(stored, self.limits.stream_seconds)

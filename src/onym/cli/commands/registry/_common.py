@@ -20,6 +20,7 @@ from onym.accounts.records import ALL_REALMS
 from onym.cli._input import add_options, pass_session
 from onym.cli._next_command import complete_command
 from onym.cli._output import Session, has_colour, is_terminal
+from onym.common.platform import get_user_name
 from onym.common.text import escape_unprintable
 from onym.errors import AccessError, StoreError, UnknownEntryError, UsageError
 from onym.registry.records import (
@@ -194,14 +195,7 @@ def utc_now() -> datetime:
 
 def get_operator() -> str:
     """Return "command line, USER", as the audit log names the operating system's user."""
-    try:
-        import pwd  # late: Unix only
-
-        user = pwd.getpwuid(os.getuid()).pw_name
-    except (ImportError, KeyError):
-        from getpass import getuser
-
-        user = getuser()
+    user = get_user_name()
     if user == "root" and os.environ.get("SUDO_USER"):
         user = f"root for {os.environ['SUDO_USER']}"
     return escape_unprintable(f"command line, {user}"[:_MAX_OPERATOR])

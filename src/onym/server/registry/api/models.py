@@ -37,6 +37,10 @@ Template = Annotated[str, Meta(max_length=1_000_000, pattern=_CLEAN)]
 #: characters of an archive; a longer one is linked on the command line
 MAX_ARCHIVE = 3_000_000
 Short = Annotated[str, Meta(max_length=300, pattern=_CLEAN)]
+#: an https URL with one `{id}`; `onym.registry.list_archive` checks the rest
+_LINK: Final = r"^https://[!-z|~]{1,230}\{id\}[!-z|~]{0,60}$"
+    r"^https://[A-Za-z0-9.-]{1,200}(:[0-9]{1,5})?/[A-Za-z0-9._~/-]{0,60}\{id\}[A-Za-z0-9._~/-]{0,20}$"
+)
 
 
 class _Data(msgspec.Struct):
@@ -354,7 +358,7 @@ class ArchiveBody(_Body):
     """
 
     archive: Annotated[str, Meta(min_length=1, max_length=MAX_ARCHIVE)]
-    link: Short | None = None
+    link: Annotated[str, Meta(max_length=300, pattern=_LINK)] | None = None
 
 
 class LinkedMessages(_Data):
