@@ -39,8 +39,6 @@ MAX_ARCHIVE = 3_000_000
 Short = Annotated[str, Meta(max_length=300, pattern=_CLEAN)]
 #: an https URL with one `{id}`; `onym.registry.list_archive` checks the rest
 _LINK: Final = r"^https://[!-z|~]{1,230}\{id\}[!-z|~]{0,60}$"
-    r"^https://[A-Za-z0-9.-]{1,200}(:[0-9]{1,5})?/[A-Za-z0-9._~/-]{0,60}\{id\}[A-Za-z0-9._~/-]{0,20}$"
-)
 
 
 class _Data(msgspec.Struct):
