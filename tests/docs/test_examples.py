@@ -19,7 +19,8 @@ from support import as_subtests
 BACKED = {"python": {"example"}, "py": {"example"}, "pycon": set(), "console": {"run", "serve", "tested"}}
 #: what only a reader can run: it installs, starts servers, or needs a key or the network
 _READERS_OWN = re.compile(
-    r"make|pip|uv|git|cd|mkdir|python3 -m venv|\. ~/|export|ollama|llama-server|vllm|ssh|docker|createuser|createdb|#"
+    r"make|pip|uv|git|cd|mkdir|python3 -m venv|\. ~/|export|ollama|llama-server|vllm|ssh|docker|#"
+    r"|createuser|createdb"
     r"|\.venv/bin/python docs/tools|onym chat 'llm://openai/|onym chat llm://embedded/|onym models pull"
 )
 
