@@ -136,3 +136,7 @@ def test_a_company_reaches_its_first_entry_and_its_export(browser: Browser, stag
     assert "billing,Payments,,Registered" in exported.splitlines()
     verified = stage.run("$ onym registry verify --db names.db\n", [])
     assert "no errors" in verified
+    stage.run("$ onym registry mirror public --db names.db > /dev/null\n", [])
+    mirrored = stage.run("$ cat public/r/services/billing/index.html\n", [])
+    assert "In use" in mirrored
+    assert "IANA" not in mirrored
