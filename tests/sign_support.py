@@ -12,14 +12,7 @@ import pytest
 
 from onym.errors import ProvenanceError, SignatureError
 from onym.sign.keys import AuthorityKeys, SigningKey, read_authority_keys
-from onym.sign.receipts import (
-    Expected,
-    Receipt,
-    content_digest,
-    request_hash,
-    sign_receipt,
-    verify_receipt,
-)
+from onym.sign.receipts import Expected, Receipt, content_digest, request_hash, sign_receipt, verify_receipt
 
 __all__ = [
     "BODY",

@@ -14,14 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from onym.ai.replay import (
-    MAX_REPLAY_IDS,
-    MemoryReplays,
-    ReplayFile,
-    Replays,
-    SharedReplays,
-    open_replays,
-)
+from onym.ai.replay import MAX_REPLAY_IDS, MemoryReplays, ReplayFile, Replays, SharedReplays, open_replays
 from onym.errors import ConfigError, ProvenanceError, StoreError
 from onym.store.valkey import open_valkey
 from onym.uri.secret import Secret

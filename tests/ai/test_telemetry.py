@@ -37,17 +37,7 @@ from onym.errors import (
 from onym.net.messages import HTTPRequest, Reply, Send
 from onym.net.transport import run_flow
 from onym.uri.ai import AIURI
-from telemetry_support import (
-    BODY,
-    CALL,
-    CALLER,
-    QUERY,
-    Seen,
-    above,
-    said,
-    served,
-    traces,
-)
+from telemetry_support import BODY, CALL, CALLER, QUERY, Seen, above, said, served, traces
 
 
 @pytest.fixture

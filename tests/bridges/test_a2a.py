@@ -38,12 +38,7 @@ from a2a.types import (
     SendMessageRequest,
     TaskState,
 )
-from a2a.utils.errors import (
-    A2AError,
-    ContentTypeNotSupportedError,
-    InvalidParamsError,
-    TaskNotFoundError,
-)
+from a2a.utils.errors import A2AError, ContentTypeNotSupportedError, InvalidParamsError, TaskNotFoundError
 from a2a.utils.signing import create_agent_card_signer
 from google.protobuf.json_format import MessageToJson
 from jwt import PyJWK

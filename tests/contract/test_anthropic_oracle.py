@@ -32,16 +32,7 @@ from contract.oracle import (
 )
 from onym.errors import ProviderError
 from onym.llm.dialects import Exchange, anthropic_messages
-from onym.llm.types import (
-    DocumentPart,
-    Finish,
-    ImagePart,
-    Message,
-    TextPart,
-    Tool,
-    ToolCall,
-    Usage,
-)
+from onym.llm.types import DocumentPart, Finish, ImagePart, Message, TextPart, Tool, ToolCall, Usage
 from onym.net.messages import Headers
 from stream_support import texts_of, thoughts_of
 from support import ImportedLate

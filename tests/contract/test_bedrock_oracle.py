@@ -21,15 +21,7 @@ from onym.llm.client import Client, connect
 from onym.llm.config import Config
 from onym.llm.dialects import Exchange, WireSpec, bedrock_converse
 from onym.llm.providers import ProviderTable
-from onym.llm.types import (
-    DocumentPart,
-    ImagePart,
-    Message,
-    Request,
-    TextDelta,
-    TextPart,
-    Usage,
-)
+from onym.llm.types import DocumentPart, ImagePart, Message, Request, TextDelta, TextPart, Usage
 from onym.net.messages import Headers
 from onym.net.policy import Policy
 from stream_support import finish_of, texts_of, thoughts_of

@@ -35,14 +35,7 @@ from contract.oracle import (
 from onym.errors import ProviderError
 from onym.llm.client import Client
 from onym.llm.dialects import WireSpec, cohere_v2
-from onym.llm.types import (
-    DocumentPart,
-    Message,
-    Request,
-    TextPart,
-    ToolCall,
-    Usage,
-)
+from onym.llm.types import DocumentPart, Message, Request, TextPart, ToolCall, Usage
 from stream_support import finish_of, texts_of, thoughts_of
 
 cohere = pytest.importorskip("cohere")

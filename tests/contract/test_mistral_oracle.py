@@ -34,12 +34,7 @@ from stream_support import finish_of, texts_of, thoughts_of
 pytest.importorskip("mistralai")
 from mistralai.client import Mistral
 from mistralai.client.errors import MistralError
-from mistralai.client.models import (
-    ChatCompletionRequest,
-    ChatCompletionStreamRequest,
-    TextChunk,
-    ThinkChunk,
-)
+from mistralai.client.models import ChatCompletionRequest, ChatCompletionStreamRequest, TextChunk, ThinkChunk
 
 KEY = "test-key-0123456789"
 MODEL = "mistral-large-latest"

@@ -8,16 +8,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from docgen.matrix import (
-    MODEL,
-    SCHEMA,
-    Cell,
-    differences,
-    families,
-    lines,
-    silent_rows,
-    table_rows,
-)
+from docgen.matrix import MODEL, SCHEMA, Cell, differences, families, lines, silent_rows, table_rows
 from docgen.reference_matrix import matrix_page, shown
 
 import onym

@@ -24,15 +24,7 @@ from onym.errors import (
 from onym.llm.dialects import anthropic_messages
 from onym.llm.dialects.anthropic_messages import StreamDecoder
 from onym.llm.dialects.streaming import WholeBodyDecoder
-from onym.llm.types import (
-    Carried,
-    Finish,
-    ReasoningDelta,
-    TextDelta,
-    ToolCall,
-    ToolCallDelta,
-    Usage,
-)
+from onym.llm.types import Carried, Finish, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
 from onym.net.messages import Headers
 from support import as_subtests
 

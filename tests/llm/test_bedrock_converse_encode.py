@@ -10,16 +10,7 @@ import pytest
 
 from onym.errors import UnsupportedError, UsageError
 from onym.llm.dialects import WireSpec, bedrock_converse, get_dialect
-from onym.llm.types import (
-    Carried,
-    DocumentPart,
-    ImagePart,
-    Message,
-    Request,
-    TextPart,
-    Tool,
-    ToolCall,
-)
+from onym.llm.types import Carried, DocumentPart, ImagePart, Message, Request, TextPart, Tool, ToolCall
 
 HI = Message(role="user", content="Hi")
 SCHEMA = {"type": "object", "title": "a city!", "properties": {"name": {"type": "string"}}}

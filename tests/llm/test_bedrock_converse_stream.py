@@ -28,15 +28,7 @@ from onym.errors import (
 from onym.llm.dialects import Exchange, bedrock_converse
 from onym.llm.dialects.bedrock_converse import StreamDecoder
 from onym.llm.dialects.streaming import WholeBodyDecoder
-from onym.llm.types import (
-    Carried,
-    Finish,
-    ReasoningDelta,
-    TextDelta,
-    ToolCall,
-    ToolCallDelta,
-    Usage,
-)
+from onym.llm.types import Carried, Finish, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
 from onym.net.messages import Headers
 from support import as_subtests
 

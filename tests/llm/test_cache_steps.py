@@ -13,12 +13,7 @@ from typing import Any, cast
 import pytest
 
 from onym.errors import ConnectionFailed
-from onym.llm.cache._single_flight import (
-    CacheLookup,
-    PendingCalls,
-    get_pending_calls,
-    lookup_flow,
-)
+from onym.llm.cache._single_flight import CacheLookup, PendingCalls, get_pending_calls, lookup_flow
 from onym.llm.cache._store import AnswerStore, encode_answer
 from onym.llm.types import Completion
 from onym.net.messages import Flow, Work

@@ -12,16 +12,7 @@ from hypothesis import strategies as st
 from onym.errors import UnsupportedError, UsageError
 from onym.llm import dialects
 from onym.llm.dialects import WireSpec, gemini
-from onym.llm.types import (
-    Carried,
-    DocumentPart,
-    ImagePart,
-    Message,
-    Request,
-    TextPart,
-    Tool,
-    ToolCall,
-)
+from onym.llm.types import Carried, DocumentPart, ImagePart, Message, Request, TextPart, Tool, ToolCall
 
 USER = Message(role="user", content="Hi")
 HI = {"role": "user", "parts": [{"text": "Hi"}]}

@@ -23,15 +23,7 @@ from onym.errors import (
 from onym.llm.dialects import gemini
 from onym.llm.dialects.gemini import StreamDecoder, decode_chat
 from onym.llm.dialects.streaming import WholeBodyDecoder
-from onym.llm.types import (
-    Carried,
-    Finish,
-    ReasoningDelta,
-    TextDelta,
-    ToolCall,
-    ToolCallDelta,
-    Usage,
-)
+from onym.llm.types import Carried, Finish, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
 from onym.net.messages import Headers
 from support import as_subtests
 

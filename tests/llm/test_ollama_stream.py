@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 
 import stream_support as streams
 from json_support import any_json
-from onym.errors import (
-    MalformedResponseError,
-    ProviderError,
-    RateLimitError,
-    ServerError,
-)
+from onym.errors import MalformedResponseError, ProviderError, RateLimitError, ServerError
 from onym.llm.dialects import ollama
 from onym.llm.dialects.ollama import StreamDecoder
 from onym.llm.dialects.streaming import WholeBodyDecoder

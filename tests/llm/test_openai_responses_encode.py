@@ -9,16 +9,7 @@ import pytest
 from onym.errors import UnsupportedError, UsageError
 from onym.llm import dialects
 from onym.llm.dialects import WireSpec, openai_responses
-from onym.llm.types import (
-    Carried,
-    DocumentPart,
-    ImagePart,
-    Message,
-    Request,
-    TextPart,
-    Tool,
-    ToolCall,
-)
+from onym.llm.types import Carried, DocumentPart, ImagePart, Message, Request, TextPart, Tool, ToolCall
 
 USER = Message(role="user", content="Hi")
 WIRE_USER = {"type": "message", "role": "user", "content": "Hi"}

@@ -13,11 +13,7 @@ from hypothesis import strategies as st
 from onym.errors import OnymWarning
 from onym.llm.client import connect
 from onym.llm.config import Config
-from onym.llm.dialects.strict_schema import (
-    make_anthropic_schema,
-    make_mistral_schema,
-    make_openai_schema,
-)
+from onym.llm.dialects.strict_schema import make_anthropic_schema, make_mistral_schema, make_openai_schema
 from onym.llm.planner import Planner, PlannerSettings
 from onym.llm.providers import ProviderTable
 from onym.net.policy import Policy

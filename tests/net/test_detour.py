@@ -7,18 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from net_support import (
-    NAMED,
-    OK,
-    Authority,
-    Face,
-    FixedResolver,
-    Server,
-    answering,
-    asking,
-    free_port,
-    post,
-)
+from net_support import NAMED, OK, Authority, Face, FixedResolver, Server, answering, asking, free_port, post
 from onym.errors import ConnectionFailed, NetError, PolicyError, ResolveError, UsageError
 from onym.net.messages import Origin, Send
 from onym.net.policy import Policy

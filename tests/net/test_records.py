@@ -23,16 +23,7 @@ from dns.rdtypes.ANY.DNSKEY import DNSKEY
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dns_support import (
-    LOOPBACK,
-    ZONES,
-    Forwarder,
-    Lie,
-    NameServers,
-    give_dns_time,
-    knot,
-    shared_name_servers,
-)
+from dns_support import LOOPBACK, ZONES, Forwarder, Lie, NameServers, give_dns_time, knot, shared_name_servers
 from onym.errors import MissingExtraError, UsageError
 from onym.net._dnssec import parse_anchors
 from onym.net.messages import SRV, Ask, RecordKind, Records

@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 
 from chain_support import verify_chain
 from onym.errors import StoreError
-from onym.registry.codec import (
-    GENESIS,
-    canonicalize_json,
-    compute_digest,
-    seal_record,
-    to_data,
-    verify_link,
-)
+from onym.registry.codec import GENESIS, canonicalize_json, compute_digest, seal_record, to_data, verify_link
 from onym.registry.records import IANA_CLOCK, Actor, Event, EventKind, LogRecord, Role
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

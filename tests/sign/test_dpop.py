@@ -15,13 +15,7 @@ from jwcrypto import jwk as peer_jwk
 from jwcrypto import jwt as peer_jwt
 
 from onym.errors import SecretError, SignatureError
-from onym.sign.dpop import (
-    DPoPKey,
-    DPoPProof,
-    generate_dpop_key,
-    sign_dpop_proof,
-    verify_dpop_proof,
-)
+from onym.sign.dpop import DPoPKey, DPoPProof, generate_dpop_key, sign_dpop_proof, verify_dpop_proof
 from onym.sign.keys import SigningKey, thumbprint
 from onym.sign.receipts import access_token_hash
 from onym.uri.secret import Secret

@@ -12,12 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import onym
-from onym.errors import (
-    LLMURIError,
-    ParameterError,
-    URIError,
-    URILimitError,
-)
+from onym.errors import LLMURIError, ParameterError, URIError, URILimitError
 from onym.uri.llm import LLMURI, check, parse
 from onym.uri.parameters import Limits
 from support import as_subtests

@@ -15,13 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import onym
-from onym.errors import (
-    LLMURIError,
-    OnymError,
-    SecretError,
-    URIError,
-    URISyntaxError,
-)
+from onym.errors import LLMURIError, OnymError, SecretError, URIError, URISyntaxError
 from onym.testing.strategies import llm_uris
 from onym.uri.generic import URI
 from onym.uri.llm import LLMURI, check, parse

@@ -15,12 +15,7 @@ import msgspec
 
 from onym.ai.credentials import Credentials
 from onym.ai.discovery.evaluation import fetch_srv_targets, select_targets
-from onym.ai.discovery.well_known import (
-    fetch_authority,
-    fetch_document,
-    fetch_keys,
-    find_namespace,
-)
+from onym.ai.discovery.well_known import fetch_authority, fetch_document, fetch_keys, find_namespace
 from onym.ai.exchange import (
     Caller,
     DPoPNonces,

@@ -22,14 +22,7 @@ from typing import Any, Final, TypeVar
 
 from onym.errors import CredentialError, OnymError
 from onym.sign.keys import MAX_AUTHORITY_KEYS, Signer
-from onym.sign.keystore import (
-    MAX_AGE,
-    KeyRecord,
-    KeyStore,
-    decode_records,
-    encode_key_set,
-    encode_records,
-)
+from onym.sign.keystore import MAX_AGE, KeyRecord, KeyStore, decode_records, encode_key_set, encode_records
 from onym.store import open_shared_store
 from onym.store.shared import FOREVER, SharedStore, StoreThread, make_key
 from onym.uri.secret import Secret

@@ -20,13 +20,7 @@ from typing import Final, Protocol
 from onym.errors import ConfigError, ProvenanceError, StoreError
 from onym.store import open_shared_store
 from onym.store.shared import StoreLimits, StoreThread, mark_seen
-from onym.store.sqlite import (
-    FileFormat,
-    SharedConnection,
-    SQLiteOptions,
-    describe_error,
-    is_busy,
-)
+from onym.store.sqlite import FileFormat, SharedConnection, SQLiteOptions, describe_error, is_busy
 from onym.uri.secret import Secret
 
 #: IDs stored at one time; a receipt's ID is stored for at most 180 seconds

@@ -43,13 +43,7 @@ from onym.bridges._sdk import (
     read_stream_result,
     sanitize_text,
 )
-from onym.bridges.approvals import (
-    PAGE_KEY,
-    PERMISSION_CODES,
-    ApprovalPage,
-    PermissionPages,
-    build_approval,
-)
+from onym.bridges.approvals import PAGE_KEY, PERMISSION_CODES, ApprovalPage, PermissionPages, build_approval
 from onym.errors import AIIPError, InvocationError, OnymError, TaskRunning
 from onym.uri.ai import AIURI
 

@@ -378,12 +378,7 @@ def _dump(value: Any) -> Any:
 def serve_tasks(server: Server[Any], tasks: ToolTasks) -> None:
     """Serve the methods of the extension, for requests that declare it."""
     from mcp.shared.exceptions import MCPError
-    from mcp.types import (
-        HEADER_MISMATCH,
-        INVALID_PARAMS,
-        METHOD_NOT_FOUND,
-        RequestParams,
-    )
+    from mcp.types import HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, RequestParams
     from mcp.types.version import is_version_at_least
     from pydantic import Field
 

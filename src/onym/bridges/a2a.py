@@ -20,12 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from onym.ai.endpoint.kinds import AgentHandler, Outgoing, State, Update, agent
 from onym.bridges._a2a_store import SharedTasks
-from onym.bridges._a2a_tasks import (
-    EXTENSION,
-    encode_base64url,
-    make_executor,
-    make_handler,
-)
+from onym.bridges._a2a_tasks import EXTENSION, encode_base64url, make_executor, make_handler
 from onym.bridges._sdk import (
     URI_KEY,
     Invoker,

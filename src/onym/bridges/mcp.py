@@ -17,13 +17,7 @@ from onym._version import __version__
 from onym.ai.endpoint.context import Call
 from onym.ai.endpoint.kinds import ToolHandler, tool
 from onym.ai.records import Effects
-from onym.bridges._mcp_calls import (
-    ToolCall,
-    ToolTasks,
-    declares_tasks,
-    make_missing_tasks_error,
-    serve_tasks,
-)
+from onym.bridges._mcp_calls import ToolCall, ToolTasks, declares_tasks, make_missing_tasks_error, serve_tasks
 from onym.bridges._sdk import (
     URI_KEY,
     Invoker,

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import structs
 
 from onym.errors import PolicyError, UnsupportedError, UsageError
-from onym.llm._arguments import (
-    Messages,
-    Overrides,
-    build_profile_layer,
-    parse_overrides,
-    to_messages,
-)
+from onym.llm._arguments import Messages, Overrides, build_profile_layer, parse_overrides, to_messages
 from onym.llm.dialects import Exchange, WireSpec
 from onym.llm.dialects.codec import find_unsent, is_audio
 from onym.llm.endpoint import Endpoint, resolve_endpoint

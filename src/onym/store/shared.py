@@ -35,13 +35,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from onym.common.strict_json import encode_base64url
 from onym.errors import StoreError, UsageError
-from onym.store.sqlite import (
-    FileFormat,
-    SharedConnection,
-    SQLiteOptions,
-    WrongFormatError,
-    describe_error,
-)
+from onym.store.sqlite import FileFormat, SharedConnection, SQLiteOptions, WrongFormatError, describe_error
 from onym.store.valkey import ValkeyOptions
 
 #: characters of a key: printable ASCII, so that every store sorts keys alike

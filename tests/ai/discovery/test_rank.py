@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.discovery.evaluation import (
-    Candidate,
-    Discovery,
-    is_same_site,
-    list_resources,
-    weigh_sources,
-)
+from onym.ai.discovery.evaluation import Candidate, Discovery, is_same_site, list_resources, weigh_sources
 from onym.ai.records import AnchorDocument, EndpointEntry, Source, Verdict
 
 ORIGIN = "https://bank.example"

@@ -11,13 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from onym.errors import (
-    AuthenticationError,
-    ConnectionFailed,
-    CredentialError,
-    QuotaError,
-    UsageError,
-)
+from onym.errors import AuthenticationError, ConnectionFailed, CredentialError, QuotaError, UsageError
 from onym.llm import embedded
 from onym.llm.batch import LocalEngine, arun, run
 from onym.llm.batch import _runner as driver_module

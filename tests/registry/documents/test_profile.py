@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import UnknownEntryError
-from onym.registry.documents import (
-    DocumentKind,
-    profile_of_template,
-    profile_reason,
-    read_document,
-    to_text,
-)
+from onym.registry.documents import DocumentKind, profile_of_template, profile_reason, read_document, to_text
 from onym.registry.documents._templates import clean_value
 from onym.registry.registries import PROFILES
 

@@ -16,17 +16,7 @@ from onym.errors import RefusalError, StoreError
 from onym.registry.codec import REMOVED_TEXT, canonicalize_json, compute_digest, remove_lines, to_data
 from onym.registry.records import EventKind, LogRecord
 from onym.registry.store import Store, restore
-from registry.store.store_support import (
-    AT,
-    IANA,
-    REGISTRANT,
-    SCHEMES,
-    ask,
-    in_store,
-    opened,
-    registered,
-    run,
-)
+from registry.store.store_support import AT, IANA, REGISTRANT, SCHEMES, ask, in_store, opened, registered, run
 
 ADDRESS = "ada@example.org"
 TEMPLATE = f"Scheme name: conti\n\nContact: Ada <{ADDRESS}>\n\nStatus: provisional\n"

@@ -15,11 +15,7 @@ from onym.registry.records import EventKind
 from onym.registry.registries import get_registry
 from onym.registry.service import SubmissionInput, build_report, list_requested_names, parse_submission
 from onym.registry.store import queries
-from onym.server.registry.checking import (
-    MAX_CHECKS_PER_VISITOR,
-    CheckWorkers,
-    ConcurrencyLimiter,
-)
+from onym.server.registry.checking import MAX_CHECKS_PER_VISITOR, CheckWorkers, ConcurrencyLimiter
 from onym.server.registry.page_parts import split_differences
 from server.registry.site import TEMPLATE, Site
 from support import linear_enough

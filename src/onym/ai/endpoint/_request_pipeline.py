@@ -15,15 +15,7 @@ from typing import Any, Final, Literal
 
 from onym.ai.endpoint._runner import HandlerRunner, decode_stored_answer, get_caller_key
 from onym.ai.endpoint.approvals import ApprovalChecker, CheckedApproval
-from onym.ai.endpoint.context import (
-    ANONYMOUS,
-    AccessRequest,
-    Answer,
-    Authorization,
-    Call,
-    Caller,
-    Limits,
-)
+from onym.ai.endpoint.context import ANONYMOUS, AccessRequest, Answer, Authorization, Call, Caller, Limits
 from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX as ANONYMOUS_CLIENT
 from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
 from onym.ai.endpoint.policy import ApprovalTerms, Policies

@@ -24,12 +24,7 @@ from hashlib import sha256
 from typing import Any, Final, TypeVar
 
 from onym.ai.endpoint import task_store
-from onym.ai.endpoint.idempotency import (
-    STORED_BYTES,
-    STORED_BYTES_TOTAL,
-    KeyScope,
-    SQLiteIdempotencyStore,
-)
+from onym.ai.endpoint.idempotency import STORED_BYTES, STORED_BYTES_TOTAL, KeyScope, SQLiteIdempotencyStore
 from onym.ai.endpoint.task_store import NewTask, SQLiteTaskStore, TaskStore
 from onym.errors import AIIPError, ConfigError, StoreError
 from onym.store.postgres import UNFINISHED, PostgresTransaction, PostgresWriter, TableGroup, is_owner_alive

@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import (
-    URI_TYPE,
-    exit_with,
-    find_provider,
-    iter_subjects,
-    load_providers,
-    pass_session,
-)
+from onym.cli._input import URI_TYPE, exit_with, find_provider, iter_subjects, load_providers, pass_session
 from onym.cli._output import Session, Subject, point_at
 from onym.common.text import escape_unprintable
 from onym.errors import OnymError, ParameterError, UnsupportedError, URIError

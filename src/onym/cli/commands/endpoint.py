@@ -17,14 +17,7 @@ import click
 from onym.cli._errors import build_error_record
 from onym.cli._input import URI_TYPE, load_providers, pass_session, uri_argument
 from onym.cli._llm_client import CallOptions, ConnectedCall, call_options, open_client
-from onym.cli._output import (
-    Session,
-    encode_json,
-    is_terminal,
-    select_fields,
-    show_download,
-    to_plain_data,
-)
+from onym.cli._output import Session, encode_json, is_terminal, select_fields, show_download, to_plain_data
 from onym.cli.commands.check import find_misspellings
 from onym.cli.exit_codes import get_exit_code
 from onym.common.text import escape_unprintable

@@ -206,9 +206,7 @@ class RayEngine:
             raise self._fatal
 
     def _start_actor(self, node: str) -> Any:
-        from ray.util.scheduling_strategies import (  # type: ignore[import-untyped,import-not-found,unused-ignore]
-            NodeAffinitySchedulingStrategy,
-        )
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
         remote = self._ray.remote(num_cpus=0, max_concurrency=_LEASES_PER_ACTOR + 8)(RayWorker)
         return remote.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True)).remote()

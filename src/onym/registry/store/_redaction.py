@@ -19,13 +19,7 @@ from sqlalchemy import delete, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import RefusalError, StoreError
-from onym.registry.codec import (
-    REMOVED_TEXT,
-    compute_digest,
-    is_unsalted_remainder,
-    iter_lines,
-    remove_lines,
-)
+from onym.registry.codec import REMOVED_TEXT, compute_digest, is_unsalted_remainder, iter_lines, remove_lines
 from onym.registry.engine import Decide
 from onym.registry.records import Actor, Event, EventKind, LogRecord
 from onym.registry.store._writes import (

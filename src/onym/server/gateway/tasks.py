@@ -23,13 +23,7 @@ from onym.ai.gateway.forms import build_form_fields, encode_form_input
 from onym.ai.records import EVENTS, JSON, Invocation, TaskPart, format_task_target
 from onym.ai.tasks import TaskReference, parse_task_status
 from onym.errors import AIIPError, UsageError
-from onym.server.gateway.dependencies import (
-    is_form,
-    make_reload_headers,
-    parse_form,
-    parse_pairs,
-    read_body,
-)
+from onym.server.gateway.dependencies import is_form, make_reload_headers, parse_form, parse_pairs, read_body
 from onym.server.gateway.responses import (
     TRANSLATED_STATUSES,
     make_gateway_receipt,

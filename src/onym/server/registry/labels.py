@@ -6,15 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
 from typing import Any, Final, Generic, TypeVar
 
-from onym.registry.records import (
-    AppealLevel,
-    AppealState,
-    EventKind,
-    RequestKind,
-    RequestState,
-    Role,
-    Status,
-)
+from onym.registry.records import AppealLevel, AppealState, EventKind, RequestKind, RequestState, Role, Status
 from onym.registry.registries import get_catalog
 from onym.registry.words import apply_words
 

@@ -33,14 +33,7 @@ from onym.cli._input import (
     translate_key_errors,
 )
 from onym.cli._network import NetworkOptions, build_network, network_options
-from onym.cli._output import (
-    Session,
-    Subject,
-    encode_json,
-    is_terminal,
-    replace_text_file,
-    select_fields,
-)
+from onym.cli._output import Session, Subject, encode_json, is_terminal, replace_text_file, select_fields
 from onym.cli.exit_codes import get_exit_code
 from onym.common.text import escape_unprintable
 from onym.errors import ApprovalRequired, UsageError
