@@ -11,8 +11,8 @@ import pytest
 
 from net_support import OK, PATIENCE, Authority, Server, answering
 from onym.net._async_connections import AsyncConnection
+from onym.net._dialling import InnerTLSConnection
 from onym.net._exchange import ConnectionPool
-from onym.net._inner_tls import InnerTLSConnection
 from onym.net.limits import NetLimits
 from support import untraced
 

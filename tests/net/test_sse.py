@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import ProtocolError, ResponseTooLarge
-from onym.net.sse import SSEDecoder, SSEEvent
+from onym.net.messages import SSEDecoder, SSEEvent
 from support import as_subtests
 
 

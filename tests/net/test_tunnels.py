@@ -25,7 +25,7 @@ from net_support import (
     asking,
 )
 from onym.errors import ConnectionFailed, DeadlineExceeded, NetError, ProxyError, ResolveError
-from onym.net._inner_tls import InnerTLSConnection
+from onym.net._dialling import InnerTLSConnection
 from onym.net.connections import BlockingConnection, TLSSettings, drive_coroutine, make_tls_context
 from onym.net.limits import NetLimits, TLSConfig
 from onym.net.messages import Origin

@@ -43,9 +43,8 @@ from onym.ai.telemetry import Telemetry, observe_call, observe_stream_call
 from onym.errors import ProvenanceError, ResponseTooLarge, UsageError
 from onym.net.config import NetConfig
 from onym.net.limits import ClientIdentity, TLSConfig
-from onym.net.messages import Flow
+from onym.net.messages import Flow, SSEEvent
 from onym.net.policy import Policy
-from onym.net.sse import SSEEvent
 from onym.net.transport import AsyncTransport, Transport, arun_flow, run_flow
 from onym.uri.ai import AIURI
 

@@ -28,8 +28,7 @@ from onym.ai.records import (
 from onym.common.text import escape_unprintable
 from onym.errors import AIIPError, ProvenanceError, ResponseTooLarge, SignatureError, UsageError
 from onym.net.limits import ClientIdentity
-from onym.net.messages import Headers, HTTPRequest, Origin, Reply, Send, split_url
-from onym.net.sse import SSEDecoder, SSEEvent
+from onym.net.messages import Headers, HTTPRequest, Origin, Reply, Send, SSEDecoder, SSEEvent, split_url
 from onym.sign.dpop import DPoPKey, sign_dpop_proof
 from onym.sign.keys import AuthorityKeys
 from onym.sign.receipts import (

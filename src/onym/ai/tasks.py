@@ -44,8 +44,7 @@ from onym.errors import (
     TaskRunning,
     UsageError,
 )
-from onym.net.messages import Flow, Wait
-from onym.net.sse import SSEEvent
+from onym.net.messages import Flow, SSEEvent, Wait
 
 T = TypeVar("T")
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from onym.net.messages import Records as Records
     from onym.net.messages import Reply as Reply
     from onym.net.messages import Send as Send
+    from onym.net.messages import SSEDecoder as SSEDecoder
+    from onym.net.messages import SSEEvent as SSEEvent
     from onym.net.messages import StreamBody as StreamBody
     from onym.net.messages import Wait as Wait
     from onym.net.policy import Decision as Decision
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
     from onym.net.policy import evaluate_uri as evaluate_uri
     from onym.net.proxies import ProxyConfig as ProxyConfig
     from onym.net.records import RecordResolver as RecordResolver
-    from onym.net.sse import SSEDecoder as SSEDecoder
-    from onym.net.sse import SSEEvent as SSEEvent
     from onym.net.transport import AsyncTransport as AsyncTransport
     from onym.net.transport import ProbeReport as ProbeReport
     from onym.net.transport import Transport as Transport
@@ -53,13 +53,12 @@ _HOMES = {
     "onym.net.connections": "AddressResolver DNSResolver SystemResolver",
     "onym.net.limits": "ClientIdentity NetLimits RetryPolicy TLSConfig parse_retry_after",
     "onym.net.messages": (
-        "Ask AsyncStreamBody ConnectionInfo Flow Headers HTTPRequest Origin Records Reply Send StreamBody "
-        "Wait"
+        "Ask AsyncStreamBody ConnectionInfo Flow Headers HTTPRequest Origin Records Reply Send "
+        "SSEDecoder SSEEvent StreamBody Wait"
     ),
     "onym.net.policy": "Decision Policy choose_scheme evaluate_policy evaluate_uri",
     "onym.net.proxies": "ProxyConfig",
     "onym.net.records": "RecordResolver",
-    "onym.net.sse": "SSEDecoder SSEEvent",
     "onym.net.transport": "AsyncTransport ProbeReport Transport arun_flow run_flow",
 }
 

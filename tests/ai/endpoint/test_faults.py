@@ -14,7 +14,7 @@ import pytest
 from ai_support import Heard
 from onym.ai.endpoint import Endpoint, Limits
 from onym.ai.endpoint.responses import contain_faults
-from onym.net.sse import SSEDecoder
+from onym.net.messages import SSEDecoder
 
 Played = Callable[..., None]
 RAISED: tuple[Callable[[], BaseException], ...] = (

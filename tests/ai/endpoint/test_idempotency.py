@@ -21,8 +21,7 @@ from ai_support import PATIENCE, BlockingStore, Line, key_scope, key_store
 from onym.ai.endpoint import Answer, Call, Caller, Endpoint, Limits, StreamEvent
 from onym.ai.endpoint.idempotency import RETENTION_SECONDS, SQLiteIdempotencyStore, StoreClaim
 from onym.errors import AIIPError, ConfigError
-from onym.net.messages import Headers
-from onym.net.sse import SSEDecoder
+from onym.net.messages import Headers, SSEDecoder
 
 Serving = Callable[..., Any]
 KEY = ("Idempotency-Key", '"8e03978e-40d5"')

@@ -18,7 +18,7 @@ from onym.ai.discovery_document import parse_discovery_document
 from onym.ai.endpoint import Answer, Call, Endpoint, Limits, StreamEvent
 from onym.ai.problems import CODES
 from onym.errors import AIIPError, NetError, ProvenanceError
-from onym.net.sse import SSEDecoder
+from onym.net.messages import SSEDecoder
 from onym.sign.keys import read_authority_keys
 from onym.sign.receipts import Expected, StreamChain, content_digest, request_hash, verify_receipt
 

@@ -19,7 +19,7 @@ from onym.ai.endpoint import Answer, Call, Caller, Endpoint, Limits, Task, Threa
 from onym.ai.endpoint.context import AccessRequest
 from onym.ai.endpoint.task_store import KEPT_SECONDS
 from onym.errors import AIIPError, TaskCancelled, UsageError
-from onym.net.sse import SSEDecoder, SSEEvent
+from onym.net.messages import SSEDecoder, SSEEvent
 from onym.sign.receipts import Receipt, StreamChain, decode_claims, request_hash, split_token
 
 Serving = Callable[..., Any]

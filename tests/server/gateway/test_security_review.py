@@ -28,7 +28,7 @@ from onym.cli._output import Session
 from onym.cli.commands.ai.receipts import verify_command as verify
 from onym.cli.commands.ai.serve import audit_command as audit
 from onym.errors import ConfigError
-from onym.net.sse import SSEDecoder
+from onym.net.messages import SSEDecoder
 from onym.server.gateway.dependencies import ResultStore
 from onym.server.gateway.responses import EventStreamResponse, StartedStream
 from onym.server.gateway.views import build_control_views, get_template_environment

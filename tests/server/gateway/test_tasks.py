@@ -15,7 +15,7 @@ import pytest
 from ai_support import PATIENCE
 from gateway_support import Answer, World, world
 from onym.ai.endpoint import Call, Task, ThreadTask
-from onym.net.sse import SSEDecoder
+from onym.net.messages import SSEDecoder
 from onym.sign.receipts import decode_claims, split_token
 
 ASYNC = {"Prefer": "respond-async"}

@@ -27,7 +27,7 @@ from onym.llm.dialects.errors import (
 from onym.llm.dialects.streaming import EventDecoder, make_stream_decoder
 from onym.llm.dialects.strict_schema import convert_tool, make_anthropic_schema
 from onym.llm.parameters import list_wire_names
-from onym.net.sse import SSEEvent
+from onym.net.messages import SSEEvent
 from onym.uri.components import QUERY_VALUE
 
 #: decisive wherever they are: in `details.error_code`, which names the cause, in `type` or in `code`

@@ -21,7 +21,7 @@ from onym.llm.dialects.errors import (
 )
 from onym.llm.dialects.streaming import EventDecoder, make_stream_decoder
 from onym.llm.parameters import list_wire_names
-from onym.net.sse import SSEEvent
+from onym.net.messages import SSEEvent
 from onym.uri.components import QUERY_VALUE
 
 #: statuses that differ from the usual ones

@@ -32,7 +32,7 @@ from onym.llm.dialects.strict_schema import (
     make_openai_schema,
 )
 from onym.llm.parameters import list_wire_names
-from onym.net.sse import SSEEvent
+from onym.net.messages import SSEEvent
 
 #: decisive wherever they are: in `code`, in `innererror.code` or in `type`
 ERROR_CODES: Mapping[str, type[errors.ProviderError]] = codec.invert_table(

@@ -22,7 +22,7 @@ from onym.llm.dialects.errors import find_request_id, has_error
 from onym.llm.dialects.streaming import EventDecoder, make_stream_decoder
 from onym.llm.dialects.strict_schema import convert_tool, make_openai_schema
 from onym.llm.parameters import list_wire_names
-from onym.net.sse import SSEEvent
+from onym.net.messages import SSEEvent
 
 _ERROR_CODES: Mapping[str, type[errors.ProviderError]] = codec.invert_table(
     {

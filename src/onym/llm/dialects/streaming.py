@@ -17,7 +17,7 @@ from onym.llm import types
 from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap
 from onym.llm.dialects.codec import NO_USAGE
 from onym.llm.dialects.errors import ErrorDecoder, find_request_id
-from onym.net.sse import SSEDecoder, SSEEvent
+from onym.net.messages import SSEDecoder, SSEEvent
 
 F = TypeVar("F")
 F_co = TypeVar("F_co", covariant=True)

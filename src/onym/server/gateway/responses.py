@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from onym.ai.client import AsyncAIStream
     from onym.ai.records import Result
-    from onym.net.sse import SSEEvent
+    from onym.net.messages import SSEEvent
     from onym.server.gateway.dependencies import Dependencies, RequestContext
 
 #: seconds for which a browser waits for the result of a task, before it gets the task's page

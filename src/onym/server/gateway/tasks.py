@@ -37,7 +37,7 @@ from onym.uri.ai import AIURI, from_target
 if TYPE_CHECKING:
     from onym.ai.client_flows import Session
     from onym.ai.records import Resolution, Result, TaskStatus
-    from onym.net.sse import SSEEvent
+    from onym.net.messages import SSEEvent
     from onym.server.gateway.dependencies import Dependencies, RequestContext
     from onym.server.gateway.handlers import UpstreamRelay
 

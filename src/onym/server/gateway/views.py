@@ -15,7 +15,7 @@ from onym.ai.gateway.forms import FormField, build_form_fields
 from onym.ai.gateway.forwarding import find_denial
 from onym.ai.records import parse_media_type
 from onym.errors import NetError
-from onym.net.sse import SSEDecoder, SSEEvent
+from onym.net.messages import SSEDecoder, SSEEvent
 from onym.server.services import STATIC_FOLDER, make_template_environment
 from onym.uri.ai import AIURI, to_path
 

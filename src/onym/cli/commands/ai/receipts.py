@@ -129,7 +129,7 @@ def _require_issuer(receipt: Receipt, uri: AIURI) -> None:
 
 def _require_stream(receipt: Receipt, content: bytes) -> None:
     """Check the end of the chain over a saved event stream, without the receipt events at its end."""
-    from onym.net.sse import SSEDecoder
+    from onym.net.messages import SSEDecoder
     from onym.sign.receipts import StreamChain
 
     chain = StreamChain(receipt.request, receipt.task or "-")
