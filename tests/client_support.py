@@ -8,7 +8,7 @@ from typing import Any
 
 from onym.errors import OnymError
 from onym.net.messages import ConnectionInfo, Headers, Reply, Send, Wait
-from onym.testing.clock import FakeClock
+from onym.testing import FakeClock
 
 INFO = ConnectionInfo(address="127.0.0.1")
 

@@ -12,8 +12,8 @@ from onym.errors import NetError, ProviderError
 from onym.llm.client import AsyncClient, Client, aconnect, connect
 from onym.llm.config import Config
 from onym.llm.dialects import Dialect, Exchange, get_dialect
+from onym.llm.flow import Collector
 from onym.llm.providers import ProviderTable
-from onym.llm.streams import Collector
 from onym.llm.types import Completion, Event, Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 from onym.net.messages import Headers
 from onym.net.policy import Policy

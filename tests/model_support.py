@@ -14,7 +14,7 @@ from typing import NoReturn
 import pytest
 
 from onym.errors import WeightsError
-from onym.llm import embedded, weights
+from onym.llm import embedded
 from support import ROOT
 
 MODEL = "smollm2-135m-instruct"
@@ -34,7 +34,7 @@ def pulled_weights() -> Path:
     # a busy machine may take long to load it
     (embedded.ensure_server.__kwdefaults__ or {})["start_timeout"] = 600.0
     try:
-        return weights.pull_weights(MODEL)
+        return embedded.pull_weights(MODEL)
     except WeightsError as error:
         unavailable(str(error))
 

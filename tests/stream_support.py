@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from onym.errors import MalformedResponseError, OnymError, ProviderError, ResponseTooLarge
 from onym.llm.dialects import Decoder, Dialect, Exchange
-from onym.llm.streams import Collector
+from onym.llm.flow import Collector
 from onym.llm.types import Completion, Event, Finish, ReasoningDelta, TextDelta, Usage
 from onym.net.messages import Headers
 

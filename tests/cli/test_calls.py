@@ -137,7 +137,7 @@ def fetched(monkeypatch, tmp_path):
             progress(octets, 98_362_432, what)
         return tmp_path / f"{name}.gguf"
 
-    monkeypatch.setattr("onym.llm.weights.pull_weights", fetch)
+    monkeypatch.setattr("onym.llm.embedded.pull_weights", fetch)
     return tmp_path / "smollm2-135m-instruct.gguf"
 
 

@@ -35,7 +35,7 @@ _SPECIAL = {
 _STILL_THERE = {
     "cli/commands/chat.py",
     "llm/cache/_store.py",
-    "llm/weights.py",
+    "llm/embedded.py",
     "server/registry/_check_child.py",
 }
 

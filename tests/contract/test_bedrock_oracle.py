@@ -16,7 +16,7 @@ from contract.capture import Capture, Recorded
 from contract.eventstream import event, exception
 from contract.oracle import SCHEMA, TOOL, UNICODE, USER, both_ways, each_call, often, read_stream, text
 from onym.errors import ProviderError
-from onym.llm import _cloud_credentials as clouds
+from onym.llm import credentials as clouds
 from onym.llm.client import Client, connect
 from onym.llm.config import Config
 from onym.llm.dialects import Exchange, WireSpec, bedrock_converse

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from onym.errors import CredentialError, UnsupportedError
-from onym.llm import _cloud_credentials as clouds
+from onym.llm import credentials as clouds
 from onym.llm.credentials import Credential
 from onym.uri.secret import Secret
 

@@ -23,7 +23,7 @@ from onym.llm.config import Config
 from onym.llm.types import Completion, Finish, ReasoningDelta, TextDelta, Tool, ToolCall
 from onym.net.messages import Flow
 from onym.net.policy import Policy
-from onym.testing.clock import FakeClock
+from onym.testing import FakeClock
 from onym.testing.fake_provider import FakeProvider
 
 KEY = "sk-test-key-0123456789"

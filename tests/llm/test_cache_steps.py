@@ -13,12 +13,18 @@ from typing import Any, cast
 import pytest
 
 from onym.errors import ConnectionFailed
-from onym.llm.cache._single_flight import CacheLookup, PendingCalls, get_pending_calls, lookup_flow
-from onym.llm.cache._store import AnswerStore, encode_answer
+from onym.llm.cache._store import (
+    AnswerStore,
+    CacheLookup,
+    PendingCalls,
+    encode_answer,
+    get_pending_calls,
+    lookup_flow,
+)
 from onym.llm.types import Completion
 from onym.net.messages import Flow, Work
 from onym.net.transport import arun_flow, run_flow
-from onym.testing.clock import FakeClock
+from onym.testing import FakeClock
 
 KEY = b"a name of thirty-two octets, so."
 ANSWER = Completion(text="Hi", model="m", finish_reason="stop")
@@ -256,7 +262,7 @@ OTHER = """
 import sys
 from pathlib import Path
 from onym.llm.cache._store import ByteLocks
-from onym.llm.cache._single_flight import _compute_offset
+from onym.llm.cache._store import _compute_offset
 from onym.llm.cache._store import AnswerStore as Store
 folder, key, value = Path(sys.argv[1]), bytes.fromhex(sys.argv[2]), bytes.fromhex(sys.argv[3])
 store = Store(folder, size=10**6, age=1e9, trouble=print)

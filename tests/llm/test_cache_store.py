@@ -14,7 +14,7 @@ import pytest
 
 from onym.llm.cache import _store as files
 from onym.llm.cache._store import AnswerStore
-from onym.testing.clock import FakeClock
+from onym.testing import FakeClock
 
 DAY = 86_400.0
 

@@ -97,7 +97,7 @@ def test_a_stream_that_was_read_to_its_end_leaves_its_connection_to_the_next(
     fake: FakeProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the end of the body may be late on a busy machine
-    monkeypatch.setattr("onym.llm.streams._PATIENCE", 60)
+    monkeypatch.setattr("onym.llm.flow._PATIENCE", 60)
 
     async def steps(client: AsyncClient) -> None:
         for _ in range(3):

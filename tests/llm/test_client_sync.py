@@ -315,7 +315,7 @@ def test_a_stream_that_was_read_to_its_end_leaves_its_connection_to_the_next(
     fake: FakeProvider, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the end of the body may be late on a busy machine
-    monkeypatch.setattr("onym.llm.streams._PATIENCE", 60)
+    monkeypatch.setattr("onym.llm.flow._PATIENCE", 60)
     for _ in range(3):
         assert client.stream("one two").completion().text == "one two"
         with client.stream("one two") as stream:

@@ -28,7 +28,7 @@ from onym.errors import (
     UsageError,
     WeightsError,
 )
-from onym.llm import _embedded_server, embedded, weights
+from onym.llm import _embedded_server, embedded
 from onym.llm.embedded import EmbeddedEndpoint
 from onym.llm.types import Tool
 from onym.net.policy import Policy
@@ -42,7 +42,7 @@ pytestmark = [
 ]
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc and pidfd")
-SYSTEM = {"role": "system", "content": weights.DEFAULT_SYSTEM}
+SYSTEM = {"role": "system", "content": embedded.DEFAULT_SYSTEM}
 FRANCE = [SYSTEM, {"role": "user", "content": "What is the capital of France?"}]
 
 

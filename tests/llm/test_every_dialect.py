@@ -38,7 +38,7 @@ from onym.errors import (
 from onym.llm.dialects import Dialect, WireSpec, get_dialect
 from onym.llm.flow import call_flow
 from onym.llm.types import Completion, Embeddings, Message, ModelInfo, ModelPage, Request, ToolCall
-from onym.testing.clock import FakeClock
+from onym.testing import FakeClock
 from support import as_subtests
 
 EACH = pytest.mark.parametrize("name", sorted(CASES))

@@ -32,7 +32,7 @@ from onym.llm.planner import Planner, PlannerSettings
 from onym.llm.providers import ProviderTable
 from onym.net.messages import Reply
 from onym.net.policy import Policy
-from onym.testing.clock import FakeClock
+from onym.testing import FakeClock
 from onym.uri.llm import LLMURI
 from onym.uri.secret import Secret
 from support import as_subtests

@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from onym.errors import CredentialError, PolicyError
-from onym.llm import _cloud_credentials as clouds
+from onym.llm import credentials as clouds
 from onym.llm.credentials import Credential, resolve_credential
 from onym.llm.providers import ProviderTable
 from onym.net.policy import Policy
@@ -319,7 +319,7 @@ def test_a_policy_that_takes_nothing_of_this_machine_asks_for_no_token(
 
 IN_A_PROCESS = """
 import os, sys
-from onym.llm import _cloud_credentials as clouds
+from onym.llm import credentials as clouds
 found = clouds.find_google(os.environ, sys.argv[1])
 print(found.secret.reveal(), found.source, found.expires is not None)
 """
@@ -346,7 +346,7 @@ def test_a_machine_of_googles_gives_the_token_of_its_service_account(
 
 def test_nothing_of_googles_is_imported_before_it_is_asked_for() -> None:
     code = (
-        "import sys; import onym.llm._cloud_credentials;"
+        "import sys; import onym.llm.credentials;"
         " print('google.auth' in sys.modules, 'requests' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

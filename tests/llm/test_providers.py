@@ -18,8 +18,16 @@ from hypothesis import strategies as st
 
 from onym.errors import ConfigError, UsageError
 from onym.llm import providers as plugin_loader
-from onym.llm.providers import CAPABILITIES, Api, PathValue, Provider, ProviderTable, is_loopback
-from onym.llm.providers.schema import is_host, matches_pattern
+from onym.llm.providers import (
+    CAPABILITIES,
+    Api,
+    PathValue,
+    Provider,
+    ProviderTable,
+    is_host,
+    is_loopback,
+    matches_pattern,
+)
 from onym.uri.llm import LLMURI
 from support import as_subtests
 

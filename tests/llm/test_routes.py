@@ -29,7 +29,7 @@ from onym.llm.plan import Plan
 from onym.llm.planner import Planner, PlannerSettings
 from onym.llm.providers import Api, PathValue, Provider, ProviderTable
 from onym.net.policy import Policy
-from onym.testing.clock import FakeClock
+from onym.testing import FakeClock
 from onym.testing.fake_provider import FakeProvider
 from onym.uri.llm import LLMURI
 from onym.uri.secret import Secret

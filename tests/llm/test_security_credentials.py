@@ -176,7 +176,7 @@ def test_no_host_around_a_known_one_is_that_one(text: str) -> None:
 def test_a_google_credential_inside_another_sends_its_secret_by_https_too(
     tmp_path: Path, member: str, address: object
 ) -> None:
-    from onym.llm import _cloud_credentials as clouds
+    from onym.llm import credentials as clouds
 
     path = tmp_path / "credential.json"
     inner = {"type": "authorized_user", "refresh_token": "r", "client_secret": "s", member: address}
@@ -196,7 +196,7 @@ def test_a_google_credential_file_starts_no_program_and_asks_no_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: object
 ) -> None:
     pytest.importorskip("google.auth")
-    from onym.llm import _cloud_credentials as clouds
+    from onym.llm import credentials as clouds
 
     monkeypatch.setenv("GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES", "1")
     monkeypatch.chdir(tmp_path)

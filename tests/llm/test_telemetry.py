@@ -31,7 +31,7 @@ from onym.llm.config import Config
 from onym.llm.telemetry import Telemetry, from_environment
 from onym.llm.types import Completion, DocumentPart, ImagePart, Message, TextPart, Tool, ToolCall
 from onym.net.policy import Policy
-from onym.testing.clock import FakeClock
+from onym.testing import FakeClock
 from onym.testing.fake_provider import FakeProvider
 
 KEY = "sk-test-key-0123456789"

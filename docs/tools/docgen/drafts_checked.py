@@ -8,8 +8,7 @@ from pathlib import Path
 
 from docgen.paths import DOCS, ROOT
 from docgen.text import GENERATED, cell, code, prose, table
-from onym.registry.checks import Finding, Level, Report, check, format_summary
-from onym.registry.checks.runner import load_document
+from onym.registry.checks import Finding, Level, Report, check, format_summary, load_document
 
 __all__ = ["DRAFTS", "PAGE", "drafts_checked_page"]
 

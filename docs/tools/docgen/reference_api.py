@@ -13,7 +13,7 @@ import onym
 from docgen.text import GENERATED, paragraphs
 from onym import testing
 from onym.ai.client import AIStream, AsyncAIStream
-from onym.llm.streams import AsyncStream, Stream
+from onym.llm.flow import AsyncStream, Stream
 from onym.testing.fake_provider import FakeProvider
 
 __all__ = ["api_page", "entry"]

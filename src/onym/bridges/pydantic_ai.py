@@ -16,7 +16,7 @@ from onym.llm.client import wrap_secret
 from onym.llm.parameters import list_sdk_names
 
 if TYPE_CHECKING:
-    from onym.llm.streams import AsyncStream
+    from onym.llm.flow import AsyncStream
 
 with require_extra("pydantic_ai", "pydantic-ai"):
     from pydantic_ai import exceptions, messages

@@ -59,7 +59,7 @@ def build_network(
     `loopback` is whether the server is on this computer. It is one with TLS if the user named certificates.
     """
     from onym.llm.client import choose_network
-    from onym.llm.network import parse_proxy
+    from onym.llm.config import parse_proxy
 
     if options.cert_key is not None and options.cert is None:
         raise UsageError("--cert-key needs --cert", code="usage.command-line")

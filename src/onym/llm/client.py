@@ -18,17 +18,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, get
 
 from onym.errors import ConfigError, LLMURIError, OnymWarning, UsageError, strip_frames
 from onym.llm._arguments import Messages, to_messages, to_texts
-from onym.llm.config import Config
+from onym.llm.config import PROXY, Config, NetworkSettings, parse_proxy
 from onym.llm.credentials import hide_environment
-from onym.llm.flow import OpenedStream, call_flow, model_flow, models_flow, stream_flow
+from onym.llm.flow import (
+    AsyncStream,
+    OpenedStream,
+    Stream,
+    attach_listener,
+    call_flow,
+    model_flow,
+    models_flow,
+    stream_flow,
+)
 from onym.llm.mapping import OnUnsupported
-from onym.llm.network import PROXY, NetworkSettings, parse_proxy
-from onym.llm.operations import OPERATIONS
 from onym.llm.parameters import DRAFT
 from onym.llm.planner import Planner, PlannerSettings
 from onym.llm.request_headers import HeaderPairs, parse_headers
-from onym.llm.streams import AsyncStream, Stream, attach_listener
-from onym.llm.types import Answer, Completion, Embeddings
+from onym.llm.types import OPERATIONS, Answer, Completion, Embeddings
 from onym.net.config import NetConfig
 from onym.net.limits import TLSConfig
 from onym.net.messages import Work

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onym._version import __version__
 from onym.errors import CredentialError, LLMURIError, ParameterError, PolicyError, UnsupportedError
-from onym.llm import dialects, profiles
-from onym.llm.credentials import Credential, resolve_credential
+from onym.llm import credentials, dialects, profiles
 from onym.llm.parameters import DRAFT
-from onym.llm.providers import format_suggestion, is_loopback
-from onym.llm.providers.schema import match_wildcard
+from onym.llm.providers import format_suggestion, is_loopback, match_wildcard
 from onym.llm.request_headers import merge_headers
 from onym.net.messages import Origin
 from onym.uri.components import SEGMENT
@@ -287,7 +285,7 @@ class Endpoint:
     text: str
     label: str | None = None
     label_header: str | None = None
-    credential: Credential | None = field(default=None, repr=False)
+    credential: credentials.Credential | None = field(default=None, repr=False)
     #: an opaque name of the credential, for the pool of connections
     credential_name: str | None = None
     unkeyed: CredentialError | None = field(default=None, repr=False)
@@ -352,14 +350,13 @@ class Endpoint:
         body: bytes | SecretBytes,
     ) -> tuple[tuple[str, str | Secret], ...]:
         """Return the headers with a signature of this request."""
-        from onym.llm import _cloud_credentials  # few providers sign requests
 
         assert self.credential is not None  # noqa: S101 - `is_signed` requires it
         assert self.origin is not None  # noqa: S101 - only the embedded model lacks it
         # only the pattern of a provider with signed requests contains a region
         named = self.place.region if self.provider.signing is not None else None
-        region = named or _cloud_credentials.parse_region(self.origin.host)
-        return _cloud_credentials.sign_request(
+        region = named or credentials.parse_region(self.origin.host)
+        return credentials.sign_request(
             method=method, url=url, headers=headers, body=body, credential=self.credential, region=region
         )
 
@@ -380,10 +377,10 @@ class Endpoint:
 
     def with_running_server(self, origin: Origin, key: Secret) -> Endpoint:
         """Return this endpoint with the origin and key of the running embedded model."""
-        credential = Credential(secret=key, source=EMBEDDED)
+        credential = credentials.Credential(secret=key, source=EMBEDDED)
         return replace(self, origin=origin, credential=credential, credential_name=credential.digest)
 
-    def with_credential(self, credential: Credential) -> Endpoint:
+    def with_credential(self, credential: credentials.Credential) -> Endpoint:
         """Return this endpoint with a newer credential."""
         return replace(self, credential=credential, credential_name=credential.digest)
 
@@ -433,7 +430,7 @@ def resolve_endpoint(
         _require_embedded_allowed(policy, text)
         return Endpoint(origin=None, **fixed)
     found = _resolve_key(uri, provider, policy, environ, key)
-    credential: Credential | None = found.get("credential")
+    credential: credentials.Credential | None = found.get("credential")
     spoken_for = place.label_used or (credential is not None and credential.access_id == uri.label)
     label = None if spoken_for else uri.label
     return Endpoint(
@@ -450,7 +447,7 @@ def _resolve_key(
     uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str], key: Secret | None
 ) -> dict[str, Any]:
     try:
-        found = resolve_credential(uri, provider, policy, environ, key=key)
+        found = credentials.resolve_credential(uri, provider, policy, environ, key=key)
     except CredentialError as error:
         # kept without its frames, which would live as long as the client
         return {"unkeyed": error.with_traceback(None)}

@@ -23,12 +23,12 @@ from onym.errors import (
     SecretError,
     UsageError,
 )
+from onym.llm.config import add_proxy_hint
 from onym.llm.dialects import Exchange
 from onym.llm.mapping import REJECTED_PARAMETERS, MappingNote, OnUnsupported, RejectedParameters
-from onym.llm.network import add_proxy_hint
-from onym.llm.operations import OPERATIONS, OperationName
 from onym.llm.providers import ProviderTable, format_suggestion
 from onym.llm.request_headers import HeaderPairs
+from onym.llm.types import OPERATIONS, OperationName
 from onym.net.limits import parse_should_retry
 from onym.net.messages import HTTPRequest, Origin, Reply
 from onym.uri.redact import redact
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """One request, before it is sent.
 
-    `operation` is a name of `onym.llm.operations`. `endpoint` has the provider, model, API format and
+    `operation` is a name of `onym.llm.types`. `endpoint` has the provider, model, API format and
     credential, and `origin` is None for the embedded model before it runs. `target` is the path with the
     query, and `headers` contain the key as a `Secret`. `exchange` has the facts that errors show. `timeout`
     is in seconds, for the whole call, and `retries` are the attempts after the first. With `stream`, the

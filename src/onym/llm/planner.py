@@ -28,11 +28,10 @@ from onym.llm.mapping import (
     drop_tool_choice,
     map_parameters,
 )
-from onym.llm.operations import OPERATIONS, OperationName
 from onym.llm.parameters import DRAFT
 from onym.llm.plan import Plan
 from onym.llm.request_headers import HeaderPairs, merge_headers, parse_headers, require_allowed
-from onym.llm.types import DocumentPart, ImagePart, Message, Request, TextPart
+from onym.llm.types import OPERATIONS, DocumentPart, ImagePart, Message, OperationName, Request, TextPart
 from onym.uri.parameters import WELL_KNOWN, format_name
 
 if TYPE_CHECKING:
@@ -260,7 +259,7 @@ class Planner:
         # those of the row are the provider's own, so the policy does not concern them
         self._headers: HeaderPairs = ()
         if settings.headers:
-            self._headers = parse_headers(dict(settings.headers), endpoint.provider)
+            self._headers = parse_headers(dict(settings.headers), endpoint.provider.key_headers)
             require_allowed(self._headers, settings.policy, endpoint.text)
         self._side = self._build_endpoint_state(endpoint)
         known = endpoint.provider.capabilities
@@ -506,7 +505,7 @@ class Planner:
         asks = operation == "models" or (operation == "model" and not routes.model_body)
         shared = side.get if asks else side.post
         if headers:
-            parse_headers(dict(headers), endpoint.provider)
+            parse_headers(dict(headers), endpoint.provider.key_headers)
             require_allowed(headers, self._settings.policy, endpoint.text)
         return Plan(
             operation=operation,
@@ -615,7 +614,7 @@ class Planner:
         if mapped.system is None:
             if own or not self._side.endpoint.is_embedded:
                 return messages, ()
-            from onym.llm.weights import DEFAULT_SYSTEM  # 12 ms that no other provider needs
+            from onym.llm.embedded import DEFAULT_SYSTEM  # 12 ms that no other provider needs
 
             system, origin = DEFAULT_SYSTEM, "default"
         else:

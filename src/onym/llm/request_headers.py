@@ -6,14 +6,13 @@ They cannot frame, authenticate or redirect a request: the transport, the creden
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym.errors import PolicyError, UsageError
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
-    from onym.llm.providers import Provider
     from onym.net.policy import Policy
 
 #: names and values of headers, in order
@@ -70,11 +69,13 @@ def is_reserved(name: str) -> bool:
     return lower in _FRAMING or lower in _CREDENTIALS or lower in _REDIRECTING or lower.startswith(_PREFIXES)
 
 
-def parse_headers(given: Any, provider: Provider | None = None) -> HeaderPairs:
+def parse_headers(given: Any, key_headers: Collection[str] = ()) -> HeaderPairs:
     """Return the headers of a mapping from names to values, which may be `Secret`.
 
+    `key_headers` are those with which the provider takes a key, in lower case.
+
     Raises UsageError (`usage.header`) for a name that is not a header's, that is given twice, or that frames,
-    authenticates or redirects a request, the provider's own key header included; and for a value that is not
+    authenticates or redirects a request, the provider's key headers included; and for a value that is not
     a line of text.
     """
     if given is None:
@@ -85,7 +86,7 @@ def parse_headers(given: Any, provider: Provider | None = None) -> HeaderPairs:
     for name, value in given.items():
         if not isinstance(name, str) or _is_token(name) is None:
             raise UsageError("a name in headers is not the name of a header", code="usage.header")
-        if is_reserved(name) or (provider is not None and name.lower() in list_key_headers(provider)):
+        if is_reserved(name) or name.lower() in key_headers:
             raise UsageError(
                 f"the header {name} cannot be set, because it frames, authenticates or redirects the request",
                 code="usage.header",
@@ -112,11 +113,6 @@ def _require_value(name: str, value: object) -> None:
 
 def _is_line(text: str) -> bool:
     return len(text) <= _LONGEST and _is_text(text) is not None and text.strip("\t ") == text
-
-
-def list_key_headers(provider: Provider) -> set[str]:
-    """Return the headers with which this provider takes a key, in lower case."""
-    return {provider.key_header.lower(), *(header.lower() for _, header, _ in provider.key_forms)}
 
 
 def require_allowed(headers: HeaderPairs, policy: Policy, endpoint: str) -> None:

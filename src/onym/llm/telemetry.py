@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from onym._version import __version__
 from onym.errors import MissingExtraError, NetError, OnymError, OnymWarning
-from onym.llm.operations import OPERATIONS
+from onym.llm.flow import Collector
 from onym.llm.parameters import PARAMETERS
 from onym.llm.plan import mask_secrets
-from onym.llm.streams import Collector
 from onym.llm.types import (
+    OPERATIONS,
     Answer,
     Completion,
     ContentPart,

@@ -10,17 +10,7 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 from onym.errors import NetError
-from onym.net.connections import (
-    AddressResolver,
-    TLSSession,
-    TLSSettings,
-    close_on_failure,
-    get_tls_session,
-    get_tls_version,
-    make_readiness_check,
-    make_socket,
-    translate_error,
-)
+from onym.net import connections
 from onym.net.limits import Deadline, compute_remaining, make_deadline_error
 from onym.uri.secret import SecretBytes
 
@@ -56,9 +46,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
         self._transport = cast("asyncio.Transport", transport)
-        self._readable = make_readiness_check(transport.get_extra_info("socket"), reading=True)
+        self._readable = connections.make_readiness_check(transport.get_extra_info("socket"), reading=True)
         session = transport.get_extra_info("ssl_object")
-        self.tls_version = None if session is None else get_tls_version(session)
+        self.tls_version = None if session is None else connections.get_tls_version(session)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Called by asyncio, just before it receives."""
@@ -81,7 +71,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         """Called by asyncio."""
         self._ended = True
         if exc is not None:
-            self._error = translate_error(exc)
+            self._error = connections.translate_error(exc)
         self._stop_timer()
         self._wake_waiter()
 
@@ -116,10 +106,10 @@ class AsyncConnection(asyncio.BufferedProtocol):
             return False
         return not self._readable(0)
 
-    def certificate(self) -> TLSSession | None:
+    def certificate(self) -> connections.TLSSession | None:
         """Return the TLS session."""
         session = self._transport.get_extra_info("ssl_object")
-        return None if session is None else get_tls_session(session)
+        return None if session is None else connections.get_tls_session(session)
 
     def close(self) -> None:
         """Close the socket at once."""
@@ -179,7 +169,7 @@ class AsyncBackend:
         self._lookups: dict[str, asyncio.Task[list[str]]] = {}
         self._space = memoryview(bytearray(_READ))
 
-    async def lookup(self, resolver: AddressResolver, host: str, deadline: Deadline) -> list[str]:
+    async def lookup(self, resolver: connections.AddressResolver, host: str, deadline: Deadline) -> list[str]:
         """Look up the name; simultaneous lookups of one name share the answer."""
         task = self._lookups.get(host)
         if task is None:
@@ -204,15 +194,15 @@ class AsyncBackend:
 
     async def dial(self, address: str, port: int, deadline: Deadline) -> socket.socket:
         """Connect."""
-        sock = make_socket(address)
-        with close_on_failure(sock):
+        sock = connections.make_socket(address)
+        with connections.close_on_failure(sock):
             sock.setblocking(False)
             async with asyncio.timeout(compute_remaining(deadline, self.clock)):
                 await asyncio.get_running_loop().sock_connect(sock, (address, port))
         return sock
 
     async def establish(
-        self, sock: Any, address: str, security: TLSSettings | None, deadline: Deadline
+        self, sock: Any, address: str, security: connections.TLSSettings | None, deadline: Deadline
     ) -> AsyncConnection:
         """Return the connection on this socket, with TLS if `security` is given."""
         loop = asyncio.get_running_loop()
@@ -226,7 +216,7 @@ class AsyncBackend:
         except TimeoutError:
             raise make_deadline_error() from None
         except (OSError, ValueError) as error:
-            raise translate_error(error) from error
+            raise connections.translate_error(error) from error
         finally:
             if not hasattr(connection, "_transport"):
                 sock.close()

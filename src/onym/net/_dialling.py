@@ -13,18 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from onym.errors import ConnectionFailed, DeadlineExceeded, NetError, ProxyError, ResolveError, TLSError
-from onym.net.connections import (
-    Backend,
-    Connection,
-    SystemResolver,
-    TLSSession,
-    TLSSettings,
-    get_tls_session,
-    get_tls_version,
-    make_connect_timeout_error,
-    make_tls_context,
-    translate_error,
-)
+from onym.net import connections
 from onym.net.hosts import parse_address
 from onym.net.limits import ClientIdentity, Deadline
 from onym.uri.secret import Secret, SecretBytes
@@ -59,7 +48,12 @@ _SOCKS_REFUSED: Final[dict[int, str]] = {
 
 
 async def open_tunnel(
-    connection: Connection, proxy: ProxyConfig, host: str, port: int, most: int, deadline: Deadline
+    connection: connections.Connection,
+    proxy: ProxyConfig,
+    host: str,
+    port: int,
+    most: int,
+    deadline: Deadline,
 ) -> None:
     """Have the proxy connect to this name or address. Its answers have at most `most` bytes.
 
@@ -99,7 +93,9 @@ def translate_proxy_error(error: NetError, proxy: ProxyConfig) -> NetError:
 class _Answers:
     """Reads what a proxy sends, up to a number of bytes. `rest` are bytes that were not read."""
 
-    def __init__(self, connection: Connection, proxy: ProxyConfig, most: int, deadline: Deadline) -> None:
+    def __init__(
+        self, connection: connections.Connection, proxy: ProxyConfig, most: int, deadline: Deadline
+    ) -> None:
         self._connection = connection
         self._proxy = proxy
         self._left = most
@@ -163,7 +159,7 @@ def _make_status_error(status: int, head: bytes, proxy: ProxyConfig) -> NetError
 
 
 async def _open_socks(
-    connection: Connection,
+    connection: connections.Connection,
     answers: _Answers,
     proxy: ProxyConfig,
     host: str,
@@ -275,7 +271,7 @@ class InnerTLSConnection:
 
     __slots__ = ("_incoming", "_outer", "_outgoing", "_session", "address", "tls_version")
 
-    def __init__(self, outer: Connection, security: TLSSettings) -> None:
+    def __init__(self, outer: connections.Connection, security: connections.TLSSettings) -> None:
         self._outer = outer
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
@@ -291,7 +287,7 @@ class InnerTLSConnection:
             await self._flush(deadline)
             await self._receive(deadline)
         await self._flush(deadline)
-        self.tls_version = get_tls_version(self._session)
+        self.tls_version = connections.get_tls_version(self._session)
 
     async def write(self, message: SecretBytes, deadline: Deadline) -> None:
         """Send the message."""
@@ -327,9 +323,9 @@ class InnerTLSConnection:
         """Report whether the outer connection is open, and no data arrived without a request."""
         return self._outer.is_usable()
 
-    def certificate(self) -> TLSSession | None:
+    def certificate(self) -> connections.TLSSession | None:
         """Return the inner TLS session, which is the server's."""
-        return get_tls_session(self._session)
+        return connections.get_tls_session(self._session)
 
     def close(self) -> None:
         """Close the outer connection at once."""
@@ -351,7 +347,7 @@ class InnerTLSConnection:
             return False
         except (OSError, ValueError) as error:
             # the frames of `ssl` hold what was to be sent
-            raise translate_error(error) from error.with_traceback(None)
+            raise connections.translate_error(error) from error.with_traceback(None)
         return True
 
     async def _flush(self, deadline: Deadline) -> None:
@@ -379,22 +375,22 @@ class Dialled(NamedTuple):
     """A connected socket or, through a proxy, an open tunnel; its address and the TLS settings for it."""
 
     sock: Any
-    tunnel: Connection | None
+    tunnel: connections.Connection | None
     address: str
-    security: TLSSettings | None
+    security: connections.TLSSettings | None
 
 
 class Dialler:
     """Opens connections with the settings of one transport."""
 
-    def __init__(self, backend: Backend, config: NetConfig) -> None:
+    def __init__(self, backend: connections.Backend, config: NetConfig) -> None:
         self._backend = backend
         self._limits = config.limits
         self._tls = config.tls
         self._contexts: dict[bool | ClientIdentity, ssl.SSLContext] = {}
         #: the addresses of the proxy, and when they are looked up again
         self._proxy_addresses: tuple[Sequence[str], float] | None = None
-        self.resolver = config.resolver or SystemResolver()
+        self.resolver = config.resolver or connections.SystemResolver()
 
     async def dial_addresses(
         self,
@@ -409,7 +405,11 @@ class Dialler:
         `name` is the name for TLS, None for plain HTTP. `identity` replaces the transport's own certificate.
         """
         # first, because an unreadable file of authorities would leave the socket open
-        security = None if name is None else TLSSettings(self._get_context(own=True, identity=identity), name)
+        security = (
+            None
+            if name is None
+            else connections.TLSSettings(self._get_context(own=True, identity=identity), name)
+        )
         sock, address = await self._dial_first(addresses, port, deadline)
         return Dialled(sock, None, address, security)
 
@@ -426,7 +426,7 @@ class Dialler:
 
         `hosts` are checked addresses, or the name if the proxy looks it up. `name` is the name for TLS.
         """
-        security = TLSSettings(self._get_context(own=True, identity=identity), name)
+        security = connections.TLSSettings(self._get_context(own=True, identity=identity), name)
         *others, last = hosts[:_MOST_ADDRESSES]
         try:
             for host in others:
@@ -442,7 +442,7 @@ class Dialler:
                 raise
             raise translated from error
 
-    async def establish(self, dialled: Dialled, deadline: Deadline) -> Connection:
+    async def establish(self, dialled: Dialled, deadline: Deadline) -> connections.Connection:
         """Return the connection on that socket or tunnel, with TLS if it has TLS settings."""
         sock, tunnel, address, security = dialled
         if tunnel is None:
@@ -461,9 +461,13 @@ class Dialler:
         return connection
 
     async def _dial_tunnel(
-        self, proxy: ProxyConfig, host: str, port: int, security: TLSSettings, deadline: Deadline
+        self, proxy: ProxyConfig, host: str, port: int, security: connections.TLSSettings, deadline: Deadline
     ) -> Dialled:
-        outer = TLSSettings(self._get_context(own=False), proxy.host) if proxy.scheme == "https" else None
+        outer = (
+            connections.TLSSettings(self._get_context(own=False), proxy.host)
+            if proxy.scheme == "https"
+            else None
+        )
         addresses = await self._find_proxy_addresses(proxy, deadline)
         try:
             sock, address = await self._dial_first(addresses, proxy.port, deadline)
@@ -522,7 +526,7 @@ class Dialler:
             config = replace(
                 self._tls, client_cert=files[0], client_key=files[1], client_key_password=files[2]
             )
-            context = make_tls_context(self._tls if key is True else config)
+            context = connections.make_tls_context(self._tls if key is True else config)
             self._contexts[key] = context
             if len(self._contexts) > _MOST_CONTEXTS:
                 self._contexts.pop(next(iter(self._contexts)), None)
@@ -539,4 +543,4 @@ class Dialler:
         except DeadlineExceeded:
             if deadline is not None and self._backend.clock() >= deadline:
                 raise
-            raise make_connect_timeout_error() from None
+            raise connections.make_connect_timeout_error() from None

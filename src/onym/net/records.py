@@ -109,7 +109,7 @@ class RecordResolver:
     async def _ask_server(self, question: _DNSQuestion) -> Records:
         from dns import flags, rcode
 
-        from onym.net._dns_answers import parse_answer
+        from onym.net._dnssec import parse_answer
 
         zone = self._find_zone(question.name)
         if zone is not None:

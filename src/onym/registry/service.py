@@ -34,7 +34,7 @@ from onym.registry.registries import DRAFT_LIFETIME, PROFILES, Profile, Registry
 if TYPE_CHECKING:
     from onym.accounts.store import AccountStore
     from onym.registry.checks import ReferenceData, Report
-    from onym.registry.checks.reference_data import NameIndex
+    from onym.registry.checks.context import NameIndex
     from onym.registry.iana import Snapshot
     from onym.registry.list_archive import ArchiveContent, RequestLinks
     from onym.registry.store import Applied, EntryChange, ImportReport, Store
@@ -288,7 +288,7 @@ async def load_reference_data(
 
     `names` is an index of the registry's names that the caller has already.
     """
-    from onym.registry.checks.reference_data import NameIndex, load_builtin  # late: see parse_submission
+    from onym.registry.checks.context import NameIndex, load_builtin  # late: see parse_submission
 
     row = given.registry
     if names is None:
@@ -306,7 +306,7 @@ async def load_reference_data(
 async def check_submission(submission: ParsedSubmission, store: Store | None, *, source: str) -> Report:
     """Check against the registry of the store, or against the shipped facts if `store` is None."""
     if store is None:
-        from onym.registry.checks.reference_data import load_builtin  # late: see parse_submission
+        from onym.registry.checks.context import load_builtin  # late: see parse_submission
 
         known = load_builtin(submission.given.registry.id)
     else:

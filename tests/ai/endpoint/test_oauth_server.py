@@ -15,7 +15,7 @@ from onym.ai.oauth_metadata import make_metadata_url, parse_url
 from onym.errors import AIIPError, UsageError
 from onym.net.policy import Policy
 from onym.sign.keys import SigningKey
-from onym.testing.clock import FakeClock
+from onym.testing import FakeClock
 from support import as_subtests
 
 

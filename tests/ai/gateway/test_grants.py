@@ -23,7 +23,7 @@ from onym.common.strict_json import encode_base64url
 from onym.errors import AIIPError, ConnectionRequired
 from onym.net.messages import ConnectionInfo, Headers, Reply, Send, Work
 from onym.sign.keys import AuthorityKeys
-from onym.testing.clock import FakeClock
+from onym.testing import FakeClock
 from onym.uri.ai import AIURI
 from onym.uri.secret import Secret, SecretBytes
 

@@ -39,7 +39,7 @@ from onym.llm.dialects.batch_api import CHAT, MESSAGES
 from onym.llm.dialects.openai_chat import decode_chat
 from onym.net.messages import ConnectionInfo, Headers, Reply, Send, Wait
 from onym.net.policy import Policy
-from onym.testing.clock import FakeClock
+from onym.testing import FakeClock
 from onym.uri.secret import Secret
 from support import as_subtests
 

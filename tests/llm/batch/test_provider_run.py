@@ -27,7 +27,7 @@ from onym.errors import (
     UnsupportedError,
     UsageError,
 )
-from onym.llm.batch import _runner as driver_module
+from onym.llm import batch as driver_module
 from onym.llm.batch import _storage as storage_module
 from onym.llm.batch import arun, run
 from onym.llm.batch._provider import ProviderEngine

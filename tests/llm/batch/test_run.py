@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from onym.errors import AuthenticationError, ConnectionFailed, CredentialError, QuotaError, UsageError
+from onym.llm import batch as driver_module
+from onym.llm import batch as run_module
 from onym.llm import embedded
 from onym.llm.batch import LocalEngine, arun, run
-from onym.llm.batch import _runner as driver_module
-from onym.llm.batch import _runner as run_module
 from onym.llm.batch import _storage as storage_module
 from onym.llm.batch._engine import Load
 from onym.llm.batch._storage import compute_digest

@@ -7,7 +7,7 @@ import pytest
 from onym.errors import GrammarError
 from onym.registry.abnf import Outcome, RemarkCode, decide_inclusion, match, parse_grammar, resolve
 from onym.registry.abnf._parser import Chunk, parse_rule
-from onym.registry.checks.runner import load_document, load_grammar
+from onym.registry.checks import load_document, load_grammar
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onym.registry.checks import Finding, Level, Report, check
-from onym.registry.checks.runner import load_document
+from onym.registry.checks import Finding, Level, Report, check, load_document
 
 SPECS = Path(__file__).resolve().parents[3].parent / "shared" / "spec"
 LLM, AI = "draft-levy-llm-uri-scheme-00.txt", "draft-sogomonian-ai-uri-scheme-01.txt"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from checks_support import document as made
-from onym.registry.checks import Finding, Level, check, choose_profile
+from onym.registry.checks import Finding, Level, check, choose_profile, is_bare_grammar, load_document
 from onym.registry.checks.context import DocumentText, lower_ascii
-from onym.registry.checks.runner import is_bare_grammar, load_document
 from onym.registry.documents.types import DocumentKind, Section
 from support import as_subtests, linear_enough
 

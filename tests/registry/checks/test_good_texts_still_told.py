@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onym.registry.checks import Finding, check
-from onym.registry.checks.runner import load_document
+from onym.registry.checks import Finding, check, load_document
 
 RULES = '   kite-URI = "kite:" part *( "/" part )\n   part     = 1*( ALPHA / DIGIT / "-" / pct-encoded )'
 DRAFT = f"""\

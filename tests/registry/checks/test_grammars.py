@@ -8,10 +8,9 @@ import pytest
 
 from checks_support import GOOD, codes, draft, finding, report, template
 from onym.errors import GrammarError, UnknownEntryError
-from onym.registry.checks import Level, check
+from onym.registry.checks import Level, check, is_bare_grammar, load_document, load_grammar
 from onym.registry.checks._grammar import SchemeGrammar
-from onym.registry.checks.reference_data import ReferenceData
-from onym.registry.checks.runner import is_bare_grammar, load_document, load_grammar
+from onym.registry.checks.context import ReferenceData
 from onym.registry.documents.types import DocumentKind
 from support import as_subtests, linear_enough
 

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onym.registry.checks import ReferenceData, check
-from onym.registry.checks.reference_data import NameIndex, compute_skeleton, is_one_edit_apart
+from onym.registry.checks.context import NameIndex, compute_skeleton, is_one_edit_apart
 from onym.registry.documents import read_document
 
 _NAMES = st.text(alphabet="ab01lirncvwd5s2z+", min_size=1, max_size=6)

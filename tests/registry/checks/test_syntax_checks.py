@@ -8,8 +8,9 @@ import pytest
 
 from checks_support import GOOD, codes, draft, finding, report
 from onym.errors import GrammarError
+from onym.registry import checks
 from onym.registry.abnf import Outcome, Remark, RemarkCode, ReservedCharacter, Verdict
-from onym.registry.checks import Level, runner
+from onym.registry.checks import Level
 from onym.registry.checks._grammar import Answer, GrammarProblem, SchemeGrammar
 
 PROSE = "Text is UTF-8. The colon, slash and at sign are delimiters. Relative references work."
@@ -61,7 +62,7 @@ def says(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The checks of a draft whose grammar gives these answers."""
 
     def make(text: str = PROSE, of: Any = None, **given: Any) -> Any:
-        monkeypatch.setattr(runner, "read_syntax", lambda blocks, name: Stub(**given))
+        monkeypatch.setattr(checks, "read_syntax", lambda blocks, name: Stub(**given))
         return draft(text, sections=ENCODED) if of is None else of
 
     return make

@@ -22,7 +22,8 @@ from checks_support import (
     template,
 )
 from onym.errors import UnknownEntryError
-from onym.registry.checks import Level, choose_profile, runner
+from onym.registry import checks
+from onym.registry.checks import Level, choose_profile
 from onym.registry.documents.types import Citation, DocumentKind, Reference, TemplateValue
 
 
@@ -343,7 +344,7 @@ def test_rfcs_and_drafts_that_are_called_by_their_names_are_no_keys():
 
 
 def test_findings_of_one_check_are_cut_and_the_cut_is_told(monkeypatch):
-    monkeypatch.setattr(runner, "MAX_FINDINGS", 3)
+    monkeypatch.setattr(checks, "MAX_FINDINGS", 3)
     found = [each for each in report(document()).findings if each.check == "T1"]
     many = report(document(template(GOOD | dict.fromkeys(("contact", "references", "status", "name"), ""))))
     assert len(found) == 1

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from onym.registry.checks import Level, Report, check
-from onym.registry.checks.runner import load_document
+from onym.registry.checks import Level, Report, check, load_document
 from support import as_subtests
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,9 +10,17 @@ from pathlib import Path
 import pytest
 
 from onym.errors import RegistryError
-from onym.registry.checks import Level, ReferenceData, Report, as_text, check, check_request, to_sarif
-from onym.registry.checks.reference_data import load_builtin, load_section_titles, load_word_list
-from onym.registry.checks.runner import load_document
+from onym.registry.checks import (
+    Level,
+    ReferenceData,
+    Report,
+    as_text,
+    check,
+    check_request,
+    load_document,
+    to_sarif,
+)
+from onym.registry.checks.context import load_builtin, load_section_titles, load_word_list
 from onym.registry.records import Request, RequestKind, RequestState, Status
 from support import as_subtests, linear_enough
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onym.errors import RegistryError, TemplateError
-from onym.registry.checks.reference_data import NameIndex, ReferenceData, load_builtin
+from onym.registry.checks.context import NameIndex, ReferenceData, load_builtin
 from onym.registry.records import EventKind
 from onym.registry.registries import get_registry
 from onym.registry.service import SubmissionInput, build_report, list_requested_names, parse_submission

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from onym.registry.checks import ReferenceData, check
-from onym.registry.checks.runner import load_document
+from onym.registry.checks import ReferenceData, check, load_document
 from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import IANA_CLOCK, Entry, EventKind, Status
 from onym.server.registry.page_parts import describe_missing_registrant

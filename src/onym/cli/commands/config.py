@@ -16,8 +16,7 @@ from onym.common.text import escape_unprintable
 from onym.errors import ConfigError
 
 if TYPE_CHECKING:
-    from onym.llm.config import Config
-    from onym.llm.network import NetworkSettings
+    from onym.llm.config import Config, NetworkSettings
 
 TEMPLATE = """\
 # The configuration of Onym. Every line is optional. `onym config check` checks this file.
@@ -161,7 +160,7 @@ def _build_config_record(session: Session, config: Config) -> dict[str, Any]:
 
 def _build_network_record(settings: NetworkSettings) -> dict[str, Any] | None:
     """Return the values that the file sets, without the login at the proxy; None if it sets none."""
-    from onym.llm.network import parse_proxy
+    from onym.llm.config import parse_proxy
 
     proxy, tls = settings.proxy, settings.tls
     parsed = None if proxy is None else parse_proxy(proxy, {})

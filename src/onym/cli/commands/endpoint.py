@@ -24,11 +24,11 @@ from onym.common.text import escape_unprintable
 from onym.errors import NotFoundError, OnymError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
+    from onym.llm.embedded import Progress
     from onym.llm.endpoint import Endpoint
     from onym.llm.mapping import MappingNote
     from onym.llm.plan import Plan
     from onym.llm.types import ModelInfo
-    from onym.llm.weights import Progress
     from onym.net.config import NetConfig, RouteReport
     from onym.net.messages import Origin
     from onym.net.policy import Policy
@@ -468,7 +468,7 @@ def _format_tokens(count: int | None) -> str:
 
 
 def _print_local_models(session: Session) -> None:
-    from onym.llm.weights import CATALOGUE, list_installed
+    from onym.llm.embedded import CATALOGUE, list_installed
 
     installed = list_installed()
     rows: list[dict[str, Any]] = [
@@ -503,7 +503,7 @@ def pull_command(session: Session, /, name: str | None) -> None:
     Example:
       onym models pull && onym chat llm://embedded/smollm2-135m-instruct "Say hello."
     """
-    from onym.llm.weights import CATALOGUE, get_weights, pull_weights
+    from onym.llm.embedded import CATALOGUE, get_weights, pull_weights
 
     row = get_weights(name or next(iter(CATALOGUE)))
     with _show_progress(session, row.title) as progress:

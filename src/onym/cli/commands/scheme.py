@@ -110,8 +110,7 @@ def check_command(
 def _check_file(file: str, profile: str | None) -> tuple[Report, str]:
     from datetime import UTC, datetime
 
-    from onym.registry.checks import check
-    from onym.registry.checks.runner import load_document
+    from onym.registry.checks import check, load_document
 
     text = _read_text(file)
     today = datetime.now(UTC).date()
@@ -248,6 +247,6 @@ def _read_text(file: str) -> str:
 
 def _load_grammar(file: str, start: str | None) -> tuple[Grammar, str]:
     """Return the grammar of a file with its imports, and the rule to start with."""
-    from onym.registry.checks.runner import load_document, load_grammar
+    from onym.registry.checks import load_document, load_grammar
 
     return load_grammar(load_document(_read_text(file), source=file), start)

@@ -23,14 +23,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from onym.errors import ConfigError, OnymWarning
-from onym.llm.cache._single_flight import CacheLookup, get_pending_calls, lookup_flow
-from onym.llm.cache._store import FORMAT, AnswerStore, Contents, decode_answer, encode_answer
+from onym.llm.cache._store import (
+    FORMAT,
+    AnswerStore,
+    CacheLookup,
+    Contents,
+    decode_answer,
+    encode_answer,
+    get_pending_calls,
+    lookup_flow,
+)
 from onym.llm.dialects import NO_EXCHANGE
 from onym.llm.dialects.streaming import WholeBodyDecoder
-from onym.llm.flow import OpenedStream
+from onym.llm.flow import Collector, OpenedStream, attach_listener
 from onym.llm.plan import encode_body
-from onym.llm.request_headers import is_reserved, list_key_headers
-from onym.llm.streams import Collector, attach_listener
+from onym.llm.request_headers import is_reserved
 from onym.llm.types import Answer, Completion
 from onym.net.messages import ConnectionInfo, Headers, Reply, Work
 from onym.uri.secret import Secret
@@ -110,7 +117,7 @@ def _select_headers(plan: Plan, key: bytes) -> list[tuple[bytes, bytes]]:
 
     Those of the credential are not among them: it is part of the key itself, and some are new in every call.
     """
-    own = list_key_headers(plan.endpoint.provider) | _IGNORED_HEADERS
+    own = plan.endpoint.provider.key_headers | _IGNORED_HEADERS
     return sorted(
         (
             name.lower().encode(),

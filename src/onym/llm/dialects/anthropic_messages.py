@@ -16,12 +16,17 @@ import msgspec
 
 from onym import errors
 from onym.llm import types
-from onym.llm.dialects import Exchange, HeaderMap, Routes, WireSpec, codec, make_variant
-from onym.llm.dialects.errors import (
+from onym.llm.dialects import (
     ErrorDecoder,
     ErrorDetails,
+    Exchange,
+    HeaderMap,
+    Routes,
+    WireSpec,
+    codec,
     find_request_id,
     has_error,
+    make_variant,
     parse_error_status,
 )
 from onym.llm.dialects.streaming import EventDecoder, make_stream_decoder

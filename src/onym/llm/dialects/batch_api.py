@@ -13,9 +13,16 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from onym.errors import BadRequestError, OnymError, ProviderError
-from onym.llm.dialects import Exchange, HeaderMap, anthropic_messages, openai_chat
+from onym.llm.dialects import (
+    ErrorDecoder,
+    Exchange,
+    HeaderMap,
+    anthropic_messages,
+    clean_identifier,
+    clean_message,
+    openai_chat,
+)
 from onym.llm.dialects.codec import get_text, make_malformed_error, parse_count, parse_timestamp
-from onym.llm.dialects.errors import ErrorDecoder, clean_identifier, clean_message
 from onym.llm.dialects.streaming import DecodeChat
 from onym.llm.types import Completion
 from onym.net.messages import Headers

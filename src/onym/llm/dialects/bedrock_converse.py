@@ -15,8 +15,17 @@ import msgspec
 
 from onym import errors
 from onym.llm import types
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec
-from onym.llm.dialects.errors import ErrorDecoder, ErrorDetails, find_request_id
+from onym.llm.dialects import (
+    NO_EXCHANGE,
+    ErrorDecoder,
+    ErrorDetails,
+    Exchange,
+    HeaderMap,
+    Routes,
+    WireSpec,
+    codec,
+    find_request_id,
+)
 from onym.llm.dialects.streaming import EventDecoder, EventFrame, EventStreamFramer, make_stream_decoder
 from onym.llm.parameters import list_wire_names
 

@@ -10,15 +10,20 @@ import msgspec
 
 from onym import errors
 from onym.llm import types
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec
-from onym.llm.dialects.chat_reasoning import get_written_text
-from onym.llm.dialects.errors import (
+from onym.llm.dialects import (
+    NO_EXCHANGE,
     ErrorDecoder,
     ErrorDetails,
+    Exchange,
+    HeaderMap,
+    Routes,
+    WireSpec,
+    codec,
     find_request_id,
     has_error,
     parse_error_status,
 )
+from onym.llm.dialects.codec import get_written_text
 from onym.llm.dialects.streaming import EventDecoder, make_stream_decoder
 from onym.llm.parameters import list_wire_names
 from onym.net.messages import SSEEvent

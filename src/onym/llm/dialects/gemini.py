@@ -18,13 +18,19 @@ import msgspec
 
 from onym import errors
 from onym.llm import types
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec, make_variant
-from onym.llm.dialects.errors import (
+from onym.llm.dialects import (
+    NO_EXCHANGE,
     ErrorDecoder,
     ErrorDetails,
+    Exchange,
+    HeaderMap,
+    Routes,
+    WireSpec,
     clean_identifier,
+    codec,
     find_request_id,
     has_error,
+    make_variant,
     parse_error_status,
 )
 from onym.llm.dialects.openai_chat import ERROR_CODES as GATEWAY_CODES

@@ -7,9 +7,18 @@ from typing import Any
 
 from onym import errors
 from onym.llm import types
-from onym.llm.dialects import Exchange, HeaderMap, Routes, WireSpec, codec
-from onym.llm.dialects.chat_reasoning import get_written_text
-from onym.llm.dialects.errors import ErrorDecoder, ErrorDetails, find_request_id, parse_error_status
+from onym.llm.dialects import (
+    ErrorDecoder,
+    ErrorDetails,
+    Exchange,
+    HeaderMap,
+    Routes,
+    WireSpec,
+    codec,
+    find_request_id,
+    parse_error_status,
+)
+from onym.llm.dialects.codec import get_written_text
 from onym.llm.dialects.streaming import EventDecoder, LineFramer, make_stream_decoder
 from onym.llm.parameters import list_wire_names
 

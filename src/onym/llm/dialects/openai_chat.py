@@ -15,15 +15,21 @@ from typing import Any
 
 from onym import errors
 from onym.llm import types
-from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec, codec, make_variant
-from onym.llm.dialects import chat_reasoning as thoughts
-from onym.llm.dialects.errors import (
+from onym.llm.dialects import (
+    NO_EXCHANGE,
     ErrorDecoder,
     ErrorDetails,
+    Exchange,
+    HeaderMap,
+    Routes,
+    WireSpec,
+    codec,
     find_request_id,
     has_error,
+    make_variant,
     parse_error_status,
 )
+from onym.llm.dialects import codec as thoughts
 from onym.llm.dialects.streaming import EventDecoder, make_stream_decoder
 from onym.llm.dialects.strict_schema import (
     StrictSchema,

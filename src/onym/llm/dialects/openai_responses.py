@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 from onym import errors
 from onym.llm import types
-from onym.llm.dialects import Exchange, HeaderMap, Routes, WireSpec, codec
+from onym.llm.dialects import Exchange, HeaderMap, Routes, WireSpec, codec, find_request_id, has_error
 from onym.llm.dialects import openai_chat as chat
-from onym.llm.dialects.errors import find_request_id, has_error
 from onym.llm.dialects.streaming import EventDecoder, make_stream_decoder
 from onym.llm.dialects.strict_schema import convert_tool, make_openai_schema
 from onym.llm.parameters import list_wire_names

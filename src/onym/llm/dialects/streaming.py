@@ -14,9 +14,8 @@ from zlib import crc32
 
 from onym.errors import MalformedResponseError, NetError, ProtocolError, ProviderError, ResponseTooLarge
 from onym.llm import types
-from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap
+from onym.llm.dialects import NO_EXCHANGE, Decoder, ErrorDecoder, Exchange, HeaderMap, find_request_id
 from onym.llm.dialects.codec import NO_USAGE
-from onym.llm.dialects.errors import ErrorDecoder, find_request_id
 from onym.net.messages import SSEDecoder, SSEEvent
 
 F = TypeVar("F")

@@ -13,18 +13,25 @@ usual port. On another port, or if two servers share one, use an alias or `api=`
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+from functools import cache, lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from onym.errors import ConfigError, UsageError
-from onym.llm.providers.schema import CAPABILITIES, Api, Capability, PathValue, Provider, Range
+from onym.llm.request_headers import parse_headers
+from onym.llm.types import OPERATIONS, ROUTE_NAMES
 from onym.uri.llm import LLMURI
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from onym.uri.secret import Secret
 
 __all__ = [
     "CAPABILITIES",
@@ -40,6 +47,325 @@ __all__ = [
     "load_rows",
     "normalize",
 ]
+
+#: "yes" and "no" are facts with a source; for "unknown", Onym sends the request and the server decides
+Capability: TypeAlias = Literal["yes", "no", "unknown"]
+#: both ends are included; None is an open end
+Range: TypeAlias = tuple[int | float | None, int | float | None]
+
+_DOCUMENTED_ORDER = (
+    "chat", "stream", "tools", "images", "documents", "embeddings", "batch", "models", "json", "json_schema",
+)  # fmt: skip
+#: in the order of the documentation, then those of other operations
+CAPABILITIES = tuple(
+    dict.fromkeys((*_DOCUMENTED_ORDER, *(operation.capability for operation in OPERATIONS.values())))
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """Another API format at the same hosts.
+
+    A URI selects it by `api=NAME`, by the parameter `when`, or by a model that matches a glob of `models`.
+
+    `base_path` defaults to the row's; `params` and `routes` replace the row's; `query` adds to it.
+    """
+
+    dialect: str
+    base_path: str | None = None
+    params: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+    routes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    query: tuple[str, ...] = ()
+    when: str | None = None
+    models: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathValue:
+    """The sources of the value of a `{placeholder}` in a path, in order of precedence.
+
+    The URI's parameter with the name `parameter`; with `host`, the text that `*` matches in the row's host
+    pattern; with `label`, the app label; one of the `variables` of the environment, if the policy allows
+    them; `default`.
+    """
+
+    parameter: str
+    host: bool = False
+    label: bool = False
+    variables: tuple[str, ...] = ()
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A row of the provider table. It contains only facts; behaviour belongs to an API format.
+
+    `hosts` are exact names, the first one is canonical. `host_suffixes` are patterns: `.openai.azure.com`
+    matches all names below it, and `*` matches a label or a part of one (`bedrock-runtime.*.amazonaws.com`).
+    `default_port` is the port of a URI without one. Onym sends a key variable only to `hosts` at that port,
+    and to a host that a variable of `endpoint_variables` contains. With `needs_key`, calls without a key are
+    errors.
+
+    `params` maps well-known names to wire names that differ from the API format's; None means that the
+    provider has no such parameter. Pass-through names may be there too, for parameters of another API of the
+    provider. `ranges` and `stop_max` are the provider's limits. `label_headers` are
+    (prefix of the label, header); an empty prefix matches every label. Paths may contain `{placeholders}`,
+    which `path_values` fill. `routes` are paths from the root, by operation (chat, stream, embed, models,
+    model), if one differs from `base_path` with the API format's path. `first_labels` replace the first label
+    of the host for an operation of another host. `query` are the URI's parameters that become part of the
+    request's query, `headers` are sent with every request, and `apis` are other API formats by name.
+    `key_forms` are (start of a key, or `env:NAME` for its variable; header; prefix) for keys with another
+    header. `chain` names the source of credentials
+    after the key variables, and `signing` the scheme of request signatures. `docs` is the provider's
+    reference, `source` the origin of these facts, and `checked` the date when they were checked (ISO).
+
+    Raises UsageError for an invalid row.
+    """
+
+    name: str
+    title: str
+    hosts: tuple[str, ...] = ()
+    host_suffixes: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    default_port: int = 443
+    base_path: str = "/v1"
+    dialect: str = "openai_chat"
+    key_variables: tuple[str, ...] = ()
+    endpoint_variables: tuple[str, ...] = ()
+    needs_key: bool = True
+    key_header: str = "Authorization"
+    key_prefix: str = "Bearer "
+    key_forms: tuple[tuple[str, str, str], ...] = ()
+    chain: str | None = None
+    signing: str | None = None
+    label_headers: tuple[tuple[str, str], ...] = ()
+    path_values: Mapping[str, PathValue] = field(default_factory=dict, hash=False)
+    routes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    first_labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    query: tuple[str, ...] = ()
+    apis: Mapping[str, Api] = field(default_factory=dict, hash=False)
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
+    params: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+    ranges: Mapping[str, Range] = field(default_factory=dict, hash=False)
+    stop_max: int | None = None
+    capabilities: Mapping[str, Capability] = field(default_factory=dict, hash=False)
+    docs: str
+    source: str
+    checked: str
+
+    def __post_init__(self) -> None:
+        validate_row(self, CAPABILITIES)
+        known = {name: self.capabilities.get(name, "unknown") for name in CAPABILITIES}
+        object.__setattr__(self, "capabilities", MappingProxyType(known))
+        for name in ("headers", "params", "ranges", "path_values", "routes", "first_labels", "apis"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    @property
+    def host(self) -> str | None:
+        """The canonical host, None for a row that has only patterns."""
+        return self.hosts[0] if self.hosts else None
+
+    @property
+    def key_headers(self) -> frozenset[str]:
+        """The headers with which the provider takes a key, in lower case."""
+        return frozenset({self.key_header.lower(), *(header.lower() for _, header, _ in self.key_forms)})
+
+    @property
+    def formats(self) -> frozenset[str]:
+        """The values of `format` besides `text`, without those that the provider is known to reject."""
+        return frozenset(name for name in ("json", "json_schema") if self.capabilities[name] != "no")
+
+    def with_api(self, api: Api) -> Provider:
+        """Return this row for another API format."""
+        return replace(
+            self,
+            dialect=api.dialect,
+            base_path=self.base_path if api.base_path is None else api.base_path,
+            params=api.params,
+            routes=api.routes,
+            query=(*self.query, *api.query),
+        )
+
+    def get_key_header(self, key: Secret, source: str) -> tuple[str, str]:
+        """Return the header for this key, and the text before the key."""
+        for start, header, prefix in self.key_forms:
+            if key.reveal().startswith(start) or source == start:
+                return header, prefix
+        return self.key_header, self.key_prefix
+
+    def find_label_header(self, label: str) -> str | None:
+        """Return the header for this app label (draft 4.2.1), None if the provider has none."""
+        for prefix, header in self.label_headers:
+            if label.startswith(prefix):
+                return header
+        return None
+
+    def serves_exactly(self, host: str, port: int | None = None) -> bool:
+        """Whether `host` is one of `hosts`, at the row's port: its key variables may be sent there."""
+        return (port is None or port == self.default_port) and host.lower() in self.hosts
+
+    def serves(self, host: str, port: int | None = None) -> bool:
+        """Whether this row applies to `host`. Another port than the row's is another service."""
+        if port is not None and port != self.default_port:
+            return False
+        host = host.lower()
+        return host in self.hosts or any(matches_pattern(host, pattern) for pattern in self.host_suffixes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row as plain data: mappings as dicts, tuples as lists."""
+        return {member.name: _to_plain(getattr(self, member.name)) for member in fields(self)}
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Api | PathValue):
+        return {member.name: _to_plain(getattr(value, member.name)) for member in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _to_plain(item) for key, item in value.items()}
+    return [_to_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_STEP = r"(?:[A-Za-z0-9_~-][A-Za-z0-9._~-]*|\{[a-z]+\})"
+_PATH = re.compile(rf"(?:/{_STEP})*")
+_ROUTE = re.compile(rf"(?:/{_STEP})+(?::[A-Za-z]+)?(?:\?[A-Za-z0-9=&_.-]+)?")
+_PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_TOKEN = re.compile(r"[A-Za-z0-9-]+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PREFIX = re.compile(r"(?:[!-~]+ ?)?")
+_DIALECT = re.compile(r"[a-z][a-z0-9_]*")
+#: headers that frame the message, which a key or a label must not change
+_FRAMING = {"host", "content-length", "content-type", "transfer-encoding", "connection", "te", "upgrade"}
+
+
+def is_host(text: str) -> bool:
+    """Whether this is a lower-case host name of letters, digits and hyphens (RFC 1123 2.1)."""
+    return len(text) <= 253 and _HOST.fullmatch(text) is not None
+
+
+def matches_pattern(host: str, pattern: str) -> bool:
+    """Whether the pattern matches a lower-case host."""
+    return len(host) <= 253 and _compile_pattern(pattern).fullmatch(host) is not None
+
+
+def match_wildcard(host: str, patterns: Iterable[str]) -> str | None:
+    """Return the text that `*` matches in the first pattern that matches this host."""
+    for pattern in patterns:
+        head, star, tail = pattern.partition("*")
+        if star and "*" not in tail and matches_pattern(host, pattern):
+            return host[len(head) : len(host) - len(tail)]
+    return None
+
+
+@lru_cache(maxsize=256)
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    if pattern.startswith("."):
+        return re.compile(rf"(?:{_LABEL}\.)+{re.escape(pattern[1:])}")
+    star = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+    return re.compile(star.join(re.escape(part) for part in pattern.split("*")))
+
+
+def validate_row(row: Provider, capabilities: Iterable[str]) -> None:
+    """Raise UsageError, which names the row and the field, for an invalid row."""
+    for name, good in _check_fields(row, frozenset(capabilities)):
+        if not good:
+            raise UsageError(
+                f"provider row {_format_name(row.name)}: the value of {name} is invalid",
+                code="provider.bad-row",
+            )
+
+
+def _check_fields(row: Provider, capabilities: frozenset[str]) -> Iterable[tuple[str, bool]]:
+    yield "name", _all_match(_NAME, [row.name])
+    yield "title", bool(row.title)
+    yield "hosts", all(is_host(host) for host in row.hosts)
+    yield "host_suffixes", all(_is_valid_pattern(pattern) for pattern in row.host_suffixes)
+    yield "aliases", _all_match(_NAME, row.aliases) and (bool(row.hosts) or not row.aliases)
+    yield "default_port", 1 <= row.default_port <= 65535
+    yield "base_path", _all_match(_PATH, [row.base_path])
+    yield "dialect", _all_match(_DIALECT, [row.dialect])
+    yield "key_variables", _all_match(_VARIABLE, row.key_variables)
+    yield "endpoint_variables", _all_match(_VARIABLE, row.endpoint_variables)
+    yield "key_header", _is_valid_header(row.key_header)
+    yield "key_prefix", _all_match(_PREFIX, [row.key_prefix])
+    yield "label_headers", all(_is_valid_header(header) for _, header in row.label_headers)
+    yield "ranges", all(_is_valid_range(*limits) for limits in row.ranges.values())
+    yield "stop_max", row.stop_max is None or row.stop_max >= 0
+    yield "key_forms", all(_is_valid_header(header) for _, header, _ in row.key_forms)
+    yield "key_forms", _all_match(_PREFIX, [prefix for _, _, prefix in row.key_forms])
+    yield "routes", ROUTE_NAMES.issuperset(row.routes) and _all_match(_ROUTE, row.routes.values())
+    yield "first_labels", ROUTE_NAMES.issuperset(row.first_labels)
+    yield "first_labels", all(is_host(label) for label in row.first_labels.values())
+    yield "query", _all_match(_PARAMETER, row.query)
+    yield "path_values", _all_match(_PARAMETER, [value.parameter for value in row.path_values.values()])
+    yield "path_values", row.path_values.keys() >= _find_placeholders(row)
+    yield "headers", _are_valid_headers(row)
+    yield "apis", _all_match(_NAME, row.apis) and all(_is_valid_api(api) for api in row.apis.values())
+    yield "capabilities", capabilities.issuperset(row.capabilities)
+    yield "capabilities", {"yes", "no", "unknown"}.issuperset(row.capabilities.values())
+    yield "checked", _is_valid_date(row.checked)
+
+
+def _find_placeholders(row: Provider) -> set[str]:
+    paths = [row.base_path, *row.routes.values()]
+    for api in row.apis.values():
+        paths += [api.base_path or "", *api.routes.values()]
+    return {name for path in paths for name in re.findall(r"\{([a-z]+)\}", path)} - {"model"}
+
+
+def _are_valid_headers(row: Provider) -> bool:
+    try:
+        parse_headers(row.headers, row.key_headers)
+    except UsageError:
+        return False
+    return all(isinstance(value, str) for value in row.headers.values())
+
+
+def _is_valid_api(api: Api) -> bool:
+    return (
+        _all_match(_DIALECT, [api.dialect])
+        and _all_match(_PATH, [api.base_path or ""])
+        and ROUTE_NAMES.issuperset(api.routes)
+        and _all_match(_ROUTE, api.routes.values())
+        and _all_match(_PARAMETER, [*api.query, *((api.when,) if api.when else ())])
+    )
+
+
+def _all_match(pattern: re.Pattern[str], texts: Iterable[str]) -> bool:
+    return all(pattern.fullmatch(text) is not None for text in texts)
+
+
+def _is_valid_pattern(pattern: str) -> bool:
+    # the last two labels are fixed: a pattern belongs to a registered domain
+    head, _, domain = pattern.rpartition(".")
+    head, _, second = head.rpartition(".")
+    if "*" in domain + second or not is_host(f"{second}.{domain}"):
+        return False
+    if pattern.startswith("."):
+        return "*" not in pattern and is_host(pattern[1:])
+    return "*" in head and is_host(pattern.replace("*", "x"))
+
+
+def _is_valid_header(name: str) -> bool:
+    return _all_match(_TOKEN, [name]) and name.lower() not in _FRAMING
+
+
+def _is_valid_range(low: float | None, high: float | None) -> bool:
+    return low is None or high is None or low <= high
+
+
+def _is_valid_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _format_name(name: str) -> str:
+    return name if _NAME.fullmatch(name) else "without a usable name"
+
 
 ENTRY_POINT_GROUP = "onym.providers"
 

@@ -6,8 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from onym.registry.checks.context import CheckContext, Findings, Level, squeeze_spaces, to_printable
-from onym.registry.checks.reference_data import load_section_titles
+from onym.registry.checks.context import (
+    CheckContext,
+    Findings,
+    Level,
+    load_section_titles,
+    squeeze_spaces,
+    to_printable,
+)
 from onym.registry.documents.types import Citation, DocumentKind
 from onym.registry.registries import DRAFT_LIFETIME
 

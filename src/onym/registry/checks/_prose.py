@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 from typing import Final, NamedTuple
 
-from onym.registry.checks.context import CheckContext, Findings, Level, to_printable
-from onym.registry.checks.reference_data import load_word_list
+from onym.registry.checks.context import CheckContext, Findings, Level, load_word_list, to_printable
 from onym.registry.records import Status
 
 _OPERATION: Final = re.compile(

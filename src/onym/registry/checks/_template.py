@@ -15,11 +15,13 @@ from onym.registry.checks.context import (
     Findings,
     Level,
     clean_name,
+    compute_skeleton,
+    is_one_edit_apart,
+    load_word_list,
     lower_ascii,
     squeeze_spaces,
     to_printable,
 )
-from onym.registry.checks.reference_data import compute_skeleton, is_one_edit_apart, load_word_list
 from onym.registry.documents.types import Template, TemplateValue
 from onym.registry.records import Status
 from onym.registry.registries import BUILTIN, REGISTRIES

@@ -15,8 +15,15 @@ from typing import Final
 from xml.parsers import expat
 
 from onym.errors import TemplateError
-from onym.registry.documents._lines import MAX_LINES, MAX_TEXT, MONTHS, Heading, Line, require_at_most
-from onym.registry.documents._metadata import compute_expiry
+from onym.registry.documents._lines import (
+    MAX_LINES,
+    MAX_TEXT,
+    MONTHS,
+    Heading,
+    Line,
+    compute_expiry,
+    require_at_most,
+)
 from onym.registry.documents.types import Reference
 
 MAX_DEPTH: Final = 64

@@ -610,7 +610,7 @@ def write_entries(
         return _write_csv(chosen, row, columns)
     day = date(updated.year, updated.month, updated.day)
     if format == "xml" and frame is not None:
-        from onym.registry.iana.frames import write_into_frame  # late: only exports of imported files
+        from onym.registry.iana.xml_format import write_into_frame  # late: only exports of imported files
 
         return write_into_frame(frame, chosen, row, day)
     return {"json": _write_json, "text": _write_text, "xml": write_xml}[format](chosen, row, day)

@@ -69,7 +69,7 @@ class Snapshot:
     vintage: str | None = None
     columns: tuple[str, ...] = ()
     covers: frozenset[Status] | None = None
-    #: the XML file itself, into which an export writes the entries (`onym.registry.iana.frames`)
+    #: the XML file itself, into which an export writes the entries (`onym.registry.iana.xml_format`)
     frame: bytes | None = field(default=None, repr=False, compare=False)
 
     def find(self, name: str) -> Entry | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onym.common.platform import limit_process
 from onym.errors import RegistryError
-from onym.registry.checks.reference_data import NameIndex, load_builtin
+from onym.registry.checks.context import NameIndex, load_builtin
 from onym.registry.codec import from_data
 from onym.registry.definitions import build_next_catalog
 from onym.registry.records import Entry

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
 
     from onym.registry.checks import ReferenceData, Report
-    from onym.registry.checks.reference_data import NameIndex
+    from onym.registry.checks.context import NameIndex
     from onym.registry.records import Request
 
 
@@ -350,7 +350,7 @@ async def check_for_page(request: HTTPRequest, given: SubmissionInput) -> tuple[
 
 async def _load_registry_names(request: HTTPRequest, registry: str) -> NameIndex:
     """Return the registry's names, reloaded after a change."""
-    from onym.registry.checks.reference_data import NameIndex  # late, as above
+    from onym.registry.checks.context import NameIndex  # late, as above
 
     state = request.app.state
     kept: dict[str, tuple[int, float, NameIndex]] = getattr(state, "registry_names", None) or {}

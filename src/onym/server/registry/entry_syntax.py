@@ -96,7 +96,7 @@ async def _load_view(request: HTTPRequest, asked: Request) -> SyntaxView | None:
 
 def build_syntax_view(texts: Iterable[str], name: str) -> SyntaxView | None:
     """Return the syntax in the first of these texts that has one; the example may be from a later text."""
-    from onym.registry.checks.runner import load_document  # late: the checker, for few pages
+    from onym.registry.checks import load_document  # late: the checker, for few pages
 
     documents: list[Document] = []
     for text in texts:
@@ -117,7 +117,7 @@ def build_syntax_view(texts: Iterable[str], name: str) -> SyntaxView | None:
 
 
 def _draw_grammar(document: Document, uris: list[str]) -> SyntaxView | None:
-    from onym.registry.checks.runner import load_grammar  # late, as above
+    from onym.registry.checks import load_grammar  # late, as above
 
     try:
         grammar, start = load_grammar(document)
