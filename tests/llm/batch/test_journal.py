@@ -13,8 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import RateLimitError
-from onym.llm.batch._rows import decode_head, make_answer_result, make_failed_result, parse_index
-from onym.llm.batch._storage import JournalWriter, RowBitmap, read_lines, repair_journal
+from onym.llm.batch._rows import make_answer_result, make_failed_result
+from onym.llm.batch._storage import (
+    JournalWriter,
+    RowBitmap,
+    decode_head,
+    parse_index,
+    read_lines,
+    repair_journal,
+)
 from onym.llm.types import Completion, ToolCall, Usage
 
 

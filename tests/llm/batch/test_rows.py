@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.llm.batch._rows import decode_row, get_label, make_answer_result
+from onym.llm.batch._rows import decode_row, make_answer_result
+from onym.llm.batch._storage import get_label
 from onym.llm.types import Completion, ToolCall
 from support import as_subtests
 

@@ -15,7 +15,7 @@ from onym.errors import AuthenticationError, ConnectionFailed, CredentialError, 
 from onym.llm import batch as driver_module
 from onym.llm import batch as run_module
 from onym.llm import embedded
-from onym.llm.batch import LocalEngine, arun, run
+from onym.llm.batch import LocalEngine, _rows, arun, run
 from onym.llm.batch import _storage as storage_module
 from onym.llm.batch._engine import Load
 from onym.llm.batch._storage import compute_digest
@@ -325,9 +325,8 @@ def test_a_stream_is_bound_like_a_file(fake, tmp_path):
 
 
 def test_a_row_that_is_too_long_is_refused(fake, tmp_path, monkeypatch):
-    from onym.llm.batch import _formats
 
-    monkeypatch.setattr(_formats, "_MAX_ROW_SIZE", 20)
+    monkeypatch.setattr(_rows, "_MAX_ROW_SIZE", 20)
     with pytest.raises(UsageError, match=r"\brow 1\b") as caught:
         go(fake, write(tmp_path / "in", {"prompt": "a"}, {"prompt": "b" * 50}), tmp_path / "out")
     assert caught.value.code == "usage.bad-input"

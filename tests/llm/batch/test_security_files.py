@@ -66,7 +66,7 @@ def test_no_way_to_open_such_a_file_follows_a_link(tmp_path: Path, there: bool, 
 
 def test_a_count_that_no_column_can_hold_leaves_the_rest_of_the_row(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    from onym.llm.batch._formats import restore_journal, write_parquet
+    from onym.llm.batch._rows import restore_journal, write_parquet
 
     # of a journal that an older version wrote
     usage = {"input_tokens": 10**30, "output_tokens": 2, "cached_tokens": -(10**30), "reasoning_tokens": None}

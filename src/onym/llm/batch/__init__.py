@@ -24,7 +24,8 @@ import msgspec
 from onym.errors import OnymError, UsageError
 from onym.llm.batch import _storage as storage
 from onym.llm.batch._engine import Engine, Job, Load, LocalEngine, WorkQueue, make_job
-from onym.llm.batch._formats import (
+from onym.llm.batch._rows import (
+    Result,
     Source,
     is_parquet,
     open_source,
@@ -32,7 +33,6 @@ from onym.llm.batch._formats import (
     restore_journal,
     write_output,
 )
-from onym.llm.batch._rows import Result
 from onym.llm.client import wrap_secret
 from onym.llm.credentials import hide_environment
 from onym.llm.mapping import OnUnsupported

@@ -20,7 +20,8 @@ from onym import errors
 from onym.llm.batch import _provider_flow as api_flow
 from onym.llm.batch import _storage as storage
 from onym.llm.batch._engine import Job, Load, WorkQueue
-from onym.llm.batch._rows import Result, decode_row, get_label, make_answer_result, make_failed_result
+from onym.llm.batch._rows import Result, decode_row, make_answer_result, make_failed_result
+from onym.llm.batch._storage import get_label
 from onym.llm.dialects import Exchange
 from onym.llm.dialects.batch_api import Batch, BatchApi, BatchRequest, make_unanswered_error
 from onym.llm.dialects.streaming import DecodeChat, LineFramer

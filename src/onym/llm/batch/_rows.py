@@ -1,23 +1,26 @@
-"""Rows of the input and lines of the output.
+"""Rows of the input and lines of the output, and their files: JSON Lines, standard input and Parquet.
 
-A row is in Onym's format or in the format of OpenAI's batch files:
-
-{"id": "a", "prompt": "…"}
-{"id": "b", "messages": […], "params": {"temp": 0.2}, "tools": […], "schema": {…}}
-{"custom_id": "c", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": […], …}}
-
-Every line of the output begins with its index, so that Onym sorts the lines without decoding them.
+Input is read lazily, in order and as often as needed. The output is written in the order of the input and
+replaces the file only when it is complete. Parquet needs pyarrow (the extra `parquet`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import blake2b, file_digest
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryFile
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 
+from onym.common.files import replace_file
 from onym.errors import OnymError, UsageError
+from onym.llm.batch._storage import get_label, parse_index, read_lines, sort_lines
 from onym.llm.parameters import list_sdk_names
 from onym.llm.types import Completion, Usage
 from onym.uri.parameters import WELL_KNOWN
@@ -53,11 +56,11 @@ class Row(NamedTuple):
     error: OnymError | None = None
 
 
-class _RowIds(msgspec.Struct):
-    id: Any = None
-    custom_id: Any = None
-
-
+# A row is in Onym's format or in the format of OpenAI's batch files:
+#
+#     {"id": "a", "prompt": "…"}
+#     {"id": "b", "messages": […], "params": {"temp": 0.2}, "tools": […], "schema": {…}}
+#     {"custom_id": "c", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": […], …}}
 class _RowInput(msgspec.Struct, forbid_unknown_fields=True):
     id: str | int | None = None
     prompt: str | None = None
@@ -72,20 +75,7 @@ class _RowInput(msgspec.Struct, forbid_unknown_fields=True):
     body: dict[str, Any] | None = None
 
 
-_IDS_DECODER = msgspec.json.Decoder(_RowIds)
 _ROW_DECODER = msgspec.json.Decoder(_RowInput)
-
-
-def get_label(index: int, line: bytes) -> str:
-    """Return the label of a row: its `id` or `custom_id`, or its index as decimal text."""
-    try:
-        ids = _IDS_DECODER.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return str(index)
-    for label in (ids.id, ids.custom_id):
-        if type(label) in (str, int):
-            return str(label)
-    return str(index)
 
 
 def decode_row(index: int, line: bytes, model: str) -> Row:
@@ -184,9 +174,6 @@ def _pop_retries(overrides: dict[str, Any]) -> int | None:
     return retries
 
 
-_LINE_START = b'{"index":'
-
-
 class Result(NamedTuple):
     """A line of the output with its line end, the index of its row, and its counts."""
 
@@ -196,13 +183,6 @@ class Result(NamedTuple):
     input_tokens: int = 0
     output_tokens: int = 0
     retries: int = 0
-
-
-class LineHead(msgspec.Struct):
-    """The members of a journal line that a run decodes."""
-
-    index: int
-    status: Literal["ok", "error"]
 
 
 class _AnswerLine(msgspec.Struct):
@@ -228,7 +208,6 @@ class _FailureLine(msgspec.Struct):
 
 
 _LINE_ENCODER = msgspec.json.Encoder()
-_HEAD_DECODER = msgspec.json.Decoder(LineHead)
 
 
 def make_answer_result(index: int, name: str, completion: Completion, attempts: int) -> Result:
@@ -268,23 +247,6 @@ def make_failed_result(
     )
 
 
-def decode_head(line: bytes) -> LineHead | None:
-    """Return the index and status of a complete, valid line, else None. The line end may be missing."""
-    if not line.startswith(_LINE_START):
-        return None
-    try:
-        # the decoder checks UTF-8 only in the fields that it keeps
-        line.decode()
-        return _HEAD_DECODER.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def parse_index(line: bytes) -> int:
-    """Return the index of a valid line."""
-    return int(line[len(_LINE_START) : line.index(b",")])
-
-
 def _encode_line(row: msgspec.Struct) -> bytes:
     try:
         return _LINE_ENCODER.encode(row) + b"\n"
@@ -301,3 +263,219 @@ def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_replace_surrogates(item) for item in value]
     return value
+
+
+#: bytes of one row
+_MAX_ROW_SIZE: Final = 64 * 1024 * 1024
+#: bytes that are copied at a time
+_COPY_SIZE: Final = 1024 * 1024
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class Source(Protocol):
+    """An input: `iter_rows()` starts again from the first row (index 0) at each call."""
+
+    fingerprint: str
+
+    def iter_rows(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the index and the JSON of every row in order. Raises UsageError or OSError."""
+        ...
+
+
+class JSONLinesSource:
+    """JSON Lines in a file that can be read again. Blank lines are skipped."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.fingerprint = compute_fingerprint(stream)
+
+    def iter_rows(self) -> Iterator[tuple[int, bytes]]:
+        """Yield every line that is not blank."""
+        stream, index = self._stream, 0
+        stream.seek(0)
+        if stream.read(len(_BOM)) != _BOM:
+            stream.seek(0)
+        while line := stream.readline(_MAX_ROW_SIZE + 1):
+            if len(line) > _MAX_ROW_SIZE:
+                raise UsageError(
+                    f"row {index} is longer than {_MAX_ROW_SIZE // 1024**2} MiB", code="usage.bad-input"
+                )
+            line = line.strip()
+            if line:
+                yield index, line
+                index += 1
+
+
+def compute_fingerprint(stream: IO[bytes]) -> str:
+    """Return a digest of the content. It takes about a second per gigabyte."""
+    stream.seek(0)
+    return file_digest(stream, lambda: blake2b(digest_size=16)).hexdigest()  # type: ignore[arg-type,unused-ignore]
+
+
+@contextmanager
+def open_source(origin: Path | IO[bytes], folder: Path) -> Iterator[Source]:
+    """Open a path (Parquet by its name, else JSON Lines) or a stream.
+
+    A stream is first copied to a temporary file in `folder`, so that it can be read more than once. Raises
+    UsageError if the file cannot be read.
+    """
+    if not isinstance(origin, Path):
+        with TemporaryFile(dir=folder) as copy:
+            shutil.copyfileobj(origin, copy, _COPY_SIZE)
+            copy.flush()
+            yield JSONLinesSource(copy)
+        return
+    try:
+        stream = origin.open("rb")
+    except OSError as error:
+        raise UsageError(f"cannot read {origin}: {error.strerror}", code="usage.input-file") from error
+    with stream:
+        if origin.suffix.lower() == ".parquet":
+            yield ParquetSource(stream)
+        else:
+            yield JSONLinesSource(stream)
+
+
+_TEXT_COLUMNS: Final = ("id", "custom_id", "prompt", "method", "url")
+_NESTED_COLUMNS: Final = ("messages", "params", "tools", "tool_choice", "schema", "body")
+#: rows in memory at a time
+_ROWS_PER_BATCH: Final = 512
+_USAGE_COLUMNS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+_JSON_COLUMNS: Final = ("tool_calls", "error")
+#: the largest value of an integer column
+_INT64_LIMIT: Final = 2**63
+#: columns of an output and their types
+_OUTPUT_COLUMNS: Final = {
+    "index": "int64",
+    "id": "string",
+    "status": "string",
+    "text": "string",
+    "finish_reason": "string",
+    "tool_calls": "string",
+    **dict.fromkeys(_USAGE_COLUMNS, "int64"),
+    "model": "string",
+    "reasoning": "string",
+    "request_id": "string",
+    "error": "string",
+    "attempts": "int64",
+}
+
+
+def require_pyarrow() -> Any:
+    """Return the module pyarrow.parquet. Raises UsageError if it is not installed."""
+    try:
+        from pyarrow import parquet  # type: ignore[import-untyped,unused-ignore]
+    except ImportError:
+        raise UsageError(
+            "Parquet files need the extra `parquet`",
+            code="usage.missing-extra",
+            hint="Run: pip install 'onym[parquet]'",
+        ) from None
+    return parquet
+
+
+class ParquetSource:
+    """Rows of a Parquet file."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.fingerprint = compute_fingerprint(stream)
+        self._stream = stream
+        self._parquet = require_pyarrow()
+
+    def iter_rows(self) -> Iterator[tuple[int, bytes]]:
+        """Yield every row as JSON. Raises UsageError for an invalid Parquet file."""
+        for index, record in enumerate(
+            _iter_records(self._parquet, self._stream, (*_TEXT_COLUMNS, *_NESTED_COLUMNS))
+        ):
+            row = {name: _decode_column(name, value) for name, value in record.items() if value is not None}
+            yield index, msgspec.json.encode(row, enc_hook=str)
+
+
+def _iter_records(parquet: Any, stream: Any, names: Iterable[str]) -> Iterator[dict[str, Any]]:
+    from pyarrow import ArrowException
+
+    try:
+        file = parquet.ParquetFile(stream)
+        columns = [name for name in names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=columns):
+            yield from batch.to_pylist()
+    except (ArrowException, OSError) as error:
+        raise UsageError("the Parquet file is invalid", code="usage.bad-input") from error
+
+
+def _decode_column(name: str, value: Any) -> Any:
+    if name in _NESTED_COLUMNS and isinstance(value, str):
+        return msgspec.Raw(value.encode("utf-8", "replace"))
+    return _drop_nulls(value)
+
+
+def _drop_nulls(value: Any) -> Any:
+    """Remove nulls: Arrow's structs have every member in every row, null if a row lacks it."""
+    if isinstance(value, dict):
+        return {name: _drop_nulls(item) for name, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_drop_nulls(item) for item in value]
+    return value
+
+
+def write_parquet(lines: Iterable[bytes], out: IO[bytes]) -> None:
+    """Write the lines of a journal as a Parquet file."""
+    import pyarrow as pa
+
+    schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in _OUTPUT_COLUMNS.items()])
+    remaining = iter(lines)
+    with require_pyarrow().ParquetWriter(out, schema) as writer:
+        while records := [_flatten_result(line) for line in islice(remaining, _ROWS_PER_BATCH)]:
+            writer.write_batch(pa.RecordBatch.from_pylist(records, schema=schema))
+
+
+def _flatten_result(line: bytes) -> dict[str, Any]:
+    record = msgspec.json.decode(line)
+    usage = record.pop("usage", {})
+    record.update(
+        {
+            name: count if -_INT64_LIMIT <= (count or 0) < _INT64_LIMIT else None
+            for name, count in usage.items()
+        }
+    )
+    for name in _JSON_COLUMNS:
+        if name in record:
+            record[name] = msgspec.json.encode(record[name]).decode()
+    return dict(record)
+
+
+def restore_journal(output: Path, journal: Path) -> None:
+    """Recreate the journal from which this output was made, completely or not at all."""
+    with output.open("rb") as stream, replace_file(journal) as out:
+        for record in _iter_records(require_pyarrow(), stream, _OUTPUT_COLUMNS):
+            out.write(msgspec.json.encode(_unflatten_result(record)) + b"\n")
+
+
+def _unflatten_result(record: dict[str, Any]) -> dict[str, Any]:
+    usage = {name: record.pop(name, None) for name in _USAGE_COLUMNS}
+    failed = record.get("status") == "error"
+    for name in _JSON_COLUMNS:
+        if record.get(name) is not None:
+            record[name] = msgspec.Raw(record[name].encode())
+    if failed:
+        return {name: record.get(name) for name in ("index", "id", "status", "error", "attempts")}
+    record.pop("error", None)
+    return {**record, "usage": usage}
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the file's name is that of a Parquet file."""
+    return path.suffix.lower() == ".parquet"
+
+
+def write_output(journal: Path, output: Path, *, ordered: bool) -> None:
+    """Write the output from a repaired journal, and then delete the journal. Raises OSError."""
+    lines: Iterable[bytes] = read_lines(journal)
+    if ordered:
+        lines = sort_lines(lines, output.parent, key=parse_index)
+    with replace_file(output) as out:
+        if is_parquet(output):
+            write_parquet(lines, out)
+        else:
+            out.writelines(lines)
+    journal.unlink(missing_ok=True)

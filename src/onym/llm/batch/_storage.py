@@ -27,7 +27,6 @@ import msgspec
 from onym.common.files import replace_file, try_lock
 from onym.common.platform import BINARY, CLOSE_ON_EXEC, NO_FOLLOW, sync_file, sync_folder
 from onym.errors import UsageError
-from onym.llm.batch._rows import decode_head, get_label
 
 #: flags for the files beside an output. Their names can be guessed, so a link that another user put there is
 #: not followed
@@ -46,6 +45,56 @@ def write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+class _RowIds(msgspec.Struct):
+    id: Any = None
+    custom_id: Any = None
+
+
+_IDS_DECODER = msgspec.json.Decoder(_RowIds)
+
+
+def get_label(index: int, line: bytes) -> str:
+    """Return the label of a row: its `id` or `custom_id`, or its index as decimal text."""
+    try:
+        ids = _IDS_DECODER.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return str(index)
+    for label in (ids.id, ids.custom_id):
+        if type(label) in (str, int):
+            return str(label)
+    return str(index)
+
+
+_LINE_START = b'{"index":'
+
+
+class LineHead(msgspec.Struct):
+    """The members of a journal line that a run decodes."""
+
+    index: int
+    status: Literal["ok", "error"]
+
+
+_HEAD_DECODER = msgspec.json.Decoder(LineHead)
+
+
+def decode_head(line: bytes) -> LineHead | None:
+    """Return the index and status of a complete, valid line, else None. The line end may be missing."""
+    if not line.startswith(_LINE_START):
+        return None
+    try:
+        # the decoder checks UTF-8 only in the fields that it keeps
+        line.decode()
+        return _HEAD_DECODER.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def parse_index(line: bytes) -> int:
+    """Return the index of a valid line."""
+    return int(line[len(_LINE_START) : line.index(b",")])
 
 
 #: bytes of lines in memory before they are written to the temporary file

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from onym.errors import UnsupportedError
-from onym.llm.convert._conversion import (
+from onym.llm.convert import (
     AI_SDK_PARAMS,
     ENVIRON_PREFIX,
     LANGCHAIN_PARAMS,

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from onym.errors import MissingExtraError, OnymError, UsageError
-from onym.llm.convert._conversion import (
+from onym.llm.convert import (
     ENVIRON_PREFIX,
     Conversion,
     ImportContext,

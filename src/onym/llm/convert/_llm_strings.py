@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from onym.errors import URIError, UsageError
-from onym.llm.convert._conversion import (
+from onym.llm.convert import (
     Conversion,
     ImportContext,
     KeySource,

@@ -46,7 +46,7 @@ from onym.registry.iana.snapshots import (
     require_row_limit,
     require_size_limit,
 )
-from onym.registry.iana.xml_format import is_valid_code_point, read_xml, write_xml
+from onym.registry.iana.xml_format import is_valid_code_point, read_xml, write_into_frame, write_xml
 from onym.registry.records import Entry, Status
 from onym.registry.registries import Registry, get_registry
 
@@ -610,7 +610,5 @@ def write_entries(
         return _write_csv(chosen, row, columns)
     day = date(updated.year, updated.month, updated.day)
     if format == "xml" and frame is not None:
-        from onym.registry.iana.xml_format import write_into_frame  # late: only exports of imported files
-
         return write_into_frame(frame, chosen, row, day)
     return {"json": _write_json, "text": _write_text, "xml": write_xml}[format](chosen, row, day)
