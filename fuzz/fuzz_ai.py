@@ -17,7 +17,7 @@ with atheris.instrument_imports(include=["onym"]):
     from onym.sign.keys import AuthorityKeys, read_authority_keys
     from onym.sign.receipts import verify_filed
     from onym.uri.ai import AIURI, from_target, to_path
-    from onym.uri.ai_input import parse_user_input
+    from onym.uri.iri import parse_user_input
 
 KEYS = AuthorityKeys()
 

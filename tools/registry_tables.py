@@ -101,8 +101,7 @@ def lines(about: dict[str, Any], **lists: Iterable[Any]) -> str:
 
 def schemes() -> str:
     """The snapshot of URI schemes."""
-    from onym.registry.iana import read_snapshot
-    from onym.registry.iana.snapshots import get_cell
+    from onym.registry.iana import get_cell, read_snapshot
 
     snapshot = read_snapshot(MERGED.read_bytes(), source=MERGED.name)
     rows = [

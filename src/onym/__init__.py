@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onym._lazy import make_lazy_names
-from onym._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from onym import errors as errors
@@ -51,6 +50,8 @@ if TYPE_CHECKING:
     from onym.uri.redact import redact as redact
     from onym.uri.redact import redact_stream as redact_stream
     from onym.uri.secret import Secret as Secret
+
+__version__ = "0.1.0"
 
 #: module -> the public names that it defines
 _HOMES = {

@@ -51,7 +51,6 @@ def test_the_version_is_told_without_loading_the_library(environment, spawn):
     assert {name for name in loaded if name.partition(".")[0] in {"click", "json"}} == set()
     assert {name for name in loaded if name.startswith("onym.")} <= {
         "onym.cli",
-        "onym._version",
         "onym._lazy",
     }
 

@@ -13,8 +13,7 @@ import pytest
 
 from app_support import registry_service
 from onym.errors import SnapshotError
-from onym.registry.iana import load_builtin_snapshot, read_snapshot, write_entries
-from onym.registry.iana.snapshots import get_cell
+from onym.registry.iana import get_cell, load_builtin_snapshot, read_snapshot, write_entries
 from onym.registry.registries import REGISTRIES
 
 pytestmark = pytest.mark.xdist_group("registry-cli")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from onym.errors import OnymError, URIError, URILimitError
 from onym.uri.ai import AIURI
-from onym.uri.ai_input import InputWarning, UserInput, parse_user_input
+from onym.uri.iri import InputWarning, UserInput, parse_user_input
 from support import about, as_subtests, linear_enough, load_shared
 
 
@@ -182,7 +182,7 @@ def test_idna_is_loaded_by_those_who_type_and_not_by_the_mapping() -> None:
     code = (
         "import sys; from onym.uri.ai import to_https; from onym.uri.ai import AIURI\n"
         "to_https('https://ai.example', AIURI.parse('ai://bank/x')); assert 'idna' not in sys.modules\n"
-        "import onym.uri.ai_input; assert 'idna' in sys.modules\n"
+        "import onym.uri.iri; assert 'idna' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

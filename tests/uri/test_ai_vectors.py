@@ -8,7 +8,7 @@ import pytest
 
 from onym.errors import URIError
 from onym.uri.ai import AIURI, from_target, to_https
-from onym.uri.ai_input import parse_user_input
+from onym.uri.iri import parse_user_input
 from support import as_subtests, load_own
 
 CANONICAL = load_own("ai_canonical.json")

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from onym.errors import OnymError, URILimitError, URISyntaxError
 from onym.testing import strategies as ost
+from onym.uri.ai import is_a_label
 from onym.uri.generic import URI
-from onym.uri.iri import convert_iri, is_a_label, to_iri, to_uri
+from onym.uri.iri import convert_iri, to_iri, to_uri
 from support import as_subtests, linear_enough
 
 

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from onym._version import __version__
+from onym import __version__
 from onym.ai.records import AnchorDocument, Resolution, Result, hash_path
 from onym.errors import MissingExtraError, OnymError, OnymWarning
 from onym.net.messages import Flow, Reply

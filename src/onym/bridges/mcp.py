@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from onym._version import __version__
+from onym import __version__
 from onym.ai.endpoint.context import Call
 from onym.ai.endpoint.kinds import ToolHandler, tool
 from onym.ai.records import Effects

@@ -14,7 +14,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run `onym` with the arguments of the process. Ends by SystemExit with a documented code."""
     if sys.argv[1:] in (["--version"], ["-V"]):
-        from onym._version import __version__
+        from onym import __version__
 
         print(f"onym {__version__}")
         return

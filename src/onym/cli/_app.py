@@ -256,7 +256,7 @@ def app() -> None:
 
 def _print_version(ctx: click.Context, value: bool) -> None:
     if value:
-        from onym._version import __version__
+        from onym import __version__
 
         click.echo(f"onym {__version__}")
         ctx.exit()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onym._version import __version__
+from onym import __version__
 from onym.errors import CredentialError, LLMURIError, ParameterError, PolicyError, UnsupportedError
 from onym.llm import credentials, dialects, profiles
 from onym.llm.parameters import DRAFT

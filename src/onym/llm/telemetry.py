@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from onym._version import __version__
+from onym import __version__
 from onym.errors import MissingExtraError, NetError, OnymError, OnymWarning
 from onym.llm.flow import Collector
 from onym.llm.parameters import PARAMETERS

@@ -22,7 +22,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
 
-from onym._version import __version__
+from onym import __version__
 from onym.common.files import read_private_file
 from onym.errors import CredentialError, OnymError
 from onym.net.config import NetConfig
@@ -96,8 +96,8 @@ def list_signatures(identifier: str, seconds: int, body: bytes, secrets: Sequenc
 
 def build_change_event(change: EntryChange, base_url: str) -> dict[str, Any]:
     """Return what a delivery says about a change. It contains no text of a registrant but the name."""
+    from onym.registry.iana import get_cell
     from onym.registry.iana.changes import compare_entries  # late: nothing to send needs none of it
-    from onym.registry.iana.snapshots import get_cell
 
     after, before = change.after, change.before
     about = after or before

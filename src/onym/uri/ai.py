@@ -149,7 +149,7 @@ def _canonicalize_host(parts: URIParts, offset: int) -> str:
         raise _make_refusal("bad-host", "host", offset)
     if _NUMERIC_LABEL(labels[-1]):
         raise _make_refusal("address-literal", "host", offset)
-    if any(label[2:4] == "--" and not _is_a_label(label) for label in labels):
+    if any(label[2:4] == "--" and not is_a_label(label) for label in labels):
         raise _make_refusal(
             "bad-host", "host", offset, "a label with -- in third place is a valid A-label (IDNA 2008)"
         )
@@ -157,12 +157,16 @@ def _canonicalize_host(parts: URIParts, offset: int) -> str:
 
 
 @lru_cache(maxsize=1_024)  # idna takes longer than all other steps together
-def _is_a_label(label: str) -> bool:
+def is_a_label(label: str) -> bool:
+    """Whether `label` is a valid A-label: IDNA 2008 decodes it, and encodes the result to `label` again."""
     if not label.startswith("xn--"):
         return False
-    from onym.uri.iri import is_a_label  # late: idna is slow to import and seldom needed
+    import idna  # late: it is slow to import and seldom needed
 
-    return is_a_label(label)
+    try:
+        return idna.alabel(idna.ulabel(label)) == label.encode("ascii")
+    except UnicodeError:
+        return False
 
 
 def _canonicalize_path(parts: URIParts, offset: int) -> str:

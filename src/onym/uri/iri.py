@@ -1,26 +1,28 @@
-"""IRI to URI and back (RFC 3987 3), for what people type and read. The only user of `idna`; import it late.
+"""IRI to URI and back (RFC 3987 3), and ai names as people type them. Import it late: idna is slow.
 
     >>> to_uri("http://bücher.example/straße?q=ü")
     'http://xn--bcher-kva.example/stra%C3%9Fe?q=%C3%BC'
-    >>> to_iri("http://xn--bcher-kva.example/stra%C3%9Fe?q=%C3%BC")
-    'http://bücher.example/straße?q=ü'
+    >>> parse_user_input(" ai://Bücher.example/straße ").unicode
+    'ai://bücher.example/straße'
 
 The host is mapped in the same way for every scheme: triplets are decoded, then IDNA 2008 applies with the
 UTS-46 mapping (non-transitional, STD3). The result is ASCII, so a guard that reads the URI judges the name
 or address that will be looked up: `169。254。169。254` becomes `169.254.169.254`. A host of plain ASCII
-labels is lower-cased and otherwise unchanged, so that a URI stays a URI, underscores included.
-
-The text after the host is not normalised (RFC 3987 3.1, step 1c).
+labels is lower-cased and otherwise unchanged. The text after the host is not normalised (RFC 3987 3.1).
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import idna
 
-from onym.errors import URISyntaxError
+from onym.errors import AIURIError, URIError, URISyntaxError
+from onym.uri.ai import AIURI, CANONICAL_CLAUSE, INVISIBLE, MAX_CANONICAL_LENGTH, is_a_label
 from onym.uri.components import decode_component, make_syntax_error
 from onym.uri.generic import MAX_LENGTH, URIOffsets, URIParts, compute_offsets, normalize_reg_name, split_uri
 
@@ -109,14 +111,6 @@ def to_iri(uri: str) -> str:
     return _decode_triplets(uri[:start]) + host + _decode_triplets(uri[end:])
 
 
-def is_a_label(label: str) -> bool:
-    """Whether `label` is a valid A-label: IDNA 2008 decodes it, and encodes the result to `label` again."""
-    try:
-        return idna.alabel(idna.ulabel(label)) == label.encode("ascii")
-    except UnicodeError:
-        return False
-
-
 def _to_ascii_host(host: str, name: str, offset: int) -> str:
     """The name that will be looked up, for `host` as typed and its decoded form `name`."""
     if not name or (name.isascii() and not _A_LABEL.search(name)):
@@ -179,3 +173,135 @@ def _require_iri_characters(iri: str, plain: URIParts, at: URIOffsets) -> None:
 def _find_component(position: int, at: URIOffsets) -> str:
     """The component that contains a position at or after the authority."""
     return [name for name, start in zip(at._fields, at, strict=True) if 0 <= start <= position][-1]
+
+
+# The script of a letter is the first word of its Unicode name ("CYRILLIC SMALL LETTER A"), because the
+# standard library does not have the Script property. Scripts whose names start with the same word (OLD
+# ITALIC, OLD TURKIC) count as one. Look-alikes within one script need the tables of UTS 39.
+
+#: scripts that one label may mix: "highly restrictive" of UTS 39 5.2
+_TOGETHER: Final = (
+    frozenset({"LATIN", "HAN", "HIRAGANA", "KATAKANA"}),
+    frozenset({"LATIN", "HAN", "BOPOMOFO"}),
+    frozenset({"LATIN", "HAN", "HANGUL"}),
+)
+_HAN: Final = frozenset({"CJK", "IDEOGRAPHIC"})
+_LETTERS: Final = frozenset({"Lu", "Ll", "Lt", "Lo"})
+_ENCODED_AUTHORITY = re.compile("[^/?#%]*//[^/?#%]*(?=%)").match
+
+
+@dataclass(frozen=True, slots=True)
+class InputWarning:
+    """A warning that a person should see before using the name.
+
+    `code` is `mixed-script`, `mapped-host` or `invisible`; `part` is the label, "host" or "query".
+    """
+
+    code: str
+    message: str
+    part: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserInput:
+    """The canonical URI, without fragment, its form for people, and warnings about it."""
+
+    uri: AIURI
+    unicode: str
+    warnings: tuple[InputWarning, ...] = ()
+
+
+def parse_user_input(text: str) -> UserInput:
+    """Convert `text`, as a person typed it, to an ai URI. White space around it is ignored.
+
+    Raises URISyntaxError for text that is not an IRI (`uri.bad-idna` for a host that IDNA rejects),
+    AIURIError for text without a canonical form (also a `%` in the authority), URILimitError above 2,048
+    characters. Offsets count in `text`.
+    """
+    if not isinstance(text, str):
+        raise TypeError("the text must be a str")
+    typed = text.strip()
+    lead = len(text) - len(text.lstrip())
+    try:
+        _require_unencoded_authority(typed)
+        conversion = convert_iri(typed, max_length=MAX_CANONICAL_LENGTH)
+        uri = _parse_target(conversion)
+    except URIError as error:
+        error.offset = (error.offset or 0) + lead
+        if error.component == "scheme":
+            error.hint = "an ai URI starts with ai:"
+        raise
+    return UserInput(uri=uri, unicode=to_iri(str(uri)), warnings=tuple(_find_warnings(conversion, uri)))
+
+
+def _require_unencoded_authority(typed: str) -> None:
+    encoded = _ENCODED_AUTHORITY(typed)
+    if encoded is not None:
+        raise AIURIError(
+            "the authority contains a percent sign",
+            code="ai.bad-host",
+            component="host",
+            offset=encoded.end(),
+            clause=CANONICAL_CLAUSE,
+            hint="write the name itself, in Unicode or as its A-labels",
+        )
+
+
+def _parse_target(conversion: IRIConversion) -> AIURI:
+    try:
+        return AIURI.parse(conversion.uri).target
+    except URIError as error:
+        error.offset = _find_typed_offset(conversion, error.offset or 0)
+        raise
+
+
+def _find_typed_offset(conversion: IRIConversion, offset: int) -> int:
+    """The position in the typed text of a position in the URI; up to the end of the host the two agree."""
+    at = end = 0
+    if conversion.host is not None and conversion.ascii_host is not None:
+        at = conversion.uri.index("//") + 2
+        end = at + len(conversion.ascii_host)
+        at += len(conversion.host)
+    if offset < end:
+        return offset
+    while end < offset:
+        character = conversion.iri[at]
+        end += 1 if character.isascii() else 3 * len(character.encode("utf-8"))
+        at += 1
+    return at
+
+
+def _find_warnings(conversion: IRIConversion, uri: AIURI) -> Iterator[InputWarning]:
+    typed, host = conversion.host, uri.host
+    if typed is not None and host is not None:
+        readable = to_iri(f"//{host}").removeprefix("//")
+        if _has_invisible(typed) or _has_invisible(readable):
+            yield InputWarning("invisible", "the host contains invisible characters", "host")
+        if unicodedata.normalize("NFC", typed.lower()) not in (host, readable):
+            yield InputWarning("mapped-host", "the host differs from what was typed", "host")
+        yield from _find_mixed_scripts(readable)
+    if any(_has_invisible(value) for _, value in uri.parameters):
+        yield InputWarning("invisible", "a parameter contains invisible characters", "query")
+
+
+def _find_mixed_scripts(host: str) -> Iterator[InputWarning]:
+    for label in host.split("."):
+        scripts = frozenset(filter(None, map(_get_script, label)))
+        if len(scripts) > 1 and not any(scripts <= together for together in _TOGETHER):
+            named = " and ".join(sorted(name.capitalize() for name in scripts))
+            yield InputWarning("mixed-script", f"the label mixes {named} letters", label)
+
+
+def _get_script(character: str) -> str | None:
+    """The first word of a letter's name, HAN for all ideographs; None for characters without a script."""
+    if unicodedata.category(character) not in _LETTERS:
+        return None
+    word = unicodedata.name(character, "UNKNOWN").partition(" ")[0]
+    return "HAN" if word in _HAN else word
+
+
+def _has_invisible(text: str) -> bool:
+    """Whether `text` contains a character that has no glyph or moves its neighbours."""
+    if text.isascii():
+        return False
+    return bool(INVISIBLE.search(text)) or "Cf" in map(unicodedata.category, text)

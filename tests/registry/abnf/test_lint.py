@@ -121,7 +121,7 @@ def test_broken_rules_prose_and_repeated_rules_are_among_the_remarks() -> None:
 
 
 def test_no_more_alternatives_are_looked_at_than_the_work_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onym.registry.abnf._lint._MAX_WORK", 3)
+    monkeypatch.setattr("onym.registry.abnf._analysis._MAX_WORK", 3)
     text = 's = t ( "aa" / "aa" ) ( "bb" / "bb" )\nt = "cc" / "cc"'
     (remark,) = told(text, RemarkCode.REDUNDANT, RemarkCode.UNDECIDED)
     assert (remark.code, remark.rule, remark.line) == (RemarkCode.UNDECIDED, "s", 1)

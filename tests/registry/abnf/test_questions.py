@@ -23,8 +23,8 @@ from onym.registry.abnf import (
     probe_rule,
     resolve,
 )
+from onym.registry.abnf._analysis import MAX_EXAMPLES, MAX_STRING
 from onym.registry.abnf._inclusion import load_rfc3986
-from onym.registry.abnf._language import MAX_EXAMPLES, MAX_STRING
 from support import as_subtests, linear_enough
 
 LOOSE = 'llm-URI = "llm:" "//" authority path-abempty [ "?" query ] [ "#" fragment ]'
@@ -150,14 +150,14 @@ def test_a_string_beyond_the_cap_is_refused() -> None:
 
 
 def test_a_match_that_takes_too_many_steps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onym.registry.abnf._language.MAX_STEPS", 100)
+    monkeypatch.setattr("onym.registry.abnf._analysis.MAX_STEPS", 100)
     with pytest.raises(GrammarError, match=r"\b100\b") as caught:
         match(grammar("s = *( *ALPHA *ALPHA )"), "s", "ab" * 100)
     assert caught.value.code == "abnf.too-large"
 
 
 def test_the_steps_of_a_match_count_moves_and_not_states_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onym.registry.abnf._language.MAX_STEPS", 1_000)
+    monkeypatch.setattr("onym.registry.abnf._analysis.MAX_STEPS", 1_000)
     many = " / ".join(
         f'"{first}{second}{third}"' for first in "ab" for second in "ab" for third in range(300)
     )
@@ -167,12 +167,12 @@ def test_the_steps_of_a_match_count_moves_and_not_states_alone(monkeypatch: pyte
 
 
 def test_states_that_were_seen_before_cost_one_step_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onym.registry.abnf._language.MAX_STEPS", 3_000)
+    monkeypatch.setattr("onym.registry.abnf._analysis.MAX_STEPS", 3_000)
     assert match(grammar('s = *( "a" / "bc" / 2"d" )'), "s", "a" * 2_000)
 
 
 def test_states_are_forgotten_where_they_grow_beyond_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onym.registry.abnf._language._MAX_KEPT", 10)
+    monkeypatch.setattr("onym.registry.abnf._analysis._MAX_KEPT", 10)
     many = build_matcher(grammar('s = *( *"a" *"b" 3"c" )'), "s")
     assert many("abcccabcccaaaccc")
     assert not many("abcccabcccaaacc")

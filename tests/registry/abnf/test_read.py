@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from onym.errors import GrammarError, UnknownEntryError
-from onym.registry.abnf import RemarkCode, match, parse_blocks, parse_grammar
-from onym.registry.abnf.grammar import Alternation, Literal, Range, Rule, Series
+from onym.registry.abnf import (
+    Alternation,
+    Literal,
+    Range,
+    RemarkCode,
+    Rule,
+    Series,
+    match,
+    parse_blocks,
+    parse_grammar,
+)
 from onym.registry.documents.types import Block
 from support import as_subtests
 

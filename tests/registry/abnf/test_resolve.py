@@ -10,13 +10,13 @@ from onym.registry.abnf import (
     RemarkCode,
     compare,
     decide_inclusion,
+    list_references,
     match,
     parse_grammar,
     resolve,
 )
 from onym.registry.abnf._inclusion import load_rfc3986
 from onym.registry.abnf._loader import LIBRARY, find_library_rfc, find_library_rule, load_library
-from onym.registry.abnf.grammar import list_references
 from support import linear_enough
 
 

@@ -13,8 +13,7 @@ from hypothesis import given
 
 from iana_support import entry, hostile_text
 from onym.errors import UsageError
-from onym.registry.iana import changes, compare_entries, format_atom_feed
-from onym.registry.iana.snapshots import Change
+from onym.registry.iana import Change, changes, compare_entries, format_atom_feed
 from onym.registry.records import Status
 
 _AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -8,7 +8,8 @@ import pytest
 
 from iana_support import DAY, codes, entry, load, own
 from onym.errors import SnapshotError, UnknownEntryError
-from onym.registry.iana import read_snapshot, snapshots, write_entries
+from onym.registry import iana
+from onym.registry.iana import read_snapshot, write_entries
 from onym.registry.records import Status
 from onym.registry.registries import REGISTRIES
 from support import as_subtests, linear_enough
@@ -55,7 +56,7 @@ def test_an_entity_that_nobody_declared_is_refused() -> None:
 
 def test_elements_too_deep_are_refused() -> None:
     error = refused(_HEAD + b"\n<registry>" * 100_000)
-    assert (error.code, error.line) == ("registry.hostile-xml", 1 + snapshots.MAX_DEPTH)
+    assert (error.code, error.line) == ("registry.hostile-xml", 1 + iana.MAX_DEPTH)
 
 
 @as_subtests(
@@ -297,10 +298,10 @@ def test_a_table_with_empty_lines_is_read() -> None:
 
 
 def test_files_beyond_the_caps_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from onym.registry.iana import snapshots
+    from onym.registry import iana
 
-    assert refused(b" " * (snapshots.MAX_BYTES + 1)).code == "registry.snapshot-too-large"
-    monkeypatch.setattr(snapshots, "MAX_ROWS", 2)
+    assert refused(b" " * (iana.MAX_BYTES + 1)).code == "registry.snapshot-too-large"
+    monkeypatch.setattr(iana, "MAX_ROWS", 2)
     rows = tuple(entry(name) for name in "abc")
     for format_ in ("csv", "json", "text", "xml"):
         text = write_entries(rows, format=format_, registry="uri-schemes", updated=DAY)

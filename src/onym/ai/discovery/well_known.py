@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from onym._version import __version__
+from onym import __version__
 from onym.ai.discovery_document import (
     MAX_OCTETS,
     WELL_KNOWN,

@@ -24,7 +24,7 @@ from onym.ai.records import Effects, is_json, parse_media_type
 from onym.common.strict_json import decode_base64url, encode_base64url, parse_json_value
 from onym.errors import AIIPError, URIError
 from onym.uri.ai import AIURI
-from onym.uri.ai_input import parse_user_input
+from onym.uri.iri import parse_user_input
 
 #: characters and lines of one value, and members, that are shown
 MAX_CHARACTERS: Final = 2_000

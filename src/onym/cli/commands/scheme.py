@@ -22,7 +22,7 @@ from onym.cli._output import (
 from onym.common.text import escape_unprintable
 
 if TYPE_CHECKING:
-    from onym.registry.abnf.grammar import Grammar
+    from onym.registry.abnf import Grammar
     from onym.registry.checks import Report
 
 #: bytes of the largest file that is read

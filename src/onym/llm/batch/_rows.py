@@ -56,12 +56,14 @@ class Row(NamedTuple):
     error: OnymError | None = None
 
 
-# A row is in Onym's format or in the format of OpenAI's batch files:
-#
-#     {"id": "a", "prompt": "…"}
-#     {"id": "b", "messages": […], "params": {"temp": 0.2}, "tools": […], "schema": {…}}
-#     {"custom_id": "c", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": […], …}}
 class _RowInput(msgspec.Struct, forbid_unknown_fields=True):
+    """A row in Onym's format, or in the format of OpenAI's batch files.
+
+    {"id": "a", "prompt": "…"}
+    {"id": "b", "messages": […], "params": {"temp": 0.2}, "tools": […], "schema": {…}}
+    {"custom_id": "c", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": […], …}}
+    """
+
     id: str | int | None = None
     prompt: str | None = None
     messages: list[dict[str, Any]] | None = None

@@ -16,23 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from onym.errors import GrammarError
-from onym.registry.abnf._loader import load_library, map_node, parse_grammar, read_data_file, resolve
-from onym.registry.abnf._nfa import (
-    NFA,
-    ORDER,
-    RANK,
-    ExpressionPool,
-    LazyDFA,
-    build_expression,
-    build_nfa,
-    build_rule_nfa,
-    classify_octets,
-    format_octets,
-    list_octets,
-    make_undecided_error,
-    trace_back,
-)
-from onym.registry.abnf.grammar import (
+from onym.registry.abnf import (
     Alternation,
     Concatenation,
     Grammar,
@@ -49,6 +33,22 @@ from onym.registry.abnf.grammar import (
     iter_nodes,
     list_references,
     map_uses,
+)
+from onym.registry.abnf._loader import load_library, map_node, parse_grammar, read_data_file, resolve
+from onym.registry.abnf._nfa import (
+    NFA,
+    ORDER,
+    RANK,
+    ExpressionPool,
+    LazyDFA,
+    build_expression,
+    build_nfa,
+    build_rule_nfa,
+    classify_octets,
+    format_octets,
+    list_octets,
+    make_undecided_error,
+    trace_back,
 )
 
 #: how often a rule uses itself in the strings of `narrow_grammar`

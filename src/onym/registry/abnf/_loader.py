@@ -18,15 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from onym.errors import GrammarError
-from onym.registry.abnf._parser import (
-    Chunk,
-    find_slip_hint,
-    parse_rule,
-    repair_chunk,
-    replace_colons,
-    split_chunks,
-)
-from onym.registry.abnf.grammar import (
+from onym.registry.abnf import (
     Alternation,
     Concatenation,
     Grammar,
@@ -41,6 +33,14 @@ from onym.registry.abnf.grammar import (
     is_in_appendix,
     list_references,
     make_remark,
+)
+from onym.registry.abnf._parser import (
+    Chunk,
+    find_slip_hint,
+    parse_rule,
+    repair_chunk,
+    replace_colons,
+    split_chunks,
 )
 
 if TYPE_CHECKING:

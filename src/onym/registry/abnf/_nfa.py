@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from onym.errors import GrammarError
-from onym.registry.abnf.grammar import (
+from onym.registry.abnf import (
     Alternation,
     Concatenation,
     Grammar,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from onym.errors import GrammarError
-from onym.registry.abnf.grammar import (
+from onym.registry.abnf import (
     Alternation,
     Concatenation,
     ListOf,

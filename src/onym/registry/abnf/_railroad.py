@@ -8,7 +8,7 @@ from typing import Final
 
 from onym.common.text import replace_unprintable
 from onym.errors import GrammarError
-from onym.registry.abnf.grammar import (
+from onym.registry.abnf import (
     Alternation,
     Concatenation,
     Grammar,

@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from typing import Any, Final
 
-from onym._version import __version__
+from onym import __version__
 from onym.errors import GrammarError
-from onym.registry.abnf import parse_blocks, resolve
-from onym.registry.abnf.grammar import Grammar, find_unused_rules
+from onym.registry.abnf import Grammar, find_unused_rules, parse_blocks, resolve
 from onym.registry.checks import _citations, _prose, _syntax, _template
 from onym.registry.checks._grammar import SchemeGrammar, read_syntax
 from onym.registry.checks.context import (

@@ -22,16 +22,19 @@ from onym.registry.abnf import (
     Remark,
     ReservedCharacter,
     Verdict,
+    allows_text,
     build_matcher,
     decide_known_part,
+    find_reached_rules,
     find_reserved,
+    find_unused_rules,
     find_wrong_prefix,
+    is_in_appendix,
     lint,
     parse_blocks,
     probe_rule,
     resolve,
 )
-from onym.registry.abnf.grammar import allows_text, find_reached_rules, find_unused_rules, is_in_appendix
 from onym.registry.documents.types import Block
 from onym.uri.generic import URI
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from onym.registry.abnf import Outcome, ReservedCharacter, Verdict
-from onym.registry.abnf.grammar import is_in_appendix
+from onym.registry.abnf import Outcome, ReservedCharacter, Verdict, is_in_appendix
 from onym.registry.checks.context import (
     CheckContext,
     Findings,

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from onym.common.text import shorten_text
 from onym.errors import UsageError
 from onym.registry import codec
-from onym.registry.iana.snapshots import (
+from onym.registry.iana import (
     Change,
     ChangeKind,
     Irregular,

@@ -27,7 +27,7 @@ from typing import Any, Final, NoReturn
 
 from onym.errors import StoreError, UsageError
 from onym.registry import codec
-from onym.registry.iana.snapshots import (
+from onym.registry.iana import (
     MAX_COLUMNS,
     MAX_FIELD,
     Irregular,

@@ -21,8 +21,8 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from onym.errors import SnapshotError, URIError
+from onym.registry.iana import decode_utf8, format_utc_time, require_size_limit
 from onym.registry.iana.formats import parse_strict_json
-from onym.registry.iana.snapshots import decode_utf8, format_utc_time, require_size_limit
 from onym.registry.records import Entry, Status
 from onym.registry.registries import BUILTIN
 from onym.uri.generic import URI

@@ -23,7 +23,7 @@ from datetime import date
 from typing import Any, Final, NoReturn
 from xml.parsers import expat
 
-from onym.registry.iana.snapshots import (
+from onym.registry.iana import (
     MAX_COLUMNS,
     MAX_DEPTH,
     Irregular,

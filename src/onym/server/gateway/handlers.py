@@ -293,7 +293,7 @@ class PageHandler:
         text = dict(parse_pairs(visit.query)).get("uri", "").strip()
         if not text:
             return make_page_response(render_home(settings))
-        from onym.uri.ai_input import parse_user_input  # late: idna is slow to import
+        from onym.uri.iri import parse_user_input  # late: idna is slow to import
 
         try:
             typed = parse_user_input(text)

@@ -135,7 +135,7 @@ def _draw_grammar(document: Document, uris: list[str]) -> SyntaxView | None:
 
 def _format_rules(grammar: Grammar, start: str) -> str:
     """Return the rule `start` and the rules of the text that it uses, as they are written there."""
-    from onym.registry.abnf.grammar import find_reached_rules  # late, as above
+    from onym.registry.abnf import find_reached_rules  # late, as above
 
     reached, first = find_reached_rules(grammar, start), grammar.rule(start)
     rules = [first, *(rule for rule in grammar.own if rule.key in reached and rule != first)]

@@ -93,7 +93,7 @@ ai_options = add_options(
 
 def parse_uri_argument(session: Session, text: str) -> AIURI:
     """Parse a typed ai URI, and print a note if Unicode in it was converted. Raises AIURIError."""
-    from onym.uri.ai_input import parse_user_input
+    from onym.uri.iri import parse_user_input
 
     session.subject = Subject(text, text, typed=True)
     typed = parse_user_input(text)

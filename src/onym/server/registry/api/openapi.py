@@ -13,7 +13,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
-from onym._version import __version__
+from onym import __version__
 from onym.registry.records import RequestState, Role, Scope, Status
 from onym.registry.registries import REGISTRIES, get_catalog
 from onym.registry.store import Statistics
