@@ -18,31 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from onym.ai.endpoint.kinds import MAX_ANSWER, MAX_UPDATES
 from onym.ai.records import EVENTS, Effects, parse_media_type
-from onym.bridges._a2a_store import (
-    FINAL,
-    WAITING,
-    SharedTasks,
-    get_owner,
-    get_state,
-    make_change_stream,
-    make_task_store,
-)
-from onym.bridges._sdk import (
-    RECEIPT_KEY,
-    URI_KEY,
-    Invoker,
-    StreamingInvoker,
-    TaskInvoker,
-    build_data_part,
-    can_carry,
-    decode_json_result,
-    decode_part,
-    decode_text_result,
-    is_json,
-    normalize_input_schema,
-    read_stream_result,
-    sanitize_text,
-)
+from onym.bridges import _a2a_store
+from onym.bridges import _sdk as sdk
 from onym.bridges.approvals import PAGE_KEY, PERMISSION_CODES, ApprovalPage, PermissionPages, build_approval
 from onym.errors import AIIPError, InvocationError, OnymError, TaskRunning
 from onym.uri.ai import AIURI
@@ -124,17 +101,21 @@ async def _remember(
     """Keep a message in the history of a waiting task also if its ID was used before; the SDK would not."""
     task = known.task
     same = [earlier for earlier in task.history if earlier.message_id == message.message_id]
-    if get_state(task) in WAITING and same and all(earlier.parts != message.parts for earlier in same):
+    if (
+        _a2a_store.get_state(task) in _a2a_store.WAITING
+        and same
+        and all(earlier.parts != message.parts for earlier in same)
+    ):
         task.history.append(message)
         await store.save(task, event=None, prev=None, prev_version=known.version, context=context)
 
 
 def make_executor(
-    client: Invoker,
+    client: sdk.Invoker,
     uri: AIURI,
     description: Description,
     pages: PermissionPages,
-    tasks: SharedTasks,
+    tasks: _a2a_store.SharedTasks,
 ) -> AgentExecutor:
     from a2a.server.agent_execution import AgentExecutor
     from a2a.server.tasks import TaskUpdater
@@ -154,10 +135,10 @@ def make_executor(
 def make_handler(
     executor: AgentExecutor,
     card: AgentCard,
-    client: Invoker,
+    client: sdk.Invoker,
     uri: AIURI,
     description: Description,
-    tasks: SharedTasks,
+    tasks: _a2a_store.SharedTasks,
 ) -> DefaultRequestHandlerV2:
     """Return the SDK's handler of requests, which cancels only what has had no effect.
 
@@ -167,13 +148,13 @@ def make_handler(
     from a2a.types import CancelTaskRequest
     from a2a.utils.errors import TaskNotCancelableError
 
-    store = make_task_store(tasks, _CODE)
+    store = _a2a_store.make_task_store(tasks, _CODE)
 
     class Handler(DefaultRequestHandlerV2):
         """Handles requests as the SDK does, except that some tasks are not cancelled."""
 
         async def on_get_task(self, params: Any, context: Any) -> Task | None:
-            found = await tasks.load(get_owner(context), params.id)
+            found = await tasks.load(_a2a_store.get_owner(context), params.id)
             if found is not None and await tasks.is_abandoned(found[1]):
                 make_run = partial(_Run, client, uri, description, PermissionPages(None, None), tasks)
                 await _settle(make_run, store, found[0], context)
@@ -181,12 +162,16 @@ def make_handler(
             return task
 
         async def on_cancel_task(self, params: Any, context: Any) -> Task | None:
-            found = await tasks.load(get_owner(context), params.id)
-            state = "" if found is None else get_state(found[0])
+            found = await tasks.load(_a2a_store.get_owner(context), params.id)
+            state = "" if found is None else _a2a_store.get_state(found[0])
             handle = await _open_remote(client, description, tasks, params.id)
-            if found is not None and handle is not None and state not in FINAL:
+            if found is not None and handle is not None and state not in _a2a_store.FINAL:
                 return await _cancel_there(handle, params.id, context)
-            if found is not None and state not in FINAL | WAITING and description.effects is not Effects.READ:
+            if (
+                found is not None
+                and state not in _a2a_store.FINAL | _a2a_store.WAITING
+                and description.effects is not Effects.READ
+            ):
                 raise TaskNotCancelableError(
                     "the invocation may already have had its effect, so it is not cancelled"
                 )
@@ -199,10 +184,12 @@ def make_handler(
             raise TaskNotCancelableError("the endpoint has not cancelled the task")
         await tasks.forget_reference(task_id)
         stored = await store.get(task_id, context)
-        while stored is not None and get_state(stored.task) == "working":  # its own run sees the end as well
+        while (
+            stored is not None and _a2a_store.get_state(stored.task) == "working"
+        ):  # its own run sees the end as well
             await asyncio.sleep(_PAUSE_SECONDS)
             stored = await store.get(task_id, context)
-        if stored is None or get_state(stored.task) == "canceled":
+        if stored is None or _a2a_store.get_state(stored.task) == "canceled":
             return None if stored is None else stored.task
         found: Task | None = await DefaultRequestHandlerV2.on_cancel_task(
             handler, CancelTaskRequest(id=task_id), context
@@ -215,7 +202,7 @@ def make_handler(
         card,
         request_context_builder=_make_context_builder(description, store),
         validate_input_modes=True,
-        event_stream=make_change_stream(tasks),
+        event_stream=_a2a_store.make_change_stream(tasks),
         interrupted_task_timeout=_WAIT_SECONDS,
     )
     return handler
@@ -252,16 +239,16 @@ async def _settle(
         await make_run(request, SimpleNamespace(enqueue_event=manager.process)).settle()
 
 
-def _follows(client: Invoker, description: Description) -> bool:
+def _follows(client: sdk.Invoker, description: Description) -> bool:
     """Report whether tasks here stand for tasks at the endpoint."""
-    return description.asynchronous and isinstance(client, TaskInvoker)
+    return description.asynchronous and isinstance(client, sdk.TaskInvoker)
 
 
 async def _open_remote(
-    client: Invoker, description: Description, tasks: SharedTasks, task_id: str
+    client: sdk.Invoker, description: Description, tasks: _a2a_store.SharedTasks, task_id: str
 ) -> AsyncTaskHandle | None:
     """Return the endpoint's task for which a task here stands, or None."""
-    if not (description.asynchronous and isinstance(client, TaskInvoker)):
+    if not (description.asynchronous and isinstance(client, sdk.TaskInvoker)):
         return None
     return await tasks.open_reference(client, task_id)
 
@@ -271,11 +258,11 @@ class _Run:
 
     def __init__(
         self,
-        client: Invoker,
+        client: sdk.Invoker,
         uri: AIURI,
         description: Description,
         pages: PermissionPages,
-        tasks: SharedTasks,
+        tasks: _a2a_store.SharedTasks,
         context: RequestContext,
         event_queue: Any,
     ) -> None:
@@ -284,7 +271,7 @@ class _Run:
         self._client, self._uri, self._description = client, uri, description
         self._pages, self._tasks = pages, tasks
         self._task = context.current_task
-        self._waiting = self._task is not None and get_state(self._task) == "auth-required"
+        self._waiting = self._task is not None and _a2a_store.get_state(self._task) == "auth-required"
         self._message = self._find_message(cast("Message", context.message))
         self._evidence: str | None = None
         self._context = context
@@ -338,7 +325,7 @@ class _Run:
 
     async def _follow(self) -> Result | None:
         """Begin a task at the endpoint, or answer it, and follow it; None if it waits for a message."""
-        client, name = cast("TaskInvoker", self._client), str(self._context.task_id)
+        client, name = cast("sdk.TaskInvoker", self._client), str(self._context.task_id)
         handle = await self._tasks.open_reference(client, name)
         if handle is None:
             arguments, request = self._build_request()
@@ -348,7 +335,7 @@ class _Run:
                 return whole
             await self._tasks.keep_reference(name, handle.reference)
         else:
-            form = normalize_input_schema((await handle.status()).inputs)
+            form = sdk.normalize_input_schema((await handle.status()).inputs)
             try:
                 await handle.send_input(_build_input(self._message, form))
             except InvocationError as error:
@@ -370,7 +357,7 @@ class _Run:
         name = str(self._context.task_id)
         follows = _follows(self._client, self._description)
         handle = (
-            await self._tasks.open_reference(cast("TaskInvoker", self._client), name) if follows else None
+            await self._tasks.open_reference(cast("sdk.TaskInvoker", self._client), name) if follows else None
         )
         try:
             if handle is None:
@@ -412,7 +399,7 @@ class _Run:
 
     async def _stream(self) -> Result:
         """Invoke the resource, and pass on its events. They are provisional until the receipt is verified."""
-        if not isinstance(self._client, StreamingInvoker):
+        if not isinstance(self._client, sdk.StreamingInvoker):
             return await self._invoke()
         arguments, request = self._build_request()
         stream = await self._client.stream(self._uri, arguments, **request, keep=True)
@@ -423,7 +410,7 @@ class _Run:
                     last = event.data
                 else:
                     await self._relay(event.event, event.data)
-        return read_stream_result(stream.result, last)
+        return sdk.read_stream_result(stream.result, last)
 
     async def _relay(self, name: str, data: str) -> None:
         try:
@@ -471,13 +458,13 @@ class _Run:
             return
         if not self._begun:
             await self._begin()
-        notes = {RECEIPT_KEY: result.token, URI_KEY: str(self._uri)}
+        notes = {sdk.RECEIPT_KEY: result.token, sdk.URI_KEY: str(self._uri)}
         notes |= {
             name: answer[member]
             for name, member in ((_CONTEXT, "context"), (_TASK, "task"))
             if member in answer
         }
-        asks = state in WAITING
+        asks = state in _a2a_store.WAITING
         if not asks:
             await self._add_result(result, notes)
         text = answer.get("text") if asks else None
@@ -507,7 +494,7 @@ class _Run:
         """Tell of an error: a permission that is missing can be given elsewhere, all else is an end."""
         if not self._begun:
             await self._begin()
-        notes = {_CODE: error.code, URI_KEY: str(self._uri)}
+        notes = {_CODE: error.code, sdk.URI_KEY: str(self._uri)}
         if error.code in PERMISSION_CODES:
             await self._ask_permission(error, notes)
             return
@@ -521,7 +508,7 @@ class _Run:
             )
         state = "canceled" if error.code == "aiip.task-canceled" else "failed"
         await self._tasks.forget_reference(str(self._context.task_id))
-        await self._update(state, sanitize_text(error.message), notes)
+        await self._update(state, sdk.sanitize_text(error.message), notes)
 
     async def _ask_permission(self, error: OnymError, notes: dict[str, str]) -> None:
         """Tell where people can lift a refusal; the message stays to be sent again."""
@@ -534,7 +521,7 @@ class _Run:
             link = self._pages.find_page(error) if asked is None else asked.url
             notes |= {} if asked is None else {_APPROVAL: asked.id}
         notes |= {_PENDING: self._message.message_id, PAGE_KEY: link or ""}
-        await self._update("auth-required", f"{sanitize_text(text)} {link or ''}".rstrip(), notes)
+        await self._update("auth-required", f"{sdk.sanitize_text(text)} {link or ''}".rstrip(), notes)
 
     async def _update(self, state: str, text: str = "", notes: Mapping[str, Any] | None = None) -> None:
         from a2a.helpers import new_text_part
@@ -565,11 +552,11 @@ def _get_notes(task: Task) -> Mapping[str, Any]:
 
 def _read_answer(result: Result) -> dict[str, Any]:
     """Return the members of an agent's answer, with `state` only if it is one of A2A's that ends the call."""
-    values = decode_json_result(result)
+    values = sdk.decode_json_result(result)
     members = values[0] if values and isinstance(values[0], dict) else {}
     names = {"state", "text", "context", "task"}
     answer = {name: members[name] for name in names if isinstance(members.get(name), str)}
-    if answer.get("state") not in FINAL | WAITING:
+    if answer.get("state") not in _a2a_store.FINAL | _a2a_store.WAITING:
         answer.pop("state", None)
     return answer
 
@@ -581,8 +568,8 @@ def _build_arguments(message: Message, description: Description, task: Task | No
     """
     from a2a.helpers import get_text_parts
 
-    known = frozenset(normalize_input_schema(description.input).get("properties", ()))
-    data = [decode_part(part) for part in message.parts if part.WhichOneof("content") == "data"]
+    known = frozenset(sdk.normalize_input_schema(description.input).get("properties", ()))
+    data = [sdk.decode_part(part) for part in message.parts if part.WhichOneof("content") == "data"]
     text = "\n".join(get_text_parts(message.parts))
     arguments: dict[str, Any] = {}
     if text:
@@ -603,7 +590,7 @@ def _build_input(message: Message, form: Mapping[str, Any]) -> dict[str, Any]:
 
     values: dict[str, Any] = {}
     for part in message.parts:
-        value = decode_part(part) if part.WhichOneof("content") == "data" else None
+        value = sdk.decode_part(part) if part.WhichOneof("content") == "data" else None
         values |= value if isinstance(value, dict) else {}
     members, text = list(form.get("properties", {})), "\n".join(get_text_parts(message.parts))
     return {members[0]: text} if not values and text and len(members) == 1 else values
@@ -614,7 +601,7 @@ def _build_reply(result: Result, message: Message, uri: AIURI) -> Message:
 
     reply = new_message(_build_parts(result), context_id=message.context_id)
     reply.extensions.append(EXTENSION)
-    reply.metadata.update({EXTENSION: {RECEIPT_KEY: result.token, URI_KEY: str(uri)}})
+    reply.metadata.update({EXTENSION: {sdk.RECEIPT_KEY: result.token, sdk.URI_KEY: str(uri)}})
     return reply
 
 
@@ -626,16 +613,16 @@ def _build_parts(result: Result) -> list[Part]:
     from a2a.helpers import new_raw_part, new_text_part
 
     kind = result.content_type or "application/octet-stream"
-    value, text = decode_json_result(result), decode_text_result(result)
-    if value and can_carry(value[0]):
+    value, text = sdk.decode_json_result(result), sdk.decode_text_result(result)
+    if value and sdk.can_carry(value[0]):
         members = value[0] if isinstance(value[0], dict) else {}
         answer = members.get("text")
         texts = [new_text_part(answer)] if isinstance(answer, str) and answer else []
-        if members.get("state") in FINAL | WAITING and isinstance(answer, str):
+        if members.get("state") in _a2a_store.FINAL | _a2a_store.WAITING and isinstance(answer, str):
             data = members.get("data") or []
             return texts + [_build_item_part(item) for item in (data if isinstance(data, list) else [data])]
-        return [*texts, build_data_part(value[0])]
-    if text is not None and not is_json(kind):
+        return [*texts, sdk.build_data_part(value[0])]
+    if text is not None and not sdk.is_json(kind):
         return [new_text_part(text, media_type=kind)]
     return [new_raw_part(result.body, media_type=kind)]
 
@@ -651,7 +638,7 @@ def _build_item_part(item: Any) -> Part:
             return part
         except ParseError:
             pass
-    return build_data_part(item)
+    return sdk.build_data_part(item)
 
 
 def derive_idempotency_key(message_id: str) -> str | None:

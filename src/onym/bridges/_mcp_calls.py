@@ -14,24 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onym.ai.problems import CODES, find_problem_code
 from onym.ai.records import Effects
-from onym.bridges._sdk import (
-    ASKING,
-    RECEIPT_KEY,
-    URI_KEY,
-    Invoker,
-    Question,
-    StreamingInvoker,
-    TaskInvoker,
-    decode_json_result,
-    decode_text_result,
-    find_questions,
-    is_shallow,
-    make_form,
-    normalize_input_schema,
-    read_stream_result,
-    resolve_member,
-    sanitize_text,
-)
+from onym.bridges import _sdk as sdk
 from onym.bridges.approvals import PAGE_KEY, ApprovalPage, PermissionPages, build_approval
 from onym.errors import AIIPError, OnymError
 from onym.uri.ai import AIURI
@@ -57,7 +40,7 @@ class ToolCall:
 
     def __init__(
         self,
-        client: Invoker,
+        client: sdk.Invoker,
         uri: AIURI,
         description: Description,
         pages: PermissionPages,
@@ -80,7 +63,7 @@ class ToolCall:
     async def run(self, tasks: ToolTasks | None) -> CallToolResult | InputRequiredResult | dict[str, Any]:
         """Ask for what is missing, or invoke the resource, as a task if both sides know tasks."""
         arguments = {**(self._params.arguments or {}), **self._answers}
-        questions = find_questions(self._description, arguments) if self._supports("form") else {}
+        questions = sdk.find_questions(self._description, arguments) if self._supports("form") else {}
         for name in list(questions):
             response = (self._params.input_responses or {}).get(name)
             if getattr(response, "action", "accept") != "accept":
@@ -129,7 +112,7 @@ class ToolCall:
     async def _invoke(self, arguments: Mapping[str, Any], evidence: str | None) -> Result:
         meta = (self._context.params or {}).get("_meta") or {}
         request = {"idempotency_key": self._key, **build_approval(evidence)}
-        if "progressToken" not in meta or not isinstance(self._client, StreamingInvoker):
+        if "progressToken" not in meta or not isinstance(self._client, sdk.StreamingInvoker):
             return await self._client.invoke(self._uri, arguments, **request)
         stream = await self._client.stream(self._uri, arguments, **request, keep=True)
         last: str | None = None
@@ -139,7 +122,7 @@ class ToolCall:
                     last = event.data
                 elif event.event in {"progress", "update"}:
                     await self._report(event.data)
-        return read_stream_result(stream.result, last)
+        return sdk.read_stream_result(stream.result, last)
 
     async def _report(self, data: str) -> None:
         """Pass on progress, which is not signed before the end."""
@@ -151,7 +134,7 @@ class ToolCall:
         if isinstance(done, int | float) and math.isfinite(done):
             total, note = report.get("total"), report.get("note")
             total = total if isinstance(total, int | float) and math.isfinite(total) else None
-            message = sanitize_text(note) if isinstance(note, str) and note else None
+            message = sdk.sanitize_text(note) if isinstance(note, str) and note else None
             await self._context.session.report_progress(done, total, message)
 
     def _supports(self, mode: str) -> bool:
@@ -181,7 +164,7 @@ class ToolCall:
             return self._fail(code, "the person did not open the page of the approval")
         if not self._supports("url"):
             return self._fail(code, message, {PAGE_KEY: link})
-        params = ElicitRequestURLParams(message=sanitize_text(message), url=link)
+        params = ElicitRequestURLParams(message=sdk.sanitize_text(message), url=link)
         return self._ask({"permission": ElicitRequest(params=params)})
 
     def _fail(self, code: str, message: str, more: Mapping[str, Any] | None = None) -> CallToolResult:
@@ -224,7 +207,7 @@ def make_missing_tasks_error() -> MCPError:
 class ToolTasks:
     """The tasks of endpoints as those of MCP. A task's ID is its sealed reference, for one principal only."""
 
-    def __init__(self, client: TaskInvoker, effects: Mapping[str, Effects], codec: Any) -> None:
+    def __init__(self, client: sdk.TaskInvoker, effects: Mapping[str, Effects], codec: Any) -> None:
         self._client, self._effects, self._codec = client, effects, codec
         self._partial: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
@@ -319,13 +302,13 @@ class ToolTasks:
             raise MCPError(INVALID_PARAMS, "there is no such task") from None
         return await self._client.task(reference)
 
-    def _find_questions(self, status: TaskStatus) -> dict[str, Question]:
+    def _find_questions(self, status: TaskStatus) -> dict[str, sdk.Question]:
         """Return forms for the input of a task: one for each object in it, and one for the rest."""
-        schema = normalize_input_schema(status.inputs)
-        if self._effects.get(status.target) not in ASKING:
+        schema = sdk.normalize_input_schema(status.inputs)
+        if self._effects.get(status.target) not in sdk.ASKING:
             return {}
         members = {
-            name: resolve_member(member, schema)
+            name: sdk.resolve_member(member, schema)
             for name, member in schema.get("properties", {}).items()
             if isinstance(member, dict)
         }
@@ -338,7 +321,7 @@ class ToolTasks:
         asked = {name: member for name, member in members.items() if name not in plain}
         if plain:
             asked[_PLAIN] = rest
-        found = {name: make_form(name, member) for name, member in asked.items()}
+        found = {name: sdk.make_form(name, member) for name, member in asked.items()}
         return {name: question for name, question in found.items() if question is not None}
 
 
@@ -368,7 +351,7 @@ def _read_problem(problem: Mapping[str, Any] | None) -> tuple[str, str]:
     """Return the code and the text of a problem document (RFC 9457), which an endpoint has written."""
     known = problem or {}
     row = find_problem_code(str(known.get("code"))) or CODES["internal"]
-    return f"aiip.{row.name}", sanitize_text(str(known.get("detail") or row.title))
+    return f"aiip.{row.name}", sdk.sanitize_text(str(known.get("detail") or row.title))
 
 
 def _dump(value: Any) -> Any:
@@ -401,7 +384,7 @@ def serve_tasks(server: Server[Any], tasks: ToolTasks) -> None:
                 return await work(context, params)
             except OnymError as error:
                 data = {_CODE: error.code}
-                raise MCPError(INVALID_PARAMS, sanitize_text(error.message), data) from None
+                raise MCPError(INVALID_PARAMS, sdk.sanitize_text(error.message), data) from None
 
         return handle
 
@@ -415,7 +398,7 @@ def build_form(uri: str, name: str, form: Mapping[str, Any]) -> Any:
     from mcp.types import ElicitRequest, ElicitRequestFormParams
 
     about = form.get("description") or form.get("title") or name
-    message = f"{uri} asks: {sanitize_text(str(about), 300)}"
+    message = f"{uri} asks: {sdk.sanitize_text(str(about), 300)}"
     return ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=dict(form)))
 
 
@@ -425,8 +408,8 @@ def build_call_failure(
     """Return a tool error with a code."""
     from mcp.types import CallToolResult, TextContent
 
-    texts = [sanitize_text(message), *(str(value) for value in (more or {}).values())]
-    meta = {_CODE: code, URI_KEY: str(uri), **(more or {})}
+    texts = [sdk.sanitize_text(message), *(str(value) for value in (more or {}).values())]
+    meta = {_CODE: code, sdk.URI_KEY: str(uri), **(more or {})}
     return CallToolResult(content=[TextContent(text=" ".join(texts))], is_error=True, _meta=meta)
 
 
@@ -435,14 +418,18 @@ def build_call_result(result: Result, uri: AIURI) -> CallToolResult:
     from mcp.types import CallToolResult
 
     value = next(
-        (value for value in decode_json_result(result) if isinstance(value, dict) and is_shallow(value)),
+        (
+            value
+            for value in sdk.decode_json_result(result)
+            if isinstance(value, dict) and sdk.is_shallow(value)
+        ),
         None,
     )
     return CallToolResult(
         content=_decode_content(value) or (_build_content(result, uri) if result.body else []),
         # MCP before 2026-07-28 can send values other than objects only as text
         structured_content=value,
-        _meta={RECEIPT_KEY: result.token, URI_KEY: str(uri)},
+        _meta={sdk.RECEIPT_KEY: result.token, sdk.URI_KEY: str(uri)},
     )
 
 
@@ -464,7 +451,7 @@ def _build_content(result: Result, uri: AIURI) -> list[ContentBlock]:
     """Return text, images and audio as such, and any other content as a resource with its bytes."""
     from mcp.types import AudioContent, BlobResourceContents, EmbeddedResource, ImageContent, TextContent
 
-    text = decode_text_result(result)
+    text = sdk.decode_text_result(result)
     if text is not None:
         return [TextContent(text=text)]
     kind = result.content_type or "application/octet-stream"

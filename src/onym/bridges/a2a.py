@@ -19,19 +19,9 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from onym.ai.endpoint.kinds import AgentHandler, Outgoing, State, Update, agent
+from onym.bridges import _sdk as sdk
 from onym.bridges._a2a_store import SharedTasks
 from onym.bridges._a2a_tasks import EXTENSION, encode_base64url, make_executor, make_handler
-from onym.bridges._sdk import (
-    URI_KEY,
-    Invoker,
-    build_data_part,
-    decode_part,
-    is_json,
-    iter_levels,
-    make_http_client,
-    require_extra,
-    sanitize_text,
-)
 from onym.bridges.approvals import PermissionPages
 from onym.errors import AIIPError, OnymError, UsageError
 from onym.sign.algorithms import CARD_ALGORITHMS
@@ -60,7 +50,7 @@ _App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 
 async def a2a_app(
-    client: Invoker,
+    client: sdk.Invoker,
     uri: str | AIURI,
     *,
     url: str,
@@ -99,7 +89,7 @@ async def a2a_app(
 
     Raises MissingExtraError, UsageError, AIURIError and the errors of `AsyncAIClient.describe`.
     """
-    with require_extra("a2a", "a2a"):
+    with sdk.require_extra("a2a", "a2a"):
         from a2a.server.routes import create_jsonrpc_routes
         from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
     if card is not None and signer is not None:
@@ -139,9 +129,9 @@ async def a2a_app(
 def _build_card(description: Description, url: str) -> AgentCard:
     from a2a.types import AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill
 
-    name = sanitize_text(description.title or description.uri, 120)
+    name = sdk.sanitize_text(description.title or description.uri, 120)
     about = f"{name}: the resource {description.uri}, with signed results (effects: {description.effects})"
-    shown = {URI_KEY: description.uri}
+    shown = {sdk.URI_KEY: description.uri}
     extension = AgentExtension(
         uri=EXTENSION, description="Each result has its receipt in the metadata", params=shown
     )
@@ -197,7 +187,7 @@ def canonicalize(members: Mapping[str, Any]) -> bytes:
     """
 
     def require_plain(value: Any) -> None:
-        for level in iter_levels(value):
+        for level in sdk.iter_levels(value):
             for item in level:
                 names_are_ascii = not isinstance(item, Mapping) or all(name.isascii() for name in item)
                 if not names_are_ascii or (isinstance(item, int | float) and not isinstance(item, bool)):
@@ -261,7 +251,7 @@ async def _run_lifespan(receive: Any, send: Any, close: Callable[[], Awaitable[N
 
 
 def _is_json_request(scope: MutableMapping[str, Any]) -> bool:
-    return is_json(dict(scope["headers"]).get(b"content-type", b"").decode("latin-1"))
+    return sdk.is_json(dict(scope["headers"]).get(b"content-type", b"").decode("latin-1"))
 
 
 async def _refuse_media_type(send: Any) -> None:
@@ -310,12 +300,12 @@ async def a2a_agent(
     Raises MissingExtraError, UsageError for a card with an interface of another origin, and AIIPError for a
     card that is not available or not signed.
     """
-    with require_extra("a2a", "a2a"):
+    with sdk.require_extra("a2a", "a2a"):
         import a2a.client  # noqa: F401 - a missing package is reported now
     if not isinstance(agent_at, str):
         return agent(_Agent(agent_at, None, timeout), title=title)
     card = await _fetch_card(agent_at, keys, timeout)
-    return agent(_Agent(None, card, timeout), title=title or sanitize_text(card.name, 120) or None)
+    return agent(_Agent(None, card, timeout), title=title or sdk.sanitize_text(card.name, 120) or None)
 
 
 class _Agent:
@@ -344,7 +334,7 @@ class _Agent:
         import httpx
         from a2a.client import ClientConfig, ClientFactory
 
-        async with make_http_client(httpx, self._timeout) as http:
+        async with sdk.make_http_client(httpx, self._timeout) as http:
             yield ClientFactory(ClientConfig(httpx_client=http)).create(cast("AgentCard", self._card))
 
 
@@ -398,7 +388,7 @@ def _decode_parts(parts: Iterable[Part]) -> tuple[str, tuple[Any, ...]]:
         if kind == "text":
             texts.append(part.text)
         elif kind is not None:
-            data.append(decode_part(part, "aiip.upstream-failed"))
+            data.append(sdk.decode_part(part, "aiip.upstream-failed"))
     return "\n".join(texts), tuple(data)
 
 
@@ -415,7 +405,7 @@ def _build_request(message: Outgoing) -> Any:
 
     parts = [new_text_part(message.text)] if message.text else []
     if message.data is not None:
-        parts.append(build_data_part(message.data))
+        parts.append(sdk.build_data_part(message.data))
     ids = {"message_id": message.id, "context_id": message.context or "", "task_id": message.task or ""}
     return SendMessageRequest(message=Message(role=Role.ROLE_USER, parts=parts, **ids))
 
@@ -424,7 +414,7 @@ async def _fetch_card(url: str, keys: bytes | None, timeout: float) -> AgentCard
     import httpx
     from a2a.client import A2ACardResolver
 
-    async with _translate_errors(), make_http_client(httpx, timeout) as http:
+    async with _translate_errors(), sdk.make_http_client(httpx, timeout) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
     if keys is not None:
         _require_signature(card, keys)
@@ -440,7 +430,7 @@ async def _fetch_card(url: str, keys: bytes | None, timeout: float) -> AgentCard
 
 def _require_signature(card: AgentCard, keys: bytes) -> None:
     """Verify the card's signatures. By default the SDK would fetch a key from a URL in the card itself."""
-    with require_extra("jwt"):
+    with sdk.require_extra("jwt"):
         from a2a.utils.signing import SignatureVerificationError, create_signature_verifier
         from jwt import PyJWKSet
         from jwt.exceptions import InvalidKeyError

@@ -8,14 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Literal
 
-from onym.bridges._llm_client import (
-    EndpointClient,
-    EndpointClientMixin,
-    decode_carried,
-    encode_carried,
-    parse_arguments,
-    to_overrides,
-)
+from onym.bridges import _llm_client as llm_client
 from onym.bridges._sdk import require_extra
 from onym.errors import UsageError
 from onym.llm import types
@@ -48,7 +41,7 @@ _FILE_TYPES = {"file": "application/pdf", "audio": "audio/wav"}
 _ROLES = {"human": "user", "ai": "assistant"}
 
 
-class ChatOnym(EndpointClientMixin, BaseChatModel):
+class ChatOnym(llm_client.EndpointClientMixin, BaseChatModel):
     """A LangChain chat model that calls through Onym: `ChatOnym("llm://openai/gpt-5.4-mini")`.
 
     The first argument is a URI or the name of an endpoint, as for `onym.connect`. `key`, `policy`,
@@ -65,10 +58,10 @@ class ChatOnym(EndpointClientMixin, BaseChatModel):
     uri: str = ""
     #: the model's name at the provider
     model: str = ""
-    _link: EndpointClient = PrivateAttr()
+    _link: llm_client.EndpointClient = PrivateAttr()
 
     # named here too, because type checkers make an __init__ of the fields of a Pydantic class otherwise
-    __init__ = EndpointClientMixin.__init__
+    __init__ = llm_client.EndpointClientMixin.__init__
 
     @property
     def _llm_type(self) -> str:
@@ -195,7 +188,9 @@ def _build_form(schema: Any, method: str, strict: bool | None) -> dict[str, Any]
 def _build_call(
     messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
 ) -> tuple[list[types.Message], dict[str, Any]]:
-    return [_convert_message(message) for message in messages], to_overrides({**kwargs, "stop": stop})
+    return [_convert_message(message) for message in messages], llm_client.to_overrides(
+        {**kwargs, "stop": stop}
+    )
 
 
 def _convert_message(message: BaseMessage) -> types.Message:
@@ -216,7 +211,7 @@ def _convert_message(message: BaseMessage) -> types.Message:
             types.ToolCall(id=call["id"] or "", name=call["name"] or "", arguments=call["args"] or "")
             for call in message.invalid_tool_calls
         ]
-        state = decode_carried(message.additional_kwargs.get("onym")) or _find_reasoning(message)
+        state = llm_client.decode_carried(message.additional_kwargs.get("onym")) or _find_reasoning(message)
         text = str(message.text)
         return types.Message(role="assistant", content=text, tool_calls=(*calls, *broken), carried=state)
     if isinstance(message, ChatMessage):
@@ -274,7 +269,7 @@ def _build_chat_result(completion: types.Completion) -> ChatResult:
 def _build_ai_message(completion: types.Completion) -> AIMessage:
     calls, broken = [], []
     for call in completion.tool_calls:
-        arguments = parse_arguments(call.arguments)
+        arguments = llm_client.parse_arguments(call.arguments)
         if arguments is not None:
             calls.append(tool_call(name=call.name, args=arguments, id=call.id))
         else:
@@ -294,7 +289,7 @@ def _build_ai_message(completion: types.Completion) -> AIMessage:
         additional_kwargs=_drop_missing(
             reasoning_content=completion.reasoning or None,
             refusal=completion.refusal,
-            onym=encode_carried(completion.carried),
+            onym=llm_client.encode_carried(completion.carried),
         ),
     )
 
@@ -315,7 +310,9 @@ def _build_chunk(event: types.Event) -> ChatGenerationChunk:
             response_metadata=_drop_missing(
                 model_name=event.model, finish_reason=event.reason, request_id=event.request_id
             ),
-            additional_kwargs=_drop_missing(refusal=event.refusal, onym=encode_carried(event.carried)),
+            additional_kwargs=_drop_missing(
+                refusal=event.refusal, onym=llm_client.encode_carried(event.carried)
+            ),
             chunk_position="last",
         )
     return ChatGenerationChunk(message=message)

@@ -6,14 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from onym.bridges._llm_client import (
-    EndpointClient,
-    EndpointClientMixin,
-    decode_carried,
-    encode_carried,
-    parse_arguments,
-    to_overrides,
-)
+from onym.bridges import _llm_client as llm_client
 from onym.bridges._sdk import require_extra
 from onym.errors import UsageError
 from onym.llm import types
@@ -30,7 +23,7 @@ __all__ = ["OnymLLM"]
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
-class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
+class OnymLLM(llm_client.EndpointClientMixin, FunctionCallingLLM):
     """A LlamaIndex LLM that calls through Onym: `OnymLLM("llm://openai/gpt-5.4-mini")`.
 
     The first argument is a URI or the name of an endpoint, as for `onym.connect`. `key`, `policy`,
@@ -46,10 +39,10 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
     model: str = ""
     #: tokens
     context_window: int = 128_000
-    _link: EndpointClient = PrivateAttr()
+    _link: llm_client.EndpointClient = PrivateAttr()
 
     # named here too, because type checkers make an __init__ of the fields of a Pydantic class otherwise
-    __init__ = EndpointClientMixin.__init__
+    __init__ = llm_client.EndpointClientMixin.__init__
 
     @classmethod
     def class_name(cls) -> str:
@@ -116,21 +109,23 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
         return (_build_completion_response(answer) async for answer in self._stream_async(prompt, kwargs))
 
     def _send(self, prompt: Any, kwargs: dict[str, Any]) -> llama.ChatResponse:
-        return _build_chat_response(self._link.get_sync_client().chat(prompt, **to_overrides(kwargs)))
+        return _build_chat_response(
+            self._link.get_sync_client().chat(prompt, **llm_client.to_overrides(kwargs))
+        )
 
     async def _send_async(self, prompt: Any, kwargs: dict[str, Any]) -> llama.ChatResponse:
         client = self._link.get_async_client()
-        return _build_chat_response(await client.chat(prompt, **to_overrides(kwargs)))
+        return _build_chat_response(await client.chat(prompt, **llm_client.to_overrides(kwargs)))
 
     def _stream(self, prompt: Any, kwargs: dict[str, Any]) -> llama.ChatResponseGen:
         accumulator = _StreamAccumulator()
-        with self._link.get_sync_client().stream(prompt, **to_overrides(kwargs)) as events:
+        with self._link.get_sync_client().stream(prompt, **llm_client.to_overrides(kwargs)) as events:
             for event in events:
                 yield accumulator.add_event(event)
 
     async def _stream_async(self, prompt: Any, kwargs: dict[str, Any]) -> llama.ChatResponseAsyncGen:
         accumulator = _StreamAccumulator()
-        async with self._link.get_async_client().stream(prompt, **to_overrides(kwargs)) as events:
+        async with self._link.get_async_client().stream(prompt, **llm_client.to_overrides(kwargs)) as events:
             async for event in events:
                 yield accumulator.add_event(event)
 
@@ -173,7 +168,7 @@ class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
         return predict()
 
     def _prefers_schema(self, llm_kwargs: dict[str, Any] | None) -> bool:
-        return self._link.prefers_schema(to_overrides(llm_kwargs or {}).get("extra"))
+        return self._link.prefers_schema(llm_client.to_overrides(llm_kwargs or {}).get("extra"))
 
     def _build_schema_call(
         self, output_cls: Any, prompt: Any, llm_kwargs: dict[str, Any] | None, prompt_args: dict[str, Any]
@@ -283,7 +278,7 @@ def _build_assistant_message(
         llama.ToolCallBlock(tool_call_id=call.id, tool_name=call.name, tool_kwargs=call.arguments)
         for call in calls
     )
-    state = {} if carried is None else {"onym": encode_carried(carried)}
+    state = {} if carried is None else {"onym": llm_client.encode_carried(carried)}
     return llama.ChatMessage(role=llama.MessageRole.ASSISTANT, blocks=blocks, additional_kwargs=state)
 
 
@@ -303,7 +298,7 @@ def _parse_object(output_cls: Any, response: llama.ChatResponse) -> Any:
 def _parse_tool_arguments(written: dict[str, Any] | str) -> dict[str, Any]:
     if isinstance(written, dict):
         return written
-    arguments = parse_arguments(written)
+    arguments = llm_client.parse_arguments(written)
     if arguments is None:
         raise ValueError("the model called a tool with arguments that are not a JSON object")
     return arguments
@@ -328,7 +323,7 @@ def _convert_message(message: llama.ChatMessage) -> types.Message:
         content=_convert_content(message),
         tool_calls=tuple(calls),
         tool_call_id=message.additional_kwargs.get("tool_call_id") if role == "tool" else None,
-        carried=decode_carried(message.additional_kwargs.get("onym")),
+        carried=llm_client.decode_carried(message.additional_kwargs.get("onym")),
     )
 
 

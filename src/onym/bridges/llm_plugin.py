@@ -18,13 +18,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, ClassVar
 
-from onym.bridges._llm_client import (
-    EndpointClient,
-    decode_carried,
-    encode_carried,
-    parse_arguments,
-    to_overrides,
-)
+from onym.bridges import _llm_client as llm_client
 from onym.bridges._sdk import require_extra
 from onym.errors import OnymError, URIError, UsageError
 from onym.llm import types
@@ -114,14 +108,14 @@ class _BaseOnymModel:
     def __init__(self, name: str, *, typed: bool = False) -> None:
         self.model_id = name
         self._typed = typed
-        self._made: EndpointClient | None = None
+        self._made: llm_client.EndpointClient | None = None
 
     @property
-    def _link(self) -> EndpointClient:
+    def _link(self) -> llm_client.EndpointClient:
         # connected only when it is called, because `llm models` also lists models without a key
         if self._made is None:
             policy = Policy.local() if self._typed else None
-            self._made = EndpointClient(self.model_id, policy=policy)
+            self._made = llm_client.EndpointClient(self.model_id, policy=policy)
         return self._made
 
     def __str__(self) -> str:
@@ -144,7 +138,7 @@ class _BaseOnymModel:
             for tool in prompt.tools
         ]
         messages = [turn for message in prompt.messages for turn in _convert_message(message)]
-        return messages, to_overrides({**options, "tools": tools, "schema": prompt.schema or None})
+        return messages, llm_client.to_overrides({**options, "tools": tools, "schema": prompt.schema or None})
 
 
 class OnymModel(_BaseOnymModel, llm.Model):
@@ -208,13 +202,15 @@ def _convert_event(event: types.Event) -> Iterator[StreamEvent]:
 def _emit_carried(carried: types.Carried | None) -> Iterator[StreamEvent]:
     """Store the provider's state of the turn in a reasoning part without text."""
     if carried is not None:
-        yield StreamEvent(type="reasoning", chunk="", provider_metadata={"onym": encode_carried(carried)})
+        yield StreamEvent(
+            type="reasoning", chunk="", provider_metadata={"onym": llm_client.encode_carried(carried)}
+        )
 
 
 def _record_outcome(response: Any, completion: types.Completion) -> None:
     """Store tool calls and token counts in the response."""
     for call in completion.tool_calls:
-        arguments = parse_arguments(call.arguments)
+        arguments = llm_client.parse_arguments(call.arguments)
         if arguments is None:
             raise UsageError("the model called a tool with arguments that are not a JSON object")
         response.add_tool_call(llm.ToolCall(name=call.name, arguments=arguments, tool_call_id=call.id))
@@ -246,7 +242,7 @@ def _convert_message(message: Any) -> Iterator[types.Message]:
         role=message.role,
         content=_convert_content(message),
         tool_calls=tuple(calls),
-        carried=decode_carried(next((state for state in states if state), None)),
+        carried=llm_client.decode_carried(next((state for state in states if state), None)),
     )
 
 

@@ -17,18 +17,8 @@ from onym import __version__
 from onym.ai.endpoint.context import Call
 from onym.ai.endpoint.kinds import ToolHandler, tool
 from onym.ai.records import Effects
+from onym.bridges import _sdk as sdk
 from onym.bridges._mcp_calls import ToolCall, ToolTasks, declares_tasks, make_missing_tasks_error, serve_tasks
-from onym.bridges._sdk import (
-    URI_KEY,
-    Invoker,
-    TaskInvoker,
-    is_shallow,
-    make_http_client,
-    name_resources,
-    normalize_input_schema,
-    require_extra,
-    sanitize_text,
-)
 from onym.bridges.approvals import PermissionPages
 from onym.errors import AIIPError, OnymError, UsageError
 
@@ -48,7 +38,7 @@ _LIST_TTL: Final = 300_000
 
 
 async def mcp_server(
-    client: Invoker,
+    client: sdk.Invoker,
     uris: Mapping[str, str] | Iterable[str],
     *,
     name: str = "onym",
@@ -82,24 +72,24 @@ async def mcp_server(
 
     Raises MissingExtraError, UsageError, AIURIError and the errors of `AsyncAIClient.describe`.
     """
-    with require_extra("mcp", "mcp"):
+    with sdk.require_extra("mcp", "mcp"):
         from mcp.server import Server
         from mcp.server.caching import CacheHint
         from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
         from mcp.shared.exceptions import MCPError
         from mcp.types import INVALID_PARAMS, ListToolsResult
-    known = name_resources(uris)
+    known = sdk.name_resources(uris)
     described = {label: await client.describe(uri) for label, uri in known.items()}
     tools = [_build_tool(label, description) for label, description in described.items()]
     security = (
         RequestStateSecurity.ephemeral() if state_keys is None else RequestStateSecurity(keys=state_keys)
     )
     effects = {str(uri.without_query): described[label].effects for label, uri in known.items()}
-    tasks = ToolTasks(client, effects, security.codec) if isinstance(client, TaskInvoker) else None
+    tasks = ToolTasks(client, effects, security.codec) if isinstance(client, sdk.TaskInvoker) else None
     for label in task_only:
         if tasks is None or label not in described or not described[label].asynchronous:
             raise UsageError(
-                f"task_only names {sanitize_text(label, 60)!r}, which cannot run as a task",
+                f"task_only names {sdk.sanitize_text(label, 60)!r}, which cannot run as a task",
                 code="usage.bad-argument",
                 hint="name tools of this server whose resources have task=True",
             )
@@ -109,7 +99,7 @@ async def mcp_server(
 
     async def on_call_tool(context: Any, params: Any) -> Any:
         if params.name not in known:
-            raise MCPError(INVALID_PARAMS, f"no tool has the name {sanitize_text(params.name, 60)}")
+            raise MCPError(INVALID_PARAMS, f"no tool has the name {sdk.sanitize_text(params.name, 60)}")
         if params.name in task_only and not declares_tasks(context):
             raise make_missing_tasks_error()
         pages = PermissionPages(approvals, approval_page)
@@ -136,19 +126,19 @@ def _build_tool(label: str, description: Description) -> Tool:
     from mcp.types import Tool, ToolAnnotations
 
     title, schema = description.title, description.output
-    output = {} if schema is None or not is_shallow(schema) else {_OUTPUT: dict(schema)}
-    shown = sanitize_text(title or label, 300)
+    output = {} if schema is None or not sdk.is_shallow(schema) else {_OUTPUT: dict(schema)}
+    shown = sdk.sanitize_text(title or label, 300)
     changes = description.effects is not Effects.READ
     return Tool(
         name=label,
-        title=None if title is None else sanitize_text(title, 120),
+        title=None if title is None else sdk.sanitize_text(title, 120),
         description=f"{shown} ({description.uri}; effects: {description.effects})",
-        input_schema=normalize_input_schema(description.input),
+        input_schema=sdk.normalize_input_schema(description.input),
         # a write destroys data unless its author says that it does not
         annotations=ToolAnnotations(
             read_only_hint=not changes, destructive_hint=changes and not description.reversible
         ),
-        _meta={URI_KEY: description.uri, **output},
+        _meta={sdk.URI_KEY: description.uri, **output},
     )
 
 
@@ -177,12 +167,14 @@ async def mcp_tool(
     Raises MissingExtraError, UsageError for an unknown tool or for `effects` below the server's annotations,
     and AIIPError if the server does not answer.
     """
-    with require_extra("mcp", "mcp"):
+    with sdk.require_extra("mcp", "mcp"):
         import mcp  # noqa: F401 - a missing package is reported now
     async with _open_session(server, timeout) as session:
         remote_tool = await _find_tool(session, name)
     if remote_tool is None:
-        raise UsageError(f"the MCP server has no tool {sanitize_text(name, 60)}", code="usage.bad-argument")
+        raise UsageError(
+            f"the MCP server has no tool {sdk.sanitize_text(name, 60)}", code="usage.bad-argument"
+        )
     _require_effects(remote_tool, Effects(effects))
 
     async def run(arguments: dict[str, Any], call: Call) -> Any:
@@ -194,7 +186,7 @@ async def mcp_tool(
         run,
         input=remote_tool.input_schema,
         output=remote_tool.output_schema,
-        title=title or sanitize_text(remote_tool.title or remote_tool.description or name, 120),
+        title=title or sdk.sanitize_text(remote_tool.title or remote_tool.description or name, 120),
     )
 
 
@@ -213,7 +205,7 @@ async def _open_session(server: Any, timeout: float) -> AsyncIterator[Any]:  # n
             import httpx2
 
             # longer than the timeout of the SDK, which reports it precisely
-            async with make_http_client(httpx2, timeout + _MARGIN) as http:
+            async with sdk.make_http_client(httpx2, timeout + _MARGIN) as http:
                 stream = streamable_http_client(server, http_client=http)
                 async with Client(stream, read_timeout_seconds=timeout) as client:
                     yield client
@@ -275,7 +267,7 @@ def _decode_result(result: CallToolResult) -> Any:
     """Return the tool's structured result, or its content in MCP's form."""
     if result.is_error:
         text = " ".join(block.text for block in result.content if block.type == "text")
-        raise AIIPError(f"the tool failed: {sanitize_text(text)}", code="aiip.upstream-failed")
+        raise AIIPError(f"the tool failed: {sdk.sanitize_text(text)}", code="aiip.upstream-failed")
     if result.structured_content is not None:
         return result.structured_content
     content = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]

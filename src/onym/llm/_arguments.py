@@ -14,29 +14,17 @@ from difflib import get_close_matches
 from typing import Any, NoReturn, TypeAlias, cast, get_args
 
 from onym.errors import ConfigError, UsageError
+from onym.llm import types
 from onym.llm.dialects.codec import get_tool_name
 from onym.llm.mapping import ParameterLayer
 from onym.llm.request_headers import HeaderPairs, parse_headers
-from onym.llm.types import (
-    Carried,
-    Completion,
-    Content,
-    ContentPart,
-    DocumentPart,
-    ImagePart,
-    Message,
-    Role,
-    TextPart,
-    Tool,
-    ToolCall,
-)
 from onym.uri.parameters import WELL_KNOWN, format_name, is_redirecting
 
-MessageLike: TypeAlias = str | Message | Completion | Mapping[str, Any]
+MessageLike: TypeAlias = str | types.Message | types.Completion | Mapping[str, Any]
 Messages: TypeAlias = MessageLike | Iterable[MessageLike]
-ToolLike: TypeAlias = Tool | Mapping[str, Any]
+ToolLike: TypeAlias = types.Tool | Mapping[str, Any]
 
-_ROLES: frozenset[str] = frozenset(get_args(Role))
+_ROLES: frozenset[str] = frozenset(get_args(types.Role))
 #: other names of the same roles
 _ROLE_ALIASES = {"developer": "system", "function": "tool"}
 
@@ -55,15 +43,15 @@ _MEDIA_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 _AUDIO_FORMAT = re.compile(r"[a-z0-9]{1,16}", re.ASCII)
 
 
-def to_messages(given: Messages) -> tuple[Message, ...]:
+def to_messages(given: Messages) -> tuple[types.Message, ...]:
     """Convert a text (one user turn), a message or several messages.
 
     A message may be a `Message`, a `Completion` (the assistant's turn with its tool calls), a text (a user
     turn) or a dict with `role` and `content`. Raises UsageError for other values.
     """
     if isinstance(given, str):
-        return (Message(role="user", content=given),)
-    if isinstance(given, Message | Completion | Mapping):
+        return (types.Message(role="user", content=given),)
+    if isinstance(given, types.Message | types.Completion | Mapping):
         return (_to_message(given),)
     if not _is_sequence(given):
         _raise_bad_message("messages are a text, a message, or several of them")
@@ -73,7 +61,7 @@ def to_messages(given: Messages) -> tuple[Message, ...]:
     return messages
 
 
-def to_tools(given: Iterable[ToolLike]) -> tuple[tuple[Tool, ...], tuple[Mapping[str, Any], ...]]:
+def to_tools(given: Iterable[ToolLike]) -> tuple[tuple[types.Tool, ...], tuple[Mapping[str, Any], ...]]:
     """Convert tools; return the functions, and the tools that the provider runs itself, such as a web search.
 
     A function is a `Tool`, or a dict in OpenAI's form with or without `type`, or in Anthropic's form with
@@ -82,10 +70,10 @@ def to_tools(given: Iterable[ToolLike]) -> tuple[tuple[Tool, ...], tuple[Mapping
     """
     if not _is_sequence(given):
         _raise_bad_message("tools are a sequence of tools")
-    tools: list[Tool] = []
+    tools: list[types.Tool] = []
     provider_tools: list[Mapping[str, Any]] = []
     for tool in given:
-        if not isinstance(tool, Tool) and _is_provider_tool(tool):
+        if not isinstance(tool, types.Tool) and _is_provider_tool(tool):
             provider_tools.append(tool)
         else:
             tools.append(_to_tool(tool))
@@ -128,17 +116,17 @@ def _require_known_members(
             )
 
 
-def _to_message(given: MessageLike) -> Message:
-    if isinstance(given, Message):
+def _to_message(given: MessageLike) -> types.Message:
+    if isinstance(given, types.Message):
         if given.role not in _ROLES:
             _raise_bad_message(f"a message's role is one of {', '.join(sorted(_ROLES))}")
         if not isinstance(given.content, str):
             _to_content(given.content)
         return given
     if isinstance(given, str):
-        return Message(role="user", content=given)
-    if isinstance(given, Completion):
-        return Message(
+        return types.Message(role="user", content=given)
+    if isinstance(given, types.Completion):
+        return types.Message(
             role="assistant", content=given.text, tool_calls=given.tool_calls, carried=given.carried
         )
     if isinstance(given, Mapping):
@@ -146,7 +134,7 @@ def _to_message(given: MessageLike) -> Message:
     _raise_bad_message("a message is a text, a Message, a Completion or a dict with role and content")
 
 
-def _mapping_to_message(given: Mapping[str, Any]) -> Message:
+def _mapping_to_message(given: Mapping[str, Any]) -> types.Message:
     role = given.get("role")
     role = _ROLE_ALIASES.get(role, role) if isinstance(role, str) else None
     if role not in _ROLES:
@@ -158,8 +146,8 @@ def _mapping_to_message(given: Mapping[str, Any]) -> Message:
     carried = _to_carried(given, calls)
     if carried is not None and role != "assistant":
         _raise_bad_message("only a message of the role assistant has reasoning")
-    return Message(
-        role=cast("Role", role),
+    return types.Message(
+        role=cast("types.Role", role),
         # a refusal is the text of the turn
         content=_to_content(given.get("content")) or _get_text(given, "refusal") or "",
         tool_calls=tuple([_to_tool_call(call) for call in calls]),
@@ -169,11 +157,11 @@ def _mapping_to_message(given: Mapping[str, Any]) -> Message:
     )
 
 
-def _to_carried(given: Mapping[str, Any], calls: Iterable[Any]) -> Carried | None:
+def _to_carried(given: Mapping[str, Any], calls: Iterable[Any]) -> types.Carried | None:
     """Return the reasoning of a message. It is not known which provider made it."""
     record = given.get("carried")
     if record is not None:
-        carried = record if isinstance(record, Carried) else Carried.from_record(record)
+        carried = record if isinstance(record, types.Carried) else types.Carried.from_record(record)
         if carried is None:
             _raise_bad_message("carried has dialect, provider and parts, as Carried.to_record returns them")
         return carried
@@ -192,10 +180,10 @@ def _to_carried(given: Mapping[str, Any], calls: Iterable[Any]) -> Carried | Non
     }
     if signed:
         members["extra_content"] = signed
-    return Carried(dialect="openai_chat", parts=(members,)) if members else None
+    return types.Carried(dialect="openai_chat", parts=(members,)) if members else None
 
 
-def _to_content(given: Any) -> Content:
+def _to_content(given: Any) -> types.Content:
     if given is None:
         return ""
     if isinstance(given, str):
@@ -205,12 +193,12 @@ def _to_content(given: Any) -> Content:
     return tuple([_to_part(part) for part in given])
 
 
-def _to_part(given: Any) -> ContentPart:
+def _to_part(given: Any) -> types.ContentPart:
     if isinstance(given, str):
-        return TextPart(given)
-    if isinstance(given, TextPart):
+        return types.TextPart(given)
+    if isinstance(given, types.TextPart):
         return given
-    if isinstance(given, ImagePart | DocumentPart):
+    if isinstance(given, types.ImagePart | types.DocumentPart):
         if given.url is None and not given.data:
             _raise_bad_message("an image or a document has a url or data")
         return given
@@ -234,13 +222,13 @@ def _get_cache_control(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return value
 
 
-def _to_text(given: Any, cache_control: Mapping[str, Any] | None) -> TextPart:
+def _to_text(given: Any, cache_control: Mapping[str, Any] | None) -> types.TextPart:
     if not isinstance(given, str):
         _raise_bad_message("a part of type text must have a text")
-    return TextPart(given, cache_control=cache_control)
+    return types.TextPart(given, cache_control=cache_control)
 
 
-def _to_image(given: Any, cache_control: Mapping[str, Any] | None) -> ImagePart:
+def _to_image(given: Any, cache_control: Mapping[str, Any] | None) -> types.ImagePart:
     record = {"url": given} if isinstance(given, str) else given
     if not isinstance(record, Mapping) or not isinstance(record.get("url"), str):
         _raise_bad_message("an image_url must have a url")
@@ -248,12 +236,12 @@ def _to_image(given: Any, cache_control: Mapping[str, Any] | None) -> ImagePart:
     detail = _get_text(record, "detail")
     url: str = record["url"]
     if not url.startswith("data:"):
-        return ImagePart(url=url, detail=detail, cache_control=cache_control)
+        return types.ImagePart(url=url, detail=detail, cache_control=cache_control)
     media, data = _decode_data_url(url, "an image")
-    return ImagePart(data=data, media_type=media, detail=detail, cache_control=cache_control)
+    return types.ImagePart(data=data, media_type=media, detail=detail, cache_control=cache_control)
 
 
-def _to_document(given: Any, cache_control: Mapping[str, Any] | None) -> DocumentPart:
+def _to_document(given: Any, cache_control: Mapping[str, Any] | None) -> types.DocumentPart:
     """Convert a document in OpenAI's form: `file_data`, a data: URL, and `filename`."""
     if not isinstance(given, Mapping):
         _raise_bad_message("a file must have file_data, a data: URL")
@@ -263,10 +251,10 @@ def _to_document(given: Any, cache_control: Mapping[str, Any] | None) -> Documen
         _raise_bad_message("a file must have file_data, a data: URL")
     media, data = _decode_data_url(url, "a file")
     name = _get_text(given, "filename")
-    return DocumentPart(data=data, media_type=media, name=name, cache_control=cache_control)
+    return types.DocumentPart(data=data, media_type=media, name=name, cache_control=cache_control)
 
 
-def _to_audio(given: Any, cache_control: Mapping[str, Any] | None) -> DocumentPart:
+def _to_audio(given: Any, cache_control: Mapping[str, Any] | None) -> types.DocumentPart:
     """Convert a recording in OpenAI's form: base64 `data` and its `format`."""
     data, kind = (given.get("data"), given.get("format")) if isinstance(given, Mapping) else (None, None)
     if not isinstance(data, str) or not isinstance(kind, str) or not _AUDIO_FORMAT.fullmatch(kind):
@@ -276,11 +264,11 @@ def _to_audio(given: Any, cache_control: Mapping[str, Any] | None) -> DocumentPa
     if not content:
         _raise_bad_message("the data of an input_audio is not base64")
     media_type = _MEDIA_TYPES.get(kind, f"audio/{kind}")
-    return DocumentPart(data=content, media_type=media_type, cache_control=cache_control)
+    return types.DocumentPart(data=content, media_type=media_type, cache_control=cache_control)
 
 
 #: by the type of a part, which is also the member with its content
-_PART_CONVERTERS: Mapping[str, Callable[[Any, Mapping[str, Any] | None], ContentPart]] = {
+_PART_CONVERTERS: Mapping[str, Callable[[Any, Mapping[str, Any] | None], types.ContentPart]] = {
     "text": _to_text,
     "image_url": _to_image,
     "file": _to_document,
@@ -306,8 +294,8 @@ def _decode_data_url(url: str, title: str) -> tuple[str, bytes]:
     return media, data
 
 
-def _to_tool_call(given: Any) -> ToolCall:
-    if isinstance(given, ToolCall):
+def _to_tool_call(given: Any) -> types.ToolCall:
+    if isinstance(given, types.ToolCall):
         return given
     custom = isinstance(given, Mapping) and given.get("type") == "custom"
     kind, member = ("custom", "input") if custom else ("function", "arguments")
@@ -317,7 +305,7 @@ def _to_tool_call(given: Any) -> ToolCall:
         _require_known_members(function, frozenset({"name", member}), f"the {kind} of a tool call")
         identity, name, arguments = given.get("id"), function.get("name"), function.get(member)
         if isinstance(identity, str) and isinstance(name, str) and isinstance(arguments, str):
-            return ToolCall(id=identity, name=name, arguments=arguments, custom=custom)
+            return types.ToolCall(id=identity, name=name, arguments=arguments, custom=custom)
     _raise_bad_message("a tool call must have an id and a function with a name and arguments, all texts")
 
 
@@ -334,8 +322,8 @@ def _is_provider_tool(given: Any) -> bool:
     return kind != "function" and not (kind == "custom" and "input_schema" in given)
 
 
-def _to_tool(given: Any) -> Tool:
-    if isinstance(given, Tool):
+def _to_tool(given: Any) -> types.Tool:
+    if isinstance(given, types.Tool):
         return given
     function = given.get("function", given)
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str) or not function["name"]:
@@ -351,7 +339,7 @@ def _to_tool(given: Any) -> Tool:
     parameters, strict = schemas[0] if schemas else {}, function.get("strict")
     if len(schemas) > 1 or not isinstance(parameters, Mapping) or not isinstance(strict, bool | None):
         _raise_bad_message("a tool's parameters are a JSON Schema, its strict is true or false")
-    return Tool(
+    return types.Tool(
         name=function["name"],
         description=_get_text(function, "description"),
         parameters=parameters,
@@ -381,7 +369,7 @@ class Overrides:
     """
 
     layers: tuple[ParameterLayer, ...] = ()
-    tools: tuple[Tool, ...] = ()
+    tools: tuple[types.Tool, ...] = ()
     provider_tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | None = None
     schema: Mapping[str, Any] | None = None
@@ -481,7 +469,7 @@ def _validate_dimensions(given: Any) -> int:
 
 
 def _normalize_tool_choice(
-    given: Any, tools: tuple[Tool, ...], provider_tools: tuple[Mapping[str, Any], ...]
+    given: Any, tools: tuple[types.Tool, ...], provider_tools: tuple[Mapping[str, Any], ...]
 ) -> str | None:
     """Return auto, none, required, or the name of a tool of this call."""
     if given is None:

@@ -17,19 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, get_args, overload
 
 from onym.errors import ConfigError, LLMURIError, OnymWarning, UsageError, strip_frames
+from onym.llm import flow
 from onym.llm._arguments import Messages, to_messages, to_texts
 from onym.llm.config import PROXY, Config, NetworkSettings, parse_proxy
 from onym.llm.credentials import hide_environment
-from onym.llm.flow import (
-    AsyncStream,
-    OpenedStream,
-    Stream,
-    attach_listener,
-    call_flow,
-    model_flow,
-    models_flow,
-    stream_flow,
-)
 from onym.llm.mapping import OnUnsupported
 from onym.llm.parameters import DRAFT
 from onym.llm.planner import Planner, PlannerSettings
@@ -245,8 +236,8 @@ class CallMiddleware:
         return _run_wrapped(plan, call, cache, span)
 
     def open_stream(
-        self, plan: Plan, call: Caller[OpenedStream], messages: Messages | None = None
-    ) -> Flow[OpenedStream]:
+        self, plan: Plan, call: Caller[flow.OpenedStream], messages: Messages | None = None
+    ) -> Flow[flow.OpenedStream]:
         """Return the answer as an open stream: a cached one, or that of `call`."""
         cache, span = self._begin_call(plan, messages)
         if cache is None and span is None:
@@ -294,11 +285,11 @@ def _run_wrapped(plan: Plan, call: Caller[A], cache: ResponseCache | None, span:
 
 
 def _open_wrapped(
-    plan: Plan, call: Caller[OpenedStream], cache: ResponseCache | None, span: CallSpan | None
-) -> Flow[OpenedStream]:
+    plan: Plan, call: Caller[flow.OpenedStream], cache: ResponseCache | None, span: CallSpan | None
+) -> Flow[flow.OpenedStream]:
     with _report_errors(span):
         replay = None if cache is None else (yield Work(lambda: cache.open_replay(plan)))
-        opened: OpenedStream = (yield from call(plan, span)) if replay is None else replay
+        opened: flow.OpenedStream = (yield from call(plan, span)) if replay is None else replay
     if span is not None and replay is not None:
         span.cached = True
     if cache is not None and replay is None:
@@ -320,8 +311,8 @@ def _watch_flow(flow: Flow[T], span: CallSpan | None) -> Flow[T]:
     return flow if span is None else span.watch_flow(flow)
 
 
-def _observe_stream(opened: OpenedStream, span: CallSpan | None) -> OpenedStream:
-    return opened if span is None else attach_listener(opened, span)
+def _observe_stream(opened: flow.OpenedStream, span: CallSpan | None) -> flow.OpenedStream:
+    return opened if span is None else flow.attach_listener(opened, span)
 
 
 def connect(
@@ -415,7 +406,7 @@ class _BaseClient:
     def _chat_flow(self, plan: Plan, messages: Messages) -> Flow[Completion]:
         return self._extras.run_call(plan, self._send_chat, messages)
 
-    def _stream_flow(self, plan: Plan, messages: Messages) -> Flow[OpenedStream]:
+    def _stream_flow(self, plan: Plan, messages: Messages) -> Flow[flow.OpenedStream]:
         return self._extras.open_stream(plan, self._open_stream, messages)
 
     def _embed_flow(self, texts: str | Iterable[str], overrides: Mapping[str, Any]) -> Flow[Embeddings]:
@@ -424,16 +415,16 @@ class _BaseClient:
         return self._extras.run_call(_emit_warnings(plan), self._send)
 
     def _models_flow(self, overrides: Mapping[str, Any]) -> Flow[tuple[ModelInfo, ...]]:
-        return self._prepare_flow(_emit_warnings(self._planner.models(overrides)), models_flow)
+        return self._prepare_flow(_emit_warnings(self._planner.models(overrides)), flow.models_flow)
 
     def _model_flow(self, overrides: Mapping[str, Any]) -> Flow[ModelInfo]:
-        return self._prepare_flow(_emit_warnings(self._planner.model(overrides)), model_flow)
+        return self._prepare_flow(_emit_warnings(self._planner.model(overrides)), flow.model_flow)
 
     def _send(self, plan: Plan, span: CallSpan | None) -> Flow[Any]:
-        return self._prepare_flow(plan, lambda plan: _watch_flow(call_flow(plan), span))
+        return self._prepare_flow(plan, lambda plan: _watch_flow(flow.call_flow(plan), span))
 
-    def _open_stream(self, plan: Plan, span: CallSpan | None) -> Flow[OpenedStream]:
-        return self._prepare_flow(plan, lambda plan: _watch_flow(stream_flow(plan), span))
+    def _open_stream(self, plan: Plan, span: CallSpan | None) -> Flow[flow.OpenedStream]:
+        return self._prepare_flow(plan, lambda plan: _watch_flow(flow.stream_flow(plan), span))
 
     def _send_chat(self, plan: Plan, span: CallSpan | None) -> Flow[Completion]:
         return self._collect_stream(plan, span) if plan.stream else self._send(plan, span)
@@ -443,14 +434,14 @@ class _BaseClient:
         model, endpoint = plan.endpoint.model, plan.endpoint.text
 
         def read() -> Completion:
-            with Stream(opened, model, endpoint) as stream:
+            with flow.Stream(opened, model, endpoint) as stream:
                 return stream.completion()
 
         async def aread() -> Completion:
-            async def get_opened() -> OpenedStream:
+            async def get_opened() -> flow.OpenedStream:
                 return opened
 
-            async with AsyncStream(get_opened, model, endpoint) as stream:
+            async with flow.AsyncStream(get_opened, model, endpoint) as stream:
                 return await stream.completion()
 
         return (yield Work(read, aread))  # type: ignore[no-any-return]
@@ -498,11 +489,11 @@ class Client(_BaseClient):
         plan, messages = self._plan_chat(messages, overrides)
         return run_flow(self._chat_flow(plan, messages), self._transport)
 
-    def stream(self, messages: Messages, **overrides: Any) -> Stream:
+    def stream(self, messages: Messages, **overrides: Any) -> flow.Stream:
         """Send a text or messages and return the answer as events. Use it in a `with` statement."""
         plan, messages = self._plan_chat(messages, overrides, stream=True)
         opened = run_flow(self._stream_flow(plan, messages), self._transport)
-        return Stream(opened, plan.endpoint.model, plan.endpoint.text)
+        return flow.Stream(opened, plan.endpoint.model, plan.endpoint.text)
 
     def embed(self, texts: str | Iterable[str], **overrides: Any) -> Embeddings:
         """Return one vector per text. Accepts `dimensions=`, `timeout=`, `retries=` and `extra=`."""
@@ -549,14 +540,14 @@ class AsyncClient(_BaseClient):
         plan, messages = self._plan_chat(messages, overrides)
         return await arun_flow(self._chat_flow(plan, messages), self._transport)
 
-    def stream(self, messages: Messages, **overrides: Any) -> AsyncStream:
+    def stream(self, messages: Messages, **overrides: Any) -> flow.AsyncStream:
         """The async version of `Client.stream`: `async with client.stream(…) as events`."""
         plan, messages = self._plan_chat(messages, overrides, stream=True)
 
-        def open_later() -> Awaitable[OpenedStream]:
+        def open_later() -> Awaitable[flow.OpenedStream]:
             return arun_flow(self._stream_flow(plan, messages), self._transport)
 
-        return AsyncStream(open_later, plan.endpoint.model, plan.endpoint.text)
+        return flow.AsyncStream(open_later, plan.endpoint.model, plan.endpoint.text)
 
     async def embed(self, texts: str | Iterable[str], **overrides: Any) -> Embeddings:
         """The async version of `Client.embed`."""

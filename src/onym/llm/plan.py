@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from onym.errors import (
-    AuthenticationError,
-    DeadlineExceeded,
-    NetError,
-    NotFoundError,
-    ProviderError,
-    ResolveError,
-    SecretError,
-    UsageError,
-)
+from onym import errors
 from onym.llm.config import add_proxy_hint
 from onym.llm.dialects import Exchange
 from onym.llm.mapping import REJECTED_PARAMETERS, MappingNote, OnUnsupported, RejectedParameters
@@ -127,7 +118,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """The request itself, with the key in it. Raises CredentialError if a required key is missing."""
         endpoint = self.endpoint
         if self.origin is None:
-            raise UsageError("the embedded model does not run yet", code="usage.not-running")
+            raise errors.UsageError("the embedded model does not run yet", code="usage.not-running")
         if endpoint.unkeyed is not None:
             raise copy(endpoint.unkeyed)
         body = b"" if self.body is None else _encode_sealed_body(self.body)
@@ -143,17 +134,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             credential=endpoint.credential_name,
         )
 
-    def decode_error(self, reply: Reply, now: float) -> ProviderError:
+    def decode_error(self, reply: Reply, now: float) -> errors.ProviderError:
         """Return the error of this reply."""
         dated = dataclasses.replace(self.exchange, now=now)
         error = self.dialect.decode_error(reply.status, reply.headers, reply.body, dated)
         add_response_facts(error, reply)
         self.add_hint(error)
-        if isinstance(error, NotFoundError) and not _names_model(self.dialect.name, reply.body):
+        if isinstance(error, errors.NotFoundError) and not _names_model(self.dialect.name, reply.body):
             self._add_route_hint(error)
         return error
 
-    def _add_route_hint(self, error: NotFoundError) -> None:
+    def _add_route_hint(self, error: errors.NotFoundError) -> None:
         """Add a hint about the API to the error of a server that does not have this API's route."""
         endpoint = self.endpoint
         error.other_uri = endpoint.other_uri
@@ -168,16 +159,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
                 "base_path to the configuration file."
             )
 
-    def add_hint(self, error: NetError | ProviderError) -> None:
+    def add_hint(self, error: errors.NetError | errors.ProviderError) -> None:
         """Add to the error a hint about the model, the key or the host."""
         set_error_hint(error, self.endpoint, self.operation)
-        if isinstance(error, DeadlineExceeded) and error.code == DeadlineExceeded.default_code:
+        if isinstance(error, errors.DeadlineExceeded) and error.code == errors.DeadlineExceeded.default_code:
             self._explain_timeout(error)
         variable = None if self.find_unused_proxy is None else self.find_unused_proxy()
         if variable is not None and self.origin is not None:
             add_proxy_hint(error, self.origin.host, variable)
 
-    def _explain_timeout(self, error: DeadlineExceeded) -> None:
+    def _explain_timeout(self, error: errors.DeadlineExceeded) -> None:
         """Name the timeout of the call and where it was set."""
         milliseconds = round(self.timeout * 1000)
         origin = next((note.origin for note in self.notes if note.parameter == "timeout"), "default")
@@ -242,14 +233,16 @@ def encode_body(body: Mapping[str, Any]) -> bytes:
         return _ENCODER.encode(body)
     except UnicodeEncodeError:
         pass  # its text would contain the prompt
-    raise UsageError("a text contains a lone surrogate, which UTF-8 cannot encode", code="usage.bad-message")
+    raise errors.UsageError(
+        "a text contains a lone surrogate, which UTF-8 cannot encode", code="usage.bad-message"
+    )
 
 
 def _encode_sealed_body(body: Mapping[str, Any]) -> bytes | SecretBytes:
     """Return the body as JSON; as `SecretBytes` if it contains a secret."""
     try:
         return _PLAIN_ENCODER.encode(body)
-    except (SecretError, UnicodeEncodeError):
+    except (errors.SecretError, UnicodeEncodeError):
         pass
     try:
         return SecretBytes(encode_body(body))
@@ -261,7 +254,7 @@ def _encode_sealed_body(body: Mapping[str, Any]) -> bytes | SecretBytes:
 
 def _encode_plain(value: Any) -> Any:
     if isinstance(value, Secret):
-        raise SecretError("the body contains a secret")
+        raise errors.SecretError("the body contains a secret")
     return _encode_special(value)
 
 
@@ -290,7 +283,7 @@ def mask_secrets(value: Any, secrets: Sequence[Secret]) -> Any:
     return value
 
 
-def add_response_facts(error: ProviderError, reply: Reply) -> None:
+def add_response_facts(error: errors.ProviderError, reply: Reply) -> None:
     """Add the headers to the error, and what they say about retries."""
     error.headers = reply.headers
     asked = parse_should_retry(reply.headers)
@@ -298,15 +291,17 @@ def add_response_facts(error: ProviderError, reply: Reply) -> None:
         error.retryable = asked
 
 
-def set_error_hint(error: NetError | ProviderError, endpoint: Endpoint, operation: OperationName) -> None:
+def set_error_hint(
+    error: errors.NetError | errors.ProviderError, endpoint: Endpoint, operation: OperationName
+) -> None:
     """Replace the error's hint if the endpoint allows a better one."""
     hint = None
-    if isinstance(error, ResolveError):
+    if isinstance(error, errors.ResolveError):
         hint = _suggest_alias(endpoint)
-    elif isinstance(error, NotFoundError):
+    elif isinstance(error, errors.NotFoundError):
         if OPERATIONS[operation].names_model and endpoint.provider.capabilities["models"] != "no":
             hint = _suggest_model(endpoint) or f"Run: onym models list {endpoint.text}"
-    elif isinstance(error, AuthenticationError):
+    elif isinstance(error, errors.AuthenticationError):
         hint = _describe_key_origin(endpoint)
     error.hint = hint or error.hint
 

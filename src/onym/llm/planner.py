@@ -13,25 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import structs
 
 from onym.errors import PolicyError, UnsupportedError, UsageError
+from onym.llm import mapping, types
 from onym.llm._arguments import Messages, Overrides, build_profile_layer, parse_overrides, to_messages
 from onym.llm.dialects import Exchange, WireSpec
 from onym.llm.dialects.codec import find_unsent, is_audio
 from onym.llm.endpoint import Endpoint, resolve_endpoint
-from onym.llm.mapping import (
-    REJECTED_PARAMETERS,
-    Action,
-    MappedParameters,
-    MappingNote,
-    OnUnsupported,
-    ParameterLayer,
-    RejectedParameters,
-    drop_tool_choice,
-    map_parameters,
-)
 from onym.llm.parameters import DRAFT
 from onym.llm.plan import Plan
 from onym.llm.request_headers import HeaderPairs, merge_headers, parse_headers, require_allowed
-from onym.llm.types import OPERATIONS, DocumentPart, ImagePart, Message, OperationName, Request, TextPart
 from onym.uri.parameters import WELL_KNOWN, format_name
 
 if TYPE_CHECKING:
@@ -44,9 +33,9 @@ if TYPE_CHECKING:
 
 def build_uri_notes(
     uri: LLMURI, endpoint: Endpoint, profiles: Mapping[str, Any]
-) -> tuple[tuple[MappingNote, ...], tuple[str, ...]]:
+) -> tuple[tuple[mapping.MappingNote, ...], tuple[str, ...]]:
     """Return notes and warnings for the parts of the URI that are not sent as parameters."""
-    notes: list[MappingNote] = []
+    notes: list[mapping.MappingNote] = []
     warnings: list[str] = []
     spent = endpoint.place.parameter_names
     for used in endpoint.place.used:
@@ -80,12 +69,12 @@ def _make_note(
     parameter: str,
     value: Any,
     origin: str,
-    action: Action,
+    action: mapping.Action,
     wire: str | None,
     reason: str | None,
     section: str,
-) -> MappingNote:
-    return MappingNote(
+) -> mapping.MappingNote:
+    return mapping.MappingNote(
         parameter=parameter,
         value=value,
         origin=origin,
@@ -96,7 +85,9 @@ def _make_note(
     )
 
 
-def build_system_note(system: str, origin: str, action: Action, name: str | None = None) -> MappingNote:
+def build_system_note(
+    system: str, origin: str, action: mapping.Action, name: str | None = None
+) -> mapping.MappingNote:
     """Return the note for the system prompt."""
     wire = reason = None
     if action == "dropped":
@@ -108,15 +99,15 @@ def build_system_note(system: str, origin: str, action: Action, name: str | None
     return _make_note("system", system, origin, action, wire, reason, "10.4")
 
 
-def build_stream_note(origin: str, stream: bool, name: str | None) -> MappingNote:
+def build_stream_note(origin: str, stream: bool, name: str | None) -> mapping.MappingNote:
     """Return the note for the parameter `stream`."""
-    action: Action = "client" if not stream else "sent" if name == "stream" else "renamed"
+    action: mapping.Action = "client" if not stream else "sent" if name == "stream" else "renamed"
     return _make_note("stream", stream, origin, action, name if stream else None, None, "6")
 
 
 def mark_unsent(
-    mapped: MappedParameters, body: Mapping[str, Any], on_unsupported: OnUnsupported
-) -> MappedParameters:
+    mapped: mapping.MappedParameters, body: Mapping[str, Any], on_unsupported: mapping.OnUnsupported
+) -> mapping.MappedParameters:
     """Note the pass-through parameters for which the body has another value, set by another parameter.
 
     An argument of the call replaces a value of the URI or of a profile, and a note says so. Raises UsageError
@@ -147,7 +138,7 @@ def mark_unsent(
     return replace(mapped, notes=tuple(notes), warnings=tuple(warnings))
 
 
-def drop_replaced_tools(mapped: MappedParameters) -> MappedParameters:
+def drop_replaced_tools(mapped: mapping.MappedParameters) -> mapping.MappedParameters:
     """Drop tools of the URI or a profile: those of the call replace them, and its own `extra` adds to them.
 
     A URI could otherwise give a program's conversation to a tool that the program did not choose.
@@ -166,9 +157,9 @@ def drop_replaced_tools(mapped: MappedParameters) -> MappedParameters:
 
 def _build_notes_of_headers(
     headers: Iterable[tuple[str, str | Secret]], origin: str
-) -> tuple[MappingNote, ...]:
+) -> tuple[mapping.MappingNote, ...]:
     return tuple(
-        MappingNote(
+        mapping.MappingNote(
             parameter=f"header {name.lower()}",
             value=value,
             origin=origin,
@@ -179,7 +170,9 @@ def _build_notes_of_headers(
     )
 
 
-def _add_header_notes(notes: tuple[MappingNote, ...], headers: HeaderPairs) -> tuple[MappingNote, ...]:
+def _add_header_notes(
+    notes: tuple[mapping.MappingNote, ...], headers: HeaderPairs
+) -> tuple[mapping.MappingNote, ...]:
     """Return the notes with those about a call's headers, which replace weaker ones."""
     if not headers:
         return notes
@@ -188,14 +181,14 @@ def _add_header_notes(notes: tuple[MappingNote, ...], headers: HeaderPairs) -> t
     return (*(note for note in notes if note.parameter not in replaced), *added)
 
 
-def _select_client_notes(mapped: MappedParameters) -> tuple[MappingNote, ...]:
+def _select_client_notes(mapped: mapping.MappedParameters) -> tuple[mapping.MappingNote, ...]:
     """Return the notes about what a list of models has, too: headers, and what the client itself uses."""
     return tuple(
         [note for note in mapped.notes if note.action == "client" or note.parameter.startswith("header ")]
     )
 
 
-def _drop_well_known(note: MappingNote, title: str) -> MappingNote:
+def _drop_well_known(note: mapping.MappingNote, title: str) -> mapping.MappingNote:
     if note.parameter not in WELL_KNOWN or note.action not in ("sent", "renamed"):
         return note
     return replace(note, action="dropped", wire_name=None, reason=f"a call for {title} has no such parameter")
@@ -219,10 +212,10 @@ class PlannerSettings:
     providers: ProviderTable
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    on_unsupported: OnUnsupported = "error"
+    on_unsupported: mapping.OnUnsupported = "error"
     system_filter: Callable[[str], str] | None = None
     headers: HeaderPairs = ()
-    lessons: RejectedParameters = field(default=REJECTED_PARAMETERS, repr=False)
+    lessons: mapping.RejectedParameters = field(default=mapping.REJECTED_PARAMETERS, repr=False)
     key: Secret | None = field(default=None, repr=False)
     #: returns the variable of a proxy that Onym was not told to use, if one is set
     find_unused_proxy: Callable[[], str | None] | None = None
@@ -268,7 +261,7 @@ class Planner:
         self._layers = (
             self._build_uri_layer(uri),
             *self._build_profile_layers(uri.fragment),
-            ParameterLayer(
+            mapping.ParameterLayer(
                 origin="default", values={**endpoint.dialect.defaults, **endpoint.profile.defaults}
             ),
         )
@@ -334,7 +327,7 @@ class Planner:
             headers = merge_headers(headers, self._headers)
         return _EndpointState(endpoint, (*_JSON_HEADERS, *headers), headers, endpoint.make_exchange())
 
-    def _build_header_notes(self) -> tuple[MappingNote, ...]:
+    def _build_header_notes(self) -> tuple[mapping.MappingNote, ...]:
         """Return notes about the headers of every call."""
         stronger = {name.lower() for name, _ in self._headers}
         row = [
@@ -366,7 +359,7 @@ class Planner:
         if mapped.stream is not None:
             wire = self.endpoint.dialect.parameters.get("stream")
             notes = (*notes, build_stream_note(mapped.stream[1], stream, wire))
-        request = Request(
+        request = types.Request(
             model=self._side.endpoint.model,
             messages=messages,
             params=mapped.params,
@@ -391,7 +384,7 @@ class Planner:
             frames[stream] = frame
         return structs.replace(frame, body=body, notes=_add_header_notes(mapped.notes + notes, call.headers))
 
-    def _require_features(self, mapped: MappedParameters, *, stream: bool, tools: bool) -> None:
+    def _require_features(self, mapped: mapping.MappedParameters, *, stream: bool, tools: bool) -> None:
         """Raise UnsupportedError if the endpoint lacks what a chat call needs."""
         self._require_capability("chat")
         if stream:
@@ -400,7 +393,9 @@ class Planner:
             self._require_capability("tools")
             self._require_tools(mapped)
 
-    def _report_schemas(self, request: Request, mapped: MappedParameters) -> MappedParameters:
+    def _report_schemas(
+        self, request: types.Request, mapped: mapping.MappedParameters
+    ) -> mapping.MappedParameters:
         """Return the parameters with a note and a warning for each schema that cannot be strict."""
         convert = getattr(self._side.endpoint.dialect, "convert_schema", None)
         if convert is None:
@@ -417,13 +412,15 @@ class Planner:
                 mapped = replace(mapped, notes=(*mapped.notes, note), warnings=(*mapped.warnings, warning))
         return mapped
 
-    def _map_tool_choice(self, choice: str, mapped: MappedParameters) -> tuple[str | None, MappedParameters]:
+    def _map_tool_choice(
+        self, choice: str, mapped: mapping.MappedParameters
+    ) -> tuple[str | None, mapping.MappedParameters]:
         """Return the tool choice to send, and the parameters with a note if it was dropped."""
         endpoint = self._side.endpoint
         refusal = endpoint.find_choice_refusal(choice, mapped.extra)
         if refusal is None:
             return choice, mapped
-        note = drop_tool_choice(choice, refusal, endpoint, self._settings.on_unsupported)
+        note = mapping.drop_tool_choice(choice, refusal, endpoint, self._settings.on_unsupported)
         warnings = mapped.warnings
         if self._settings.on_unsupported == "warn":
             warnings += (f"tool_choice was not sent to {endpoint.provider.title}: {refusal.reason}",)
@@ -431,7 +428,7 @@ class Planner:
 
     def _prepare_call(
         self, overrides: Mapping[str, Any]
-    ) -> tuple[MappedParameters, Overrides, WireSpec, dict[bool, Plan]]:
+    ) -> tuple[mapping.MappedParameters, Overrides, WireSpec, dict[bool, Plan]]:
         """Return the mapped parameters, overrides, wire names and frames of a call."""
         if self._version != self._settings.lessons.version:
             self._refresh_shared()
@@ -443,19 +440,19 @@ class Planner:
             mapped = drop_replaced_tools(mapped)
         return mapped, call, self._make_spec(mapped), {}
 
-    def _make_spec(self, mapped: MappedParameters) -> WireSpec:
+    def _make_spec(self, mapped: mapping.MappedParameters) -> WireSpec:
         endpoint = self._side.endpoint
         reasons = endpoint.profile.is_reasoning(mapped.extra)
         return WireSpec(names=mapped.names, provider=endpoint.provider.name, reasons=reasons)
 
     def plan_inputs(
-        self, name: OperationName, inputs: Any, overrides: Mapping[str, Any], *, expected: int
+        self, name: types.OperationName, inputs: Any, overrides: Mapping[str, Any], *, expected: int
     ) -> Plan:
         """Plan an operation on inputs that are not messages, which has `expected` results.
 
         It takes no sampling parameters: a note says that they were dropped.
         """
-        operation = OPERATIONS[name]
+        operation = types.OPERATIONS[name]
         self._require_capability(operation.capability)
         call = parse_overrides(overrides, operation.arguments)
         mapped = self._map_layers(call.layers)
@@ -490,8 +487,8 @@ class Planner:
 
     def _build_frame(
         self,
-        operation: OperationName,
-        mapped: MappedParameters,
+        operation: types.OperationName,
+        mapped: mapping.MappedParameters,
         headers: HeaderPairs = (),
         *,
         stream: bool = False,
@@ -501,7 +498,7 @@ class Planner:
         route = "stream" if stream and routes.find("stream") is not None else operation
         target = endpoint.place.build_target(routes, route)
         if target is None:
-            raise self._make_capability_error(OPERATIONS[operation].capability)
+            raise self._make_capability_error(types.OPERATIONS[operation].capability)
         asks = operation == "models" or (operation == "model" and not routes.model_body)
         shared = side.get if asks else side.post
         if headers:
@@ -525,9 +522,9 @@ class Planner:
             find_unused_proxy=self._settings.find_unused_proxy,
         )
 
-    def _map_layers(self, call: tuple[ParameterLayer, ...]) -> MappedParameters:
+    def _map_layers(self, call: tuple[mapping.ParameterLayer, ...]) -> mapping.MappedParameters:
         endpoint = self._side.endpoint
-        mapped = map_parameters(
+        mapped = mapping.map_parameters(
             (*call, *self._layers),
             provider=endpoint.provider,
             profile=endpoint.profile,
@@ -539,14 +536,14 @@ class Planner:
         )
         return replace(mapped, notes=self._notes + mapped.notes, warnings=self._warnings + mapped.warnings)
 
-    def _build_uri_layer(self, uri: LLMURI) -> ParameterLayer:
+    def _build_uri_layer(self, uri: LLMURI) -> mapping.ParameterLayer:
         params = uri.params
         values = {name: params[name] for name in WELL_KNOWN if name in params}
         if "system" in values:
             values["system"] = self._filter_system(values["system"])
         spent = self._side.endpoint.place.parameter_names
         extra = {name: value for name, value in uri.extra.items() if name not in spent}
-        return ParameterLayer(origin="uri", values=values, extra=extra)
+        return mapping.ParameterLayer(origin="uri", values=values, extra=extra)
 
     def _filter_system(self, system: str) -> str:
         """Return the part of a URI's system prompt that may be sent (draft 10.4)."""
@@ -562,7 +559,7 @@ class Planner:
             )
         return system
 
-    def _build_profile_layers(self, fragment: str | None) -> tuple[ParameterLayer, ...]:
+    def _build_profile_layers(self, fragment: str | None) -> tuple[mapping.ParameterLayer, ...]:
         if fragment is None or fragment not in self._settings.profiles:
             return ()
         layer, self._schema = build_profile_layer(fragment, self._settings.profiles[fragment])
@@ -572,7 +569,7 @@ class Planner:
         if capability in self._lacking:
             raise self._make_capability_error(capability)
 
-    def _require_tools(self, mapped: MappedParameters) -> None:
+    def _require_tools(self, mapped: mapping.MappedParameters) -> None:
         """Raise UnsupportedError if the API of this endpoint takes no tools for the model."""
         endpoint = self._side.endpoint
         if endpoint.dialect.name != "openai_chat":
@@ -601,8 +598,8 @@ class Planner:
         )
 
     def _insert_system(
-        self, messages: tuple[Message, ...], mapped: MappedParameters
-    ) -> tuple[tuple[Message, ...], tuple[MappingNote, ...]]:
+        self, messages: tuple[types.Message, ...], mapped: mapping.MappedParameters
+    ) -> tuple[tuple[types.Message, ...], tuple[mapping.MappingNote, ...]]:
         """Return the messages with the system prompt, and a note about it."""
         own = False
         for message in messages:
@@ -624,10 +621,17 @@ class Planner:
         if own:
             return messages, (build_system_note(system, origin, "dropped"),)
         note = build_system_note(system, origin, "renamed", self.endpoint.dialect.parameters.get("system"))
-        return (Message(role="system", content=system), *messages), (note,)
+        return (types.Message(role="system", content=system), *messages), (note,)
 
 
-_PART_CAPABILITIES: Mapping[type, str] = {TextPart: "chat", ImagePart: "images", DocumentPart: "documents"}
+_PART_CAPABILITIES: Mapping[type, str] = {
+    types.TextPart: "chat",
+    types.ImagePart: "images",
+    types.DocumentPart: "documents",
+}
 #: seconds before its end at which a credential is renewed
 _RENEW_BEFORE = 60
-_CAPABILITY_TITLES = {**{row.capability: row.title for row in OPERATIONS.values()}, "stream": "streaming"}
+_CAPABILITY_TITLES = {
+    **{row.capability: row.title for row in types.OPERATIONS.values()},
+    "stream": "streaming",
+}

@@ -18,21 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from onym import __version__
 from onym.errors import MissingExtraError, NetError, OnymError, OnymWarning
+from onym.llm import types
 from onym.llm.flow import Collector
 from onym.llm.parameters import PARAMETERS
 from onym.llm.plan import mask_secrets
-from onym.llm.types import (
-    OPERATIONS,
-    Answer,
-    Completion,
-    ContentPart,
-    DocumentPart,
-    ImagePart,
-    Message,
-    TextPart,
-    ToolCall,
-    Usage,
-)
 from onym.net.messages import Flow, Send, Wait
 
 if TYPE_CHECKING:
@@ -41,7 +30,6 @@ if TYPE_CHECKING:
 
     from onym.llm._arguments import Messages
     from onym.llm.plan import Plan
-    from onym.llm.types import Event
     from onym.net.messages import Reply
     from onym.uri.secret import Secret
 
@@ -93,7 +81,7 @@ def build_call_attributes(plan: Plan) -> Attributes:
     endpoint, origin = plan.endpoint, plan.origin
     provider = endpoint.provider.name
     attributes: Attributes = {
-        "gen_ai.operation.name": OPERATIONS[plan.operation].telemetry,
+        "gen_ai.operation.name": types.OPERATIONS[plan.operation].telemetry,
         "gen_ai.provider.name": _PROVIDER_NAMES.get(provider, provider),
         "gen_ai.request.model": endpoint.model,
     }
@@ -126,12 +114,12 @@ def _convert_value(kind: Callable[[Any], Value], value: Any) -> Value | None:
         return None  # a pass-through parameter may be anything
 
 
-def build_answer_attributes(answer: Answer, secrets: Iterable[Secret] = ()) -> Attributes:
+def build_answer_attributes(answer: types.Answer, secrets: Iterable[Secret] = ()) -> Attributes:
     """Return the attributes of an answer without its content and without names that contain `secrets`."""
     known = tuple(secrets)
     names: dict[str, object] = {"gen_ai.response.model": answer.model, "onym.request_id": answer.request_id}
     attributes: Attributes = {}
-    if isinstance(answer, Completion):
+    if isinstance(answer, types.Completion):
         names["gen_ai.response.id"] = next(filter(None, map(answer.raw.get, _RESPONSE_IDS)), None)
         attributes["gen_ai.response.finish_reasons"] = (answer.finish_reason,)
     for name, text in names.items():
@@ -148,7 +136,7 @@ def clean_name(text: object, secrets: Iterable[Secret]) -> str | None:
     return None if any(secret.reveal() in text for secret in secrets) else text
 
 
-def build_usage_attributes(usage: Usage) -> Attributes:
+def build_usage_attributes(usage: types.Usage) -> Attributes:
     """Return the tokens that the server counted; input includes cached tokens, output includes reasoning."""
     counted = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
@@ -170,7 +158,7 @@ def get_error_type(error: BaseException) -> str:
 _FINISH_REASONS = {"tool_calls": "tool_call"}
 
 
-def build_input_content(plan: Plan, messages: Sequence[Message]) -> dict[str, str]:
+def build_input_content(plan: Plan, messages: Sequence[types.Message]) -> dict[str, str]:
     """Return messages and system prompt. Images and documents appear only by their number of bytes."""
     secrets = plan.endpoint.secrets
     content = {"gen_ai.input.messages": _dump_masked(list(map(_format_message, messages)), secrets)}
@@ -184,7 +172,7 @@ def build_input_content(plan: Plan, messages: Sequence[Message]) -> dict[str, st
     return content
 
 
-def build_output_content(plan: Plan, answer: Completion) -> dict[str, str]:
+def build_output_content(plan: Plan, answer: types.Completion) -> dict[str, str]:
     """Return the answer as one message."""
     parts: list[dict[str, Any]] = []
     if answer.reasoning:
@@ -197,36 +185,36 @@ def build_output_content(plan: Plan, answer: Completion) -> dict[str, str]:
     return {"gen_ai.output.messages": _dump_masked([message], plan.endpoint.secrets)}
 
 
-def _format_message(message: Message) -> dict[str, Any]:
+def _format_message(message: types.Message) -> dict[str, Any]:
     named = {} if message.name is None else {"name": message.name}
     return {"role": message.role, "parts": list(_iter_parts(message)), **named}
 
 
-def _iter_parts(message: Message) -> Iterator[dict[str, Any]]:
-    content = (TextPart(message.content),) if isinstance(message.content, str) else message.content
+def _iter_parts(message: types.Message) -> Iterator[dict[str, Any]]:
+    content = (types.TextPart(message.content),) if isinstance(message.content, str) else message.content
     if message.role == "tool":
-        text = "".join(part.text for part in content if isinstance(part, TextPart))
+        text = "".join(part.text for part in content if isinstance(part, types.TextPart))
         yield {"type": "tool_call_response", "id": message.tool_call_id, "response": text}
         return
     for part in content:
-        if not isinstance(part, TextPart) or part.text:
+        if not isinstance(part, types.TextPart) or part.text:
             yield _format_part(part)
     yield from map(_format_tool_call, message.tool_calls)
 
 
-def _format_part(part: ContentPart) -> dict[str, Any]:
-    if isinstance(part, TextPart):
+def _format_part(part: types.ContentPart) -> dict[str, Any]:
+    if isinstance(part, types.TextPart):
         return {"type": "text", "content": part.text}
-    modality = "image" if isinstance(part, ImagePart) else "document"
+    modality = "image" if isinstance(part, types.ImagePart) else "document"
     known: dict[str, Any] = {"modality": modality, "mime_type": part.media_type}
-    if isinstance(part, DocumentPart) and part.name is not None:
+    if isinstance(part, types.DocumentPart) and part.name is not None:
         known["name"] = part.name
     if part.url is not None:
         return {"type": "uri", "uri": part.url, **known}
     return {"type": modality, "octets": len(part.data or b""), **known}
 
 
-def _format_tool_call(call: ToolCall) -> dict[str, Any]:
+def _format_tool_call(call: types.ToolCall) -> dict[str, Any]:
     return {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
 
 
@@ -313,7 +301,7 @@ class CallSpan:
         finally:
             flow.close()
 
-    def record_answer(self, answer: Answer) -> None:
+    def record_answer(self, answer: types.Answer) -> None:
         """End the span with an answer. Tokens of an answer from the cache are not counted again."""
         if self._done:
             return
@@ -324,7 +312,7 @@ class CallSpan:
             self._span.set_attribute("onym.cached", True)
         else:
             self._record_usage(answer.usage, model)
-        if self._instruments.capture and isinstance(answer, Completion):
+        if self._instruments.capture and isinstance(answer, types.Completion):
             self._span.set_attributes(build_output_content(self._plan, answer))
         self._end_span({"gen_ai.response.model": model} if model else {})
 
@@ -336,7 +324,7 @@ class CallSpan:
             return
         kind = get_error_type(error)
         usage = getattr(error, "usage", None)
-        if isinstance(usage, Usage):
+        if isinstance(usage, types.Usage):
             self._span.set_attributes(build_usage_attributes(usage))
             self._record_usage(usage, "")
         status = getattr(error, "status", None)
@@ -345,7 +333,7 @@ class CallSpan:
         self._span.set_status(StatusCode.ERROR, kind)
         self._end_span({"error.type": kind})
 
-    def on_events(self, events: list[Event]) -> None:
+    def on_events(self, events: list[types.Event]) -> None:
         """Record events of a stream."""
         if self._first is None:
             self._first = self._instruments.clock() - self._start
@@ -365,7 +353,7 @@ class CallSpan:
             self._span.set_attribute("onym.stream.abandoned", True)
             self._end_span({})
 
-    def _record_usage(self, usage: Usage, model: str) -> None:
+    def _record_usage(self, usage: types.Usage, model: str) -> None:
         attributes = {**self._named, "gen_ai.response.model": model} if model else self._named
         counted: Sequence[tuple[str, int | None]] = (
             ("input", usage.input_tokens),
@@ -377,7 +365,7 @@ class CallSpan:
         if self._instruments.cost is not None:
             self._record_cost(usage, self._instruments.cost)
 
-    def _record_cost(self, usage: Usage, counter: Counter) -> None:
+    def _record_cost(self, usage: types.Usage, counter: Counter) -> None:
         from onym.errors import ConfigError
         from onym.llm.prices import cost
 
@@ -451,7 +439,7 @@ class Telemetry:
         if cost:
             from onym.llm import prices
 
-            prices.cost(Usage(), "", "", environ=environ)  # raises the error of an invalid list now
+            prices.cost(types.Usage(), "", "", environ=environ)  # raises the error of an invalid list now
         self._instruments = Instruments(
             clock=clock,
             capture=capture_content,

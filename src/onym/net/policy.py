@@ -13,20 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from onym.errors import PolicyError, UsageError
-from onym.net.hosts import (
-    LOOPBACK,
-    METADATA,
-    PUBLIC,
-    Address,
-    Host,
-    Network,
-    classify_address,
-    is_loopback,
-    list_loopback_addresses,
-    parse_address,
-    parse_host,
-    parse_network,
-)
+from onym.net import hosts
 from onym.uri.llm import LLMURI
 
 _LIST_IT = "If that network is yours, list it in the policy's allow_networks."
@@ -138,7 +125,7 @@ class Policy:
     allow_system: bool = True
     allow_headers: frozenset[str] | None = None
     allow_proxy_resolution: bool = True
-    _networks: tuple[Network, ...] = field(init=False, repr=False, compare=False, default=())
+    _networks: tuple[hosts.Network, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -243,7 +230,7 @@ def evaluate_policy(
     IP literals and names of this computer need no answers; those of the latter must all be loopback.
     `by_proxy` means that a proxy looks up the name: no address is checked, and `connect_to` is empty.
     """
-    parsed = parse_host(host)
+    parsed = hosts.parse_host(host)
     reason = parsed.reason or _check_host_lists(policy, parsed)
     if reason is not None:
         return Decision(False, reason, (), parsed.text)
@@ -261,7 +248,7 @@ def evaluate_policy(
 
 
 def _find_refusal(
-    policy: Policy, host: Host, port: int, scheme: str, addresses: Iterable[Address]
+    policy: Policy, host: hosts.Host, port: int, scheme: str, addresses: Iterable[hosts.Address]
 ) -> str | None:
     for address in addresses:
         reason = _check_address(policy, host, address)
@@ -284,7 +271,7 @@ def _check_missing_address(policy: Policy, *, by_proxy: bool) -> str | None:
     return None if policy.allow_proxy_resolution else "proxy-resolution"
 
 
-def _check_host_lists(policy: Policy, host: Host) -> str | None:
+def _check_host_lists(policy: Policy, host: hosts.Host) -> str | None:
     if host.text in policy.deny_hosts:
         return "host-denied"
     if policy.allow_hosts is not None and host.text not in policy.allow_hosts:
@@ -292,22 +279,24 @@ def _check_host_lists(policy: Policy, host: Host) -> str | None:
     return None
 
 
-def _list_addresses(host: Host, answers: Sequence[object] | None) -> tuple[Address, ...] | None:
+def _list_addresses(host: hosts.Host, answers: Sequence[object] | None) -> tuple[hosts.Address, ...] | None:
     """Return the addresses to check, None if one of the answers is not an address."""
     if host.address is not None:
         return (host.address,)
-    texts: tuple[object, ...] = tuple(answers or ()) or list_loopback_addresses(host.text)
-    parsed = [parse_address(text) if isinstance(text, str) else None for text in texts]
-    return None if None in parsed else cast("tuple[Address, ...]", tuple(parsed))
+    texts: tuple[object, ...] = tuple(answers or ()) or hosts.list_loopback_addresses(host.text)
+    parsed = [hosts.parse_address(text) if isinstance(text, str) else None for text in texts]
+    return None if None in parsed else cast("tuple[hosts.Address, ...]", tuple(parsed))
 
 
-def _check_address(policy: Policy, host: Host, address: Address) -> str | None:
-    category = classify_address(address)
-    if host.kind == "loopback" and category != LOOPBACK:
+def _check_address(policy: Policy, host: hosts.Host, address: hosts.Address) -> str | None:
+    category = hosts.classify_address(address)
+    if host.kind == "loopback" and category != hosts.LOOPBACK:
         return "not-loopback"
-    if category == PUBLIC or (category == LOOPBACK and policy.allow_loopback and host.is_loopback):
+    if category == hosts.PUBLIC or (
+        category == hosts.LOOPBACK and policy.allow_loopback and host.is_loopback
+    ):
         return None
-    precise = category.endswith(METADATA)
+    precise = category.endswith(hosts.METADATA)
     if any(
         network.contains_address(address) and (network.is_single or not precise)
         for network in policy._networks
@@ -316,16 +305,16 @@ def _check_address(policy: Policy, host: Host, address: Address) -> str | None:
     return category
 
 
-def _is_literal_allowed(policy: Policy, address: Address) -> bool:
+def _is_literal_allowed(policy: Policy, address: hosts.Address) -> bool:
     if policy.ip_literals == "loopback":
-        return classify_address(address) == LOOPBACK
+        return hosts.classify_address(address) == hosts.LOOPBACK
     return policy.ip_literals == "allow"
 
 
-def _unmap_ipv4(address: Address) -> Address:
+def _unmap_ipv4(address: hosts.Address) -> hosts.Address:
     """Return the IPv4 address that a system connects to for an IPv4-mapped address."""
     if address.version == 6 and address.value >> 32 == 0xFFFF:
-        return Address(4, address.value & 0xFFFF_FFFF)
+        return hosts.Address(4, address.value & 0xFFFF_FFFF)
     return address
 
 
@@ -343,16 +332,16 @@ def _require_texts(name: str, values: object) -> tuple[str, ...]:
 
 
 def _parse_hosts(name: str, values: object) -> frozenset[str]:
-    hosts = [parse_host(text) for text in _require_texts(name, values)]
-    if not all(host.text for host in hosts):
+    parsed = [hosts.parse_host(text) for text in _require_texts(name, values)]
+    if not all(host.text for host in parsed):
         raise UsageError(
             f"{name} contains something that is neither a DNS name nor an IP address", code="usage.policy"
         )
-    return frozenset(host.text for host in hosts)
+    return frozenset(host.text for host in parsed)
 
 
-def _require_network(text: str) -> Network:
-    network = parse_network(text)
+def _require_network(text: str) -> hosts.Network:
+    network = hosts.parse_network(text)
     if network is None:
         raise UsageError(
             "allow_networks contains something that is not a CIDR block",
@@ -414,7 +403,7 @@ def evaluate_uri(
 
 def choose_scheme(host: str, policy: Policy) -> Literal["https", "http"]:
     """Return the scheme for a host: plain HTTP for this computer if the policy allows it."""
-    return "http" if policy.allow_loopback and is_loopback(host) else "https"
+    return "http" if policy.allow_loopback and hosts.is_loopback(host) else "https"
 
 
 def _parse_answers(dns: Mapping[str, Any]) -> Sequence[object] | None:

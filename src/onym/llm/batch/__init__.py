@@ -22,17 +22,10 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 import msgspec
 
 from onym.errors import OnymError, UsageError
+from onym.llm.batch import _rows
 from onym.llm.batch import _storage as storage
 from onym.llm.batch._engine import Engine, Job, Load, LocalEngine, WorkQueue, make_job
-from onym.llm.batch._rows import (
-    Result,
-    Source,
-    is_parquet,
-    open_source,
-    require_pyarrow,
-    restore_journal,
-    write_output,
-)
+from onym.llm.batch._rows import Result
 from onym.llm.client import wrap_secret
 from onym.llm.credentials import hide_environment
 from onym.llm.mapping import OnUnsupported
@@ -297,7 +290,7 @@ class BatchRun:
 class RunState:
     """The state at the start of a run. `finished`: the output is complete."""
 
-    source: Source
+    source: _rows.Source
     output: Path
     journal: Path
     done: storage.RowBitmap
@@ -330,14 +323,14 @@ def open_run(
         raise UsageError(f"{output} is not a file", code="usage.output-file")
     if isinstance(origin, Path) and origin.resolve() == output:
         raise UsageError("input and output are the same file", code="usage.output-file")
-    if is_parquet(output):
+    if _rows.is_parquet(output):
         # before a request is paid for
-        require_pyarrow()
-    direct = order == "completion" and not is_parquet(output)
+        _rows.require_pyarrow()
+    direct = order == "completion" and not _rows.is_parquet(output)
     journal = output if direct else output.with_name(output.name + ".journal")
     bound = storage.BindingFile(output)
     try:
-        with open_source(origin, output.parent) as source:
+        with _rows.open_source(origin, output.parent) as source:
             binding = storage.Binding(
                 endpoint=job.endpoint_text,
                 settings=storage.compute_digest(job.build_settings()),
@@ -360,7 +353,7 @@ def open_run(
 
 
 def _start_run(
-    bound: storage.BindingFile, binding: storage.Binding, source: Source, output: Path, journal: Path
+    bound: storage.BindingFile, binding: storage.Binding, source: _rows.Source, output: Path, journal: Path
 ) -> RunState:
     for path in (journal, output):
         if path.exists() and path.stat().st_size:
@@ -376,19 +369,21 @@ def _start_run(
     return RunState(source, output, journal, storage.RowBitmap(rows))
 
 
-def _resume_run(source: Source, output: Path, journal: Path, rows: int, *, retry_errors: bool) -> RunState:
+def _resume_run(
+    source: _rows.Source, output: Path, journal: Path, rows: int, *, retry_errors: bool
+) -> RunState:
     """Return the state after an earlier run, however it ended."""
     done = storage.RowBitmap(rows)
     if not journal.exists() and output.exists():
         # the earlier run was complete: its output is the journal
-        if not is_parquet(output):
+        if not _rows.is_parquet(output):
             counts = storage.repair_journal(output, done)
             if len(done) == rows and not (retry_errors and counts.failed):
                 return RunState(source, output, journal, done, counts, finished=True)
             done = storage.RowBitmap(rows)
             counts = storage.repair_journal(output, done, into=journal, drop_failed=retry_errors)
             return RunState(source, output, journal, done, counts)
-        restore_journal(output, journal)
+        _rows.restore_journal(output, journal)
     storage.touch_file(journal)
     counts = storage.repair_journal(journal, done, drop_failed=retry_errors)
     return RunState(source, output, journal, done, counts)
@@ -562,7 +557,7 @@ async def arun(
         if state.rows_left:
             await _run_engine(driver, make(job), state)
         if not state.rows_left and not state.finished and state.journal != state.output:
-            write_output(state.journal, state.output, ordered=order == "input")
+            _rows.write_output(state.journal, state.output, ordered=order == "input")
         if provider and not state.rows_left:
             # an earlier run may have ended between its last result and recording that its batch is done
             storage.get_submission_log_path(state.output).unlink(missing_ok=True)

@@ -17,15 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from onym import errors
+from onym.llm import client as llm_client
 from onym.llm.batch._rows import Result, Row, decode_row, make_answer_result, make_failed_result
-from onym.llm.client import (
-    AsyncClient,
-    ClientSetup,
-    build_setup,
-    find_endpoint_headers,
-    resolve_uri,
-    wrap_secret,
-)
 from onym.llm.config import Config
 from onym.llm.request_headers import merge_headers, parse_headers
 from onym.net.limits import RetryPolicy
@@ -51,7 +44,7 @@ class Job:
     overrides: Mapping[str, Any]
     concurrency: int
     retries: int
-    settled: ClientSetup = field(repr=False)
+    settled: llm_client.ClientSetup = field(repr=False)
 
     @property
     def model(self) -> str:
@@ -93,13 +86,13 @@ class Job:
                 settings["file"] = file
         return settings
 
-    def make_client(self) -> AsyncClient:
+    def make_client(self) -> llm_client.AsyncClient:
         """Return a client of this job for the running event loop."""
         network = self.settled.network
         if self.concurrency > network.limits.idle_connections:
             limits = replace(network.limits, idle_connections=self.concurrency)
-            return AsyncClient(self.settled._replace(network=replace(network, limits=limits)))
-        return AsyncClient(self.settled)
+            return llm_client.AsyncClient(self.settled._replace(network=replace(network, limits=limits)))
+        return llm_client.AsyncClient(self.settled)
 
 
 def make_job(
@@ -114,17 +107,19 @@ def make_job(
 ) -> Job:
     """Return the job for these arguments. Raises what `connect` raises, also for a missing key."""
     config = Config.load(environ=environ) if config is None else config
-    parsed = resolve_uri(wrap_secret(uri), config)
+    parsed = llm_client.resolve_uri(llm_client.wrap_secret(uri), config)
     profile = config.profiles.get(parsed.fragment or "", {})
     remaining = dict(overrides)
-    named = find_endpoint_headers(wrap_secret(uri), config)
+    named = llm_client.find_endpoint_headers(llm_client.wrap_secret(uri), config)
     if named:
         remaining["headers"] = dict(merge_headers(named, parse_headers(remaining.get("headers"))))
     retries = remaining.pop("retries", None)
     if retries is None:
         retries = parsed.params.get("retries", profile.get("retries", DEFAULT_RETRIES))
     quiet = parsed.with_params(retries=0)
-    settled = build_setup(quiet, key=wrap_secret(key), config=config, environ=environ, **options)
+    settled = llm_client.build_setup(
+        quiet, key=llm_client.wrap_secret(key), config=config, environ=environ, **options
+    )
     unkeyed = settled.planner.endpoint.unkeyed
     if unkeyed is not None:
         raise unkeyed
@@ -300,7 +295,7 @@ class LocalEngine:
         chance: Callable[[], float] = random.random,
         rest: Callable[[float], Awaitable[Any]] | None = None,
         control: AdaptiveLimiter | None = None,
-        client: AsyncClient | None = None,
+        client: llm_client.AsyncClient | None = None,
     ) -> None:
         self._job = job
         self._control = control or AdaptiveLimiter(job.concurrency, clock)
@@ -311,7 +306,7 @@ class LocalEngine:
         self._parked = 0
         self._unreached = 0
         self._fatal: errors.OnymError | None = None
-        self._client: AsyncClient
+        self._client: llm_client.AsyncClient
         self._work: WorkQueue
 
     @property

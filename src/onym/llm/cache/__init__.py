@@ -23,16 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from onym.errors import ConfigError, OnymWarning
-from onym.llm.cache._store import (
-    FORMAT,
-    AnswerStore,
-    CacheLookup,
-    Contents,
-    decode_answer,
-    encode_answer,
-    get_pending_calls,
-    lookup_flow,
-)
+from onym.llm.cache import _store as store
+from onym.llm.cache._store import Contents
 from onym.llm.dialects import NO_EXCHANGE
 from onym.llm.dialects.streaming import WholeBodyDecoder
 from onym.llm.flow import Collector, OpenedStream, attach_listener
@@ -82,7 +74,7 @@ def make_request_key(plan: Plan, key: bytes) -> bytes:
 
 def _iter_key_parts(plan: Plan, key: bytes) -> Iterator[bytes]:
     endpoint = plan.endpoint
-    yield str(FORMAT).encode()
+    yield str(store.FORMAT).encode()
     yield plan.operation.encode()
     yield endpoint.dialect.name.encode()
     yield plan.method.encode()
@@ -243,10 +235,10 @@ class ResponseCache:
 
     def __init__(self, settings: CacheSettings, *, clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
-        self._store = AnswerStore(
+        self._store = store.AnswerStore(
             settings.folder, size=settings.size, age=settings.age, clock=clock, trouble=self._warn_once
         )
-        self._pending_calls = get_pending_calls(settings.folder)
+        self._pending_calls = store.get_pending_calls(settings.folder)
         self._warned = False
 
     def __repr__(self) -> str:
@@ -257,13 +249,13 @@ class ResponseCache:
         lookup = yield Work(partial(self._make_lookup, plan))
         if lookup is None:
             return (yield from call(0.0))
-        return (yield from lookup_flow(lookup, kind, self._store, self._pending_calls, call))
+        return (yield from store.lookup_flow(lookup, kind, self._store, self._pending_calls, call))
 
     def open_replay(self, plan: Plan) -> OpenedStream | None:
         """Return the cached answer as a stream, None if there is none."""
         lookup = self._make_lookup(plan)
         content = None if lookup is None else self._store.get(lookup.key)
-        answer = None if content is None else decode_answer(content, Completion)
+        answer = None if content is None else store.decode_answer(content, Completion)
         return None if answer is None else replay_answer(answer)
 
     def record_stream(self, plan: Plan, opened: OpenedStream) -> OpenedStream:
@@ -273,7 +265,7 @@ class ResponseCache:
     def store_answer(self, plan: Plan, answer: Answer) -> None:
         """Store the answer to this plan."""
         lookup = self._make_lookup(plan)
-        content = None if lookup is None else encode_answer(answer, lookup.secrets)
+        content = None if lookup is None else store.encode_answer(answer, lookup.secrets)
         if lookup is not None and content is not None:
             self._store.put(lookup.key, content)
 
@@ -289,12 +281,12 @@ class ResponseCache:
         """Close the file; the next use opens it again."""
         self._store.close()
 
-    def _make_lookup(self, plan: Plan) -> CacheLookup | None:
+    def _make_lookup(self, plan: Plan) -> store.CacheLookup | None:
         key = self._store.load_key()
         if key is None:
             return None
         # waiting takes at most half of the timeout, so that there is time for the call
-        return CacheLookup(
+        return store.CacheLookup(
             key=make_request_key(plan, key), patience=plan.timeout / 2, secrets=plan.endpoint.secrets
         )
 

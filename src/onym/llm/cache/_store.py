@@ -24,14 +24,7 @@ from weakref import finalize
 
 import msgspec
 
-from onym.common.platform import (
-    NO_FOLLOW,
-    is_open_to_others,
-    is_owned_by_user,
-    is_writable_by_others,
-    try_lock_byte,
-    unlock_byte,
-)
+from onym.common import platform
 from onym.llm.types import NO_HEADERS, OPERATIONS, Answer, Completion
 from onym.net.messages import Headers, Wait, Work
 
@@ -57,9 +50,9 @@ def make_folder(folder: Path) -> None:
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     state = folder.stat()
-    if not is_owned_by_user(state):
+    if not platform.is_owned_by_user(state):
         raise PermissionError(errno.EPERM, "the folder belongs to another user")
-    if is_open_to_others(state):
+    if platform.is_open_to_others(state):
         folder.chmod(0o700)
         for path in folder.iterdir():
             with suppress(FileNotFoundError):  # another process does it too
@@ -70,7 +63,11 @@ def make_folder(folder: Path) -> None:
 def _is_own(path: Path) -> bool:
     """Whether the file belongs to this user and no other user may write to it."""
     state = path.lstat()
-    return stat.S_ISREG(state.st_mode) and is_owned_by_user(state) and not is_writable_by_others(state)
+    return (
+        stat.S_ISREG(state.st_mode)
+        and platform.is_owned_by_user(state)
+        and not platform.is_writable_by_others(state)
+    )
 
 
 def load_key(folder: Path) -> bytes:
@@ -94,7 +91,7 @@ def load_key(folder: Path) -> bytes:
 
 def open_private(path: Path) -> int:
     """Open a file that only its owner may read, and create it if it is missing; follow no link."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | platform.NO_FOLLOW, 0o600)
 
 
 def list_data_files(folder: Path) -> dict[int, Path]:
@@ -129,12 +126,12 @@ class ByteLocks:
 
     def acquire(self, offset: int) -> bool:
         """Return whether this process has the lock now. Raises OSError if the file system has no locks."""
-        return try_lock_byte(self._open_descriptor(), offset)
+        return platform.try_lock_byte(self._open_descriptor(), offset)
 
     def release(self, offset: int) -> None:
         """Release the lock."""
         with suppress(OSError):
-            unlock_byte(self._open_descriptor(), offset)
+            platform.unlock_byte(self._open_descriptor(), offset)
 
     def _open_descriptor(self) -> int:
         # never closed: closing any descriptor of the file releases all locks of this process

@@ -6,18 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from onym.errors import UnsupportedError
-from onym.llm.convert import (
-    AI_SDK_PARAMS,
-    ENVIRON_PREFIX,
-    LANGCHAIN_PARAMS,
-    LITELLM_PARAMS,
-    NoteCollector,
-    Written,
-    export_params,
-    find_uri_provider,
-    list_path_parameters,
-    split_words,
-)
+from onym.llm import convert
 from onym.llm.convert._importers import AI_GATEWAY, AI_SDK_PROVIDERS, LANGCHAIN_PROVIDERS, find_env_source
 from onym.llm.convert._importers import LITELLM_PROVIDERS as LITELLM_WORDS
 from onym.llm.providers import ProviderTable, is_loopback
@@ -29,15 +18,15 @@ if TYPE_CHECKING:
     from onym.llm.providers import Provider
 
 #: providers for which a tool uses Onym's name (with _ for -)
-_LITELLM_OWN: Final = split_words(
+_LITELLM_OWN: Final = convert.split_words(
     "openai anthropic gemini bedrock huggingface groq deepseek xai perplexity mistral cohere openrouter "
     "deepinfra sambanova nebius moonshot zai dashscope minimax baseten novita volcengine wandb "
     "cerebras"
 )
-_LANGCHAIN_OWN: Final = split_words(
+_LANGCHAIN_OWN: Final = convert.split_words(
     "openai anthropic cohere deepseek fireworks groq huggingface ollama openrouter perplexity together xai"
 )
-_AI_SDK_OWN: Final = split_words(
+_AI_SDK_OWN: Final = convert.split_words(
     "openai anthropic groq xai mistral cohere deepseek perplexity fireworks cerebras deepinfra baseten "
     "huggingface"
 )
@@ -72,7 +61,7 @@ _SPENT_ENV: Final = {
     "location": "GOOGLE_CLOUD_LOCATION",
 }
 #: these take a base URL without the path of the API
-_ROOTED_PROVIDERS: Final = split_words("anthropic azure-openai cohere gemini ollama vertex bedrock")
+_ROOTED_PROVIDERS: Final = convert.split_words("anthropic azure-openai cohere gemini ollama vertex bedrock")
 
 _KEY_NOTE: Final = "the key was not copied: set it in the target, or copy it with --with-key (with_key=True)"
 #: prefixes of the labels that belong to the first variables of a source
@@ -81,7 +70,7 @@ _LABEL_PREFIXES: Final = ("proj_", "org-")
 
 def to_litellm(
     uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTable | None = None
-) -> Written:
+) -> convert.Written:
     """Return LiteLLM's `litellm_params` for this URI: `model`, `api_base`, `api_key` and parameters.
 
     A key in a variable becomes `os.environ/NAME`; a key in the URI is written only with `with_key`. Raises
@@ -101,7 +90,7 @@ def to_litellm(
     if isinstance(key, Secret):
         value["api_key"] = key.reveal()
     elif key is not None:
-        value["api_key"] = ENVIRON_PREFIX + key
+        value["api_key"] = convert.ENVIRON_PREFIX + key
     else:
         out.note_ambient_key("api_key")
     if out.uri.label and out.row.name == "openai" and out.uri.label.startswith("org-"):
@@ -109,14 +98,14 @@ def to_litellm(
     else:
         out.note_label()
     value.update(out.rename_path_parameters(_SPENT_LITELLM))
-    value.update(export_params(out.params, LITELLM_PARAMS, out.notes))
+    value.update(convert.export_params(out.params, convert.LITELLM_PARAMS, out.notes))
     value.update(out.extra)
-    return Written(value=value, notes=out.notes.all())
+    return convert.Written(value=value, notes=out.notes.all())
 
 
 def to_langchain(
     uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTable | None = None
-) -> Written:
+) -> convert.Written:
     """Return the keyword arguments of LangChain's `init_chat_model` for this URI.
 
     The provider's own parameters go to `model_kwargs`. Raises UnsupportedError if LangChain does not support
@@ -135,13 +124,13 @@ def to_langchain(
     _add_key(out, value, with_key=with_key)
     out.note_label()
     value.update(out.rename_path_parameters(_SPENT_LANGCHAIN))
-    value.update(export_params(out.params, LANGCHAIN_PARAMS, out.notes))
+    value.update(convert.export_params(out.params, convert.LANGCHAIN_PARAMS, out.notes))
     if out.extra:
         value["model_kwargs"] = out.extra
-    return Written(value=value, notes=out.notes.all())
+    return convert.Written(value=value, notes=out.notes.all())
 
 
-def to_ai_sdk(uri: str | LLMURI, *, providers: ProviderTable | None = None) -> Written:
+def to_ai_sdk(uri: str | LLMURI, *, providers: ProviderTable | None = None) -> convert.Written:
     """Return the model ID and call settings of the Vercel AI SDK for this URI: `model`, `maxOutputTokens`, ….
 
     The ID is `creator/model` for the Vercel AI Gateway and `provider:model` for other endpoints. Raises
@@ -161,13 +150,15 @@ def to_ai_sdk(uri: str | LLMURI, *, providers: ProviderTable | None = None) -> W
     _add_key(out, {}, with_key=False)
     out.note_label()
     out.rename_path_parameters({})
-    value.update(export_params(out.params, AI_SDK_PARAMS, out.notes))
+    value.update(convert.export_params(out.params, convert.AI_SDK_PARAMS, out.notes))
     for name in out.extra:
         out.notes.add(name, "put parameters of the provider into providerOptions")
-    return Written(value=value, notes=out.notes.all())
+    return convert.Written(value=value, notes=out.notes.all())
 
 
-def to_env(uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTable | None = None) -> Written:
+def to_env(
+    uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTable | None = None
+) -> convert.Written:
     """Return the variables that vendor SDKs read for this URI: key, base URL, model.
 
     Without `with_key`, a key in the URI is left out with a note.
@@ -199,10 +190,10 @@ def to_env(uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTabl
         value[source.labels[at]] = label
     for name in (*(name for name in WELL_KNOWN if name in out.params), *out.extra):
         out.notes.add(name, "variables cannot contain parameters")
-    return Written(value=_drop_unprintable(value, out.notes), notes=out.notes.all())
+    return convert.Written(value=_drop_unprintable(value, out.notes), notes=out.notes.all())
 
 
-def _drop_unprintable(value: Mapping[str, Any], notes: NoteCollector) -> dict[str, str]:
+def _drop_unprintable(value: Mapping[str, Any], notes: convert.NoteCollector) -> dict[str, str]:
     """Return the values with only one line: many readers of such files treat every line as a variable."""
     variables: dict[str, str] = {}
     for name, item in value.items():
@@ -220,14 +211,14 @@ class _ExportContext:
     def __init__(self, uri: str | LLMURI, providers: ProviderTable | None) -> None:
         self.table = ProviderTable.builtin() if providers is None else providers
         self.uri = LLMURI.parse(uri).normalize(aliases=self.table.aliases())
-        self.row = find_uri_provider(self.uri, self.table)
+        self.row = convert.find_uri_provider(self.uri, self.table)
         #: the provider entry that the tools know, without changes by a configuration
         self._known = ProviderTable.builtin().find_own(self.row.name)
-        self.notes = NoteCollector()
+        self.notes = convert.NoteCollector()
         self.params: dict[str, Any] = dict(self.uri.params)
         self.extra: dict[str, Any] = self.uri.extra
         self.extra.pop("api", None)
-        names = list_path_parameters(self.row)
+        names = convert.list_path_parameters(self.row)
         #: settings in a path or query, by the URI's names
         self.spent: dict[str, Any] = {name: self.params[name] for name in names if name in self.params}
         for name in self.spent:

@@ -13,20 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from onym.errors import MissingExtraError, OnymError, UsageError
-from onym.llm.convert import (
-    ENVIRON_PREFIX,
-    Conversion,
-    ImportContext,
-    KeySource,
-    Named,
-    NoteCollector,
-    SourceModel,
-    build_uri,
-    find_provider,
-    import_params,
-    require_region,
-    split_words,
-)
+from onym.llm import convert
 from onym.llm.providers import ProviderTable
 from onym.uri.llm import LLMURI
 from onym.uri.secret import Secret
@@ -92,43 +79,45 @@ _LANGCHAIN_KNOWN: Final = frozenset(
 
 def from_langchain(
     text: str, *, with_key: bool = False, providers: ProviderTable | None = None, **settings: Any
-) -> Conversion:
+) -> convert.Conversion:
     """Return the URI for the arguments of `init_chat_model`: "openai:gpt-5.5", or a well-known model.
 
     `settings` are its other keyword arguments (`temperature`, `timeout` in seconds, `base_url`, …). Raises
     UsageError for an unknown provider, and for a model that does not imply one.
     """
-    context = ImportContext.create(providers, with_key=with_key)
+    context = convert.ImportContext.create(providers, with_key=with_key)
     word, model = _split_langchain_name(text, settings.get("model_provider"), context.table)
     extra = settings.get("model_kwargs")
     arguments = {name: value for name, value in settings.items() if name not in _LANGCHAIN_KNOWN}
     if isinstance(extra, Mapping):
         arguments.update({str(name): value for name, value in extra.items()})
     base = next((name for name in _LANGCHAIN_BASE_URLS if isinstance(settings.get(name), str)), None)
-    source = SourceModel(
+    source = convert.SourceModel(
         model=model,
-        row=find_provider(word, LANGCHAIN_PROVIDERS, context.table),
+        row=convert.find_provider(word, LANGCHAIN_PROVIDERS, context.table),
         base=None if base is None else settings[base],
         base_name=base or "",
         rooted=base == "azure_endpoint" or word in ("anthropic", "ollama"),
         key=_find_langchain_key(settings),
-        params=import_params(arguments, context.notes),
+        params=convert.import_params(arguments, context.notes),
         spent=_list_path_values(
             {name: value or None for name, value in settings.items()}, _LANGCHAIN_PATH_NAMES
         ),
     )
     if source.row is None and source.base is None:
         raise _make_unknown_provider_error(word)
-    return context.make_conversion(Named(None, build_uri(source, context)))
+    return context.make_conversion(convert.Named(None, convert.build_uri(source, context)))
 
 
-def from_ai_sdk(text: str, *, separator: str = ":", providers: ProviderTable | None = None) -> Conversion:
+def from_ai_sdk(
+    text: str, *, separator: str = ":", providers: ProviderTable | None = None
+) -> convert.Conversion:
     """Return the URI for a model ID of the AI SDK.
 
     `creator/model` is an ID of the Vercel AI Gateway. `provider:model` is an ID of a provider registry, whose
     `separator` may differ, and leads to the provider. Raises UsageError for other text.
     """
-    context = ImportContext.create(providers)
+    context = convert.ImportContext.create(providers)
     word, mark, model = text.partition(separator)
     slash = word.find("/")
     if not mark or slash >= 0:
@@ -136,19 +125,21 @@ def from_ai_sdk(text: str, *, separator: str = ":", providers: ProviderTable | N
             raise UsageError(
                 "a model ID of the AI SDK has the form creator/model or provider:model", code="convert.bad-id"
             )
-        source = SourceModel(model=text, row=context.table.find_own(AI_GATEWAY))
+        source = convert.SourceModel(model=text, row=context.table.find_own(AI_GATEWAY))
     else:
-        source = SourceModel(model=model, row=find_provider(word, AI_SDK_PROVIDERS, context.table))
+        source = convert.SourceModel(
+            model=model, row=convert.find_provider(word, AI_SDK_PROVIDERS, context.table)
+        )
         if source.row is None:
             raise _make_unknown_provider_error(word)
-    return context.make_conversion(Named(None, build_uri(source, context)))
+    return context.make_conversion(convert.Named(None, convert.build_uri(source, context)))
 
 
 def _split_langchain_name(text: str, provider: Any, table: ProviderTable) -> tuple[str, str]:
     if isinstance(provider, str):
         return provider, text.removeprefix(f"{provider}:")
     word, colon, model = text.partition(":")
-    if colon and find_provider(word, LANGCHAIN_PROVIDERS, table) is not None:
+    if colon and convert.find_provider(word, LANGCHAIN_PROVIDERS, table) is not None:
         return word, model
     lower = text.lower()
     for prefixes, inferred in _LANGCHAIN_INFERRED:
@@ -163,13 +154,13 @@ def _split_langchain_name(text: str, provider: Any, table: ProviderTable) -> tup
     )
 
 
-def _find_langchain_key(settings: Mapping[str, Any]) -> KeySource | None:
+def _find_langchain_key(settings: Mapping[str, Any]) -> convert.KeySource | None:
     for name in _LANGCHAIN_KEYS:
         value = settings.get(name)
         reveal = getattr(value, "get_secret_value", None)
         value = reveal() if callable(reveal) else value
         if isinstance(value, str) and value:
-            return KeySource(name, secret=Secret(value))
+            return convert.KeySource(name, secret=Secret(value))
     return None
 
 
@@ -204,12 +195,12 @@ LITELLM_PROVIDERS: Final[Mapping[str, str]] = {
     "vertex_ai": "vertex",
 }
 #: names for any server with OpenAI's format: `api_base` tells which
-_LITELLM_GENERIC: Final = split_words(
+_LITELLM_GENERIC: Final = convert.split_words(
     "custom custom_openai hosted_vllm vllm lm_studio llamafile litellm_proxy openai_like xinference "
     "docker_model_runner aiohttp_openai"
 )
 #: base URLs of these providers end before the path of the API
-_LITELLM_ROOTED: Final = split_words("anthropic azure-openai bedrock cohere gemini ollama vertex")
+_LITELLM_ROOTED: Final = convert.split_words("anthropic azure-openai bedrock cohere gemini ollama vertex")
 #: models without a provider name
 _LITELLM_INFERRED: Final = (
     (re.compile(r"(gpt-|chatgpt-|o[1-9](-|$)|text-embedding-3|ft:gpt)"), "openai"),
@@ -222,13 +213,13 @@ _LITELLM_ROUTES: Final = {
     "bedrock": ("converse", "invoke", "converse_like"),
     "azure-openai": ("o_series", "gpt5_series"),
 }
-_LITELLM_ROUTING: Final = split_words(
+_LITELLM_ROUTING: Final = convert.split_words(
     "rpm tpm weight order tags max_parallel_requests mock_response drop_params additional_drop_params "
     "input_cost_per_token output_cost_per_token input_cost_per_second output_cost_per_second "
     "stream_timeout allowed_openai_params fallbacks metadata cooldown_time model_info use_in_pass_through "
     "merge_reasoning_content_in_choices max_budget budget_duration"
 )
-_LITELLM_PLACED: Final = split_words(
+_LITELLM_PLACED: Final = convert.split_words(
     "model api_base base_url api_key organization custom_llm_provider aws_region_name region_name "
     "vertex_location vertex_ai_location extra_body"
 )
@@ -242,25 +233,25 @@ _LITELLM_PATH_NAMES: Final[Mapping[str, str]] = {
 
 def from_litellm(
     source: Any, *, with_key: bool = False, providers: ProviderTable | None = None
-) -> Conversion:
+) -> convert.Conversion:
     """Return URIs for a LiteLLM configuration, its `model_list`, or the keyword arguments of one call.
 
     `source` is plain data: a dict with `model_list`, a list of entries, or a dict with `model`. An entry that
     is not valid in a URI is left out with a note. `api_key: os.environ/NAME` becomes `?auth=env:NAME`; a
     literal key is copied only with `with_key`. Raises UsageError for data in another form.
     """
-    context, uris = ImportContext.create(providers, with_key=with_key), []
+    context, uris = convert.ImportContext.create(providers, with_key=with_key), []
     for name, params, notes in _iter_litellm_entries(source, context.notes):
         try:
-            uris.append(Named(name, _build_litellm_uri(params, context._replace(notes=notes))))
+            uris.append(convert.Named(name, _build_litellm_uri(params, context._replace(notes=notes))))
         except OnymError as error:
             notes.add("", f"skipped: {error.message}")
     return context.make_conversion(*uris)
 
 
 def _iter_litellm_entries(
-    source: Any, notes: NoteCollector
-) -> Iterator[tuple[str | None, Mapping[str, Any], NoteCollector]]:
+    source: Any, notes: convert.NoteCollector
+) -> Iterator[tuple[str | None, Mapping[str, Any], convert.NoteCollector]]:
     if isinstance(source, Mapping) and "model_list" in source:
         for name in source:
             if name != "model_list":
@@ -286,7 +277,7 @@ def _iter_litellm_entries(
         yield name if isinstance(name, str) else None, params, below
 
 
-def _build_litellm_uri(settings: Mapping[str, Any], context: ImportContext) -> LLMURI:
+def _build_litellm_uri(settings: Mapping[str, Any], context: convert.ImportContext) -> LLMURI:
     notes = context.notes
     source = _parse_litellm_model(settings, context.table)
     rest: dict[str, Any] = {}
@@ -300,12 +291,12 @@ def _build_litellm_uri(settings: Mapping[str, Any], context: ImportContext) -> L
         rest.update({str(name): value for name, value in body.items()})
     source = replace(
         source,
-        params={**source.params, **import_params(rest, notes)},
+        params={**source.params, **convert.import_params(rest, notes)},
         spent=_list_path_values(settings, _LITELLM_PATH_NAMES),
         key=_read_litellm_key(settings),
         label=_read_litellm_label(settings, notes),
     )
-    return build_uri(source, context)
+    return convert.build_uri(source, context)
 
 
 def _list_path_values(
@@ -315,19 +306,23 @@ def _list_path_values(
     return tuple((name, to, settings[name]) for name, to in names.items() if settings.get(name) is not None)
 
 
-def _parse_litellm_model(settings: Mapping[str, Any], table: ProviderTable) -> SourceModel:
+def _parse_litellm_model(settings: Mapping[str, Any], table: ProviderTable) -> convert.SourceModel:
     word, model = _split_litellm_name(settings, table)
     base = settings.get("api_base") or settings.get("base_url")
-    if base is not None and (not isinstance(base, str) or base.startswith(ENVIRON_PREFIX)):
+    if base is not None and (not isinstance(base, str) or base.startswith(convert.ENVIRON_PREFIX)):
         raise UsageError("api_base must be a literal URL", code="convert.no-host")
-    row = None if word is None or word in _LITELLM_GENERIC else find_provider(word, LITELLM_PROVIDERS, table)
+    row = (
+        None
+        if word is None or word in _LITELLM_GENERIC
+        else convert.find_provider(word, LITELLM_PROVIDERS, table)
+    )
     if row is None and base is None:
         raise UsageError("the host is missing", code="convert.no-host")
     name = "" if row is None else row.name
     model, params = _strip_litellm_route(name, model)
     if base is None and row is not None:
         base = _find_litellm_region_url(row, settings)
-    return SourceModel(
+    return convert.SourceModel(
         model=model, row=row, base=base, base_name="api_base", rooted=name in _LITELLM_ROOTED, params=params
     )
 
@@ -341,7 +336,7 @@ def _split_litellm_name(settings: Mapping[str, Any], table: ProviderTable) -> tu
     if isinstance(provider, str):
         return provider, model.removeprefix(f"{provider}/")
     word, slash, rest = model.partition("/")
-    known = word in _LITELLM_GENERIC or find_provider(word, LITELLM_PROVIDERS, table) is not None
+    known = word in _LITELLM_GENERIC or convert.find_provider(word, LITELLM_PROVIDERS, table) is not None
     if slash and rest and known:
         return word, rest
     return next((name for pattern, name in _LITELLM_INFERRED if pattern.match(model)), None), model
@@ -362,28 +357,28 @@ def _strip_litellm_route(row: str, model: str) -> tuple[str, dict[str, Any]]:
 
 def _find_litellm_region_url(row: Provider, settings: Mapping[str, Any]) -> str | None:
     name = settings.get("aws_region_name") or settings.get("region_name")
-    if row.name == "bedrock" and isinstance(name, str) and not name.startswith(ENVIRON_PREFIX):
-        return f"https://bedrock-runtime.{require_region(name)}.amazonaws.com"
+    if row.name == "bedrock" and isinstance(name, str) and not name.startswith(convert.ENVIRON_PREFIX):
+        return f"https://bedrock-runtime.{convert.require_region(name)}.amazonaws.com"
     location = settings.get("vertex_location") or settings.get("vertex_ai_location")
     if row.name == "vertex" and isinstance(location, str) and location != "global":
-        return f"https://{require_region(location)}-aiplatform.googleapis.com"
+        return f"https://{convert.require_region(location)}-aiplatform.googleapis.com"
     return None
 
 
-def _read_litellm_key(settings: Mapping[str, Any]) -> KeySource | None:
+def _read_litellm_key(settings: Mapping[str, Any]) -> convert.KeySource | None:
     key = settings.get("api_key")
     if not isinstance(key, str) or not key:
         return None
-    if key.startswith(ENVIRON_PREFIX):
-        return KeySource("api_key", variable=key.removeprefix(ENVIRON_PREFIX))
-    return KeySource("api_key", secret=Secret(key))
+    if key.startswith(convert.ENVIRON_PREFIX):
+        return convert.KeySource("api_key", variable=key.removeprefix(convert.ENVIRON_PREFIX))
+    return convert.KeySource("api_key", secret=Secret(key))
 
 
-def _read_litellm_label(settings: Mapping[str, Any], notes: NoteCollector) -> str | None:
+def _read_litellm_label(settings: Mapping[str, Any], notes: convert.NoteCollector) -> str | None:
     label = settings.get("organization")
     if not isinstance(label, str):
         return None
-    if label.startswith(ENVIRON_PREFIX):
+    if label.startswith(convert.ENVIRON_PREFIX):
         notes.add("organization", "dropped: it refers to a variable, but a label must be literal in a URI")
         return None
     return label
@@ -488,18 +483,18 @@ def from_env(
     model: str | None = None,
     with_key: bool = False,
     providers: ProviderTable | None = None,
-) -> Conversion:
+) -> convert.Conversion:
     """Return a URI for each provider that variables such as OPENAI_API_KEY, _BASE_URL and _MODEL describe.
 
     A URI names a model: if no variable does, `model` is used, and without it the provider is left out with a
     note. A key becomes `?auth=env:NAME`; with `with_key` it is copied into the URI.
     """
-    context, uris = ImportContext.create(providers, with_key=with_key), []
+    context, uris = convert.ImportContext.create(providers, with_key=with_key), []
     for source in _iter_env_sources(context.table):
         try:
             model_source = _read_env_source(source, environ, model, context)
             if model_source is not None:
-                uris.append(Named(source.row, build_uri(model_source, context)))
+                uris.append(convert.Named(source.row, convert.build_uri(model_source, context)))
         except OnymError as error:
             context.notes.add(source.row, f"skipped: {error.message}")
     return context.make_conversion(*uris)
@@ -531,8 +526,8 @@ def _iter_env_sources(table: ProviderTable) -> Iterator[EnvSource]:
 
 
 def _read_env_source(
-    source: EnvSource, environ: Mapping[str, str], model: str | None, context: ImportContext
-) -> SourceModel | None:
+    source: EnvSource, environ: Mapping[str, str], model: str | None, context: convert.ImportContext
+) -> convert.SourceModel | None:
     key, base, model_variable = (
         _find_variable(environ, names) for names in (source.keys, source.bases, source.models)
     )
@@ -544,7 +539,7 @@ def _read_env_source(
         text = f"the model is missing: set {source.models[0]}, or pass the model"
         context.notes.add(key or base or source.row, text)
         return None
-    return SourceModel(
+    return convert.SourceModel(
         model=model,
         row=context.table.find_own(source.row),
         label=_read_env_label(source, environ, context.notes),
@@ -560,13 +555,15 @@ def _find_variable(environ: Mapping[str, str], names: tuple[str, ...]) -> str | 
     return next((name for name in names if environ.get(name, "").strip()), None)
 
 
-def _read_env_key(name: str, environ: Mapping[str, str], context: ImportContext) -> KeySource:
+def _read_env_key(name: str, environ: Mapping[str, str], context: convert.ImportContext) -> convert.KeySource:
     if context.with_key:
-        return KeySource(name, secret=Secret(environ[name].strip()))
-    return KeySource(name, variable=name)
+        return convert.KeySource(name, secret=Secret(environ[name].strip()))
+    return convert.KeySource(name, variable=name)
 
 
-def _read_env_label(source: EnvSource, environ: Mapping[str, str], notes: NoteCollector) -> str | None:
+def _read_env_label(
+    source: EnvSource, environ: Mapping[str, str], notes: convert.NoteCollector
+) -> str | None:
     variables = [name for name in source.labels if environ.get(name, "").strip()]
     for name in variables[1:]:
         notes.add(name, f"dropped: a URI has only one label, which is {variables[0]}")
@@ -574,20 +571,20 @@ def _read_env_label(source: EnvSource, environ: Mapping[str, str], notes: NoteCo
 
 
 def _find_env_base_url(
-    source: EnvSource, environ: Mapping[str, str], name: str | None, notes: NoteCollector
+    source: EnvSource, environ: Mapping[str, str], name: str | None, notes: convert.NoteCollector
 ) -> str | None:
     if name is None:
         variable = _find_variable(environ, source.regions)
         if variable is None or environ[variable].strip() == "global":
             return None
-        return f"https://{source.region_host.format(require_region(environ[variable].strip()))}"
+        return f"https://{source.region_host.format(convert.require_region(environ[variable].strip()))}"
     text = environ[name].strip()
     if source.row != "ollama":
         return text
     return _normalize_ollama_host(text, name, notes)
 
 
-def _normalize_ollama_host(text: str, name: str, notes: NoteCollector) -> str:
+def _normalize_ollama_host(text: str, name: str, notes: convert.NoteCollector) -> str:
     """Return OLLAMA_HOST as a URL. It may lack scheme, port or host, or be an address to listen on."""
     scheme, mark, rest = text.rpartition("://")
     host, slash, path = rest.partition("/")

@@ -11,17 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from onym.errors import URIError, UsageError
-from onym.llm.convert import (
-    Conversion,
-    ImportContext,
-    KeySource,
-    Named,
-    NoteCollector,
-    SourceModel,
-    build_uri_at,
-    find_uri_provider,
-    parse_base_url,
-)
+from onym.llm import convert
 from onym.llm.parameters import validate_parameter
 from onym.llm.providers import ProviderTable
 from onym.uri.components import QUERY_NAME, QUERY_VALUE, decode_component
@@ -97,35 +87,39 @@ def from_llm_strings(
     environ: Mapping[str, str] | None = None,
     with_key: bool = False,
     providers: ProviderTable | None = None,
-) -> Conversion:
+) -> convert.Conversion:
     """Return the canonical URI for one written for npm's `llm-strings`, with a note for each difference.
 
     `environ` may contain its overrides of hosts (`LLM_STRINGS_OPENAI_HOST`); it is empty by default. The key
     in the userinfo is copied only with `with_key`. Raises URISyntaxError for text that is not a URI, and
     UsageError for another scheme.
     """
-    context = ImportContext.create(providers, with_key=with_key)
+    context = convert.ImportContext.create(providers, with_key=with_key)
     table, notes = context.table, context.notes
     uri = URI.parse(text, rule="URI")
     if uri.scheme is None or uri.scheme.lower() != "llm" or not uri.host:
         raise UsageError("the text does not begin with llm://HOST", code="convert.bad-id")
     host, port = _find_host(uri.host, uri.port, environ or {}, table, notes)
-    row = find_uri_provider(LLMURI.build(host, model="any", port=port), table)
+    row = convert.find_uri_provider(LLMURI.build(host, model="any", port=port), table)
     label, _, key = (uri.userinfo or "").partition(":")
     if uri.fragment is not None:
         notes.add("fragment", "dropped: llm-strings ignores it, but in Onym it names a profile")
     secret = Secret(decode_component(key, component="userinfo")) if key else None
-    source = SourceModel(
+    source = convert.SourceModel(
         model=_decode_model(uri.path, notes),
         label=decode_component(label, component="userinfo") or None,
-        key=None if secret is None else KeySource("key", secret=secret),
+        key=None if secret is None else convert.KeySource("key", secret=secret),
         params=_convert_params(uri.query or "", row, notes),
     )
-    return context.make_conversion(Named(None, build_uri_at(source, host, port, context)))
+    return context.make_conversion(convert.Named(None, convert.build_uri_at(source, host, port, context)))
 
 
 def _find_host(
-    host: str, port: str | None, environ: Mapping[str, str], table: ProviderTable, notes: NoteCollector
+    host: str,
+    port: str | None,
+    environ: Mapping[str, str],
+    table: ProviderTable,
+    notes: convert.NoteCollector,
 ) -> tuple[str, int | None]:
     """Return the host that is meant. As in llm-strings, a name with a port is not an alias."""
     word = host.lower()
@@ -134,7 +128,7 @@ def _find_host(
     override = _find_host_override(word, environ)
     if override is not None:
         notes.add("host", "taken from the variable with which llm-strings overrides it")
-        base = parse_base_url(override)
+        base = convert.parse_base_url(override)
         if base is None:
             message = "the variable that overrides the host is not a valid host"
             raise UsageError(message, code="convert.bad-url")
@@ -155,7 +149,7 @@ def _find_host_override(word: str, environ: Mapping[str, str]) -> str | None:
     return text.strip() if text and text.strip() else None
 
 
-def _decode_model(path: str, notes: NoteCollector) -> str:
+def _decode_model(path: str, notes: convert.NoteCollector) -> str:
     raw = path.removeprefix("/")
     model = decode_component(raw, component="path")
     if model != raw:
@@ -163,7 +157,7 @@ def _decode_model(path: str, notes: NoteCollector) -> str:
     return model
 
 
-def _convert_params(query: str, row: Provider, notes: NoteCollector) -> dict[str, Any]:
+def _convert_params(query: str, row: Provider, notes: convert.NoteCollector) -> dict[str, Any]:
     params: dict[str, Any] = {}
     for name, value in _parse_form_pairs(query):
         parameter = _PARAMETER_NAMES.get(name, name)
@@ -194,7 +188,7 @@ def _parse_form_pairs(query: str) -> Iterator[tuple[str, str]]:
             )
 
 
-def _parse_value(name: str, value: str, notes: NoteCollector) -> Any:
+def _parse_value(name: str, value: str, notes: convert.NoteCollector) -> Any:
     try:
         typed = parse_query(f"{QUERY_NAME.quote(name)}={QUERY_VALUE.quote(value)}")[name]
         return validate_parameter(name, typed) if name in WELL_KNOWN else typed
@@ -203,13 +197,13 @@ def _parse_value(name: str, value: str, notes: NoteCollector) -> Any:
         return None
 
 
-def _parse_stream(name: str, value: str, notes: NoteCollector) -> Any:
+def _parse_stream(name: str, value: str, notes: convert.NoteCollector) -> Any:
     if value in _TRUE or value in _FALSE:
         return value in _TRUE
     return _parse_value(name, value, notes)
 
 
-def _parse_cache(name: str, value: str, notes: NoteCollector) -> Any:
+def _parse_cache(name: str, value: str, notes: convert.NoteCollector) -> Any:
     if value in _FALSE:
         return False
     if value not in _TRUE and not _TTL(value):

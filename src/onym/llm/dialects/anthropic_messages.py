@@ -15,20 +15,8 @@ from typing import Any
 import msgspec
 
 from onym import errors
-from onym.llm import types
-from onym.llm.dialects import (
-    ErrorDecoder,
-    ErrorDetails,
-    Exchange,
-    HeaderMap,
-    Routes,
-    WireSpec,
-    codec,
-    find_request_id,
-    has_error,
-    make_variant,
-    parse_error_status,
-)
+from onym.llm import dialects, types
+from onym.llm.dialects import codec
 from onym.llm.dialects.streaming import EventDecoder, make_stream_decoder
 from onym.llm.dialects.strict_schema import convert_tool, make_anthropic_schema
 from onym.llm.parameters import list_wire_names
@@ -62,39 +50,43 @@ _WIDE_CODES: Mapping[str, type[errors.ProviderError]] = {
 
 
 def _is_failure(data: Mapping[str, Any]) -> bool:
-    return has_error(data) or data.get("type") == "error"
+    return dialects.has_error(data) or data.get("type") == "error"
 
 
-def _decode_error_details(data: Any) -> ErrorDetails | None:
+def _decode_error_details(data: Any) -> dialects.ErrorDetails | None:
     if not isinstance(data, dict):
         return None
     error = data.get("error")
     if isinstance(error, dict):
         return _decode_error_record(error)
     if isinstance(error, str):
-        return ErrorDetails(error)
+        return dialects.ErrorDetails(error)
     detail = data.get("detail")
     if isinstance(detail, dict):
         return _decode_error_record(detail)
-    return ErrorDetails(detail) if isinstance(detail, str) else _decode_error_record(data)
+    return dialects.ErrorDetails(detail) if isinstance(detail, str) else _decode_error_record(data)
 
 
-def _decode_error_record(error: Mapping[str, Any]) -> ErrorDetails:
+def _decode_error_record(error: Mapping[str, Any]) -> dialects.ErrorDetails:
     text = error.get("message")
-    return ErrorDetails(
+    return dialects.ErrorDetails(
         text if isinstance(text, str) else "",
         tuple(_iter_error_codes(error)),
-        status=parse_error_status(error.get("code")),
+        status=dialects.parse_error_status(error.get("code")),
     )
 
 
 def _iter_error_codes(error: Mapping[str, Any]) -> Iterator[str]:
     for value in (codec.get_member(error, "details", "error_code"), error.get("type"), error.get("code")):
-        if isinstance(value, str) and value not in ("", "error") and parse_error_status(value) is None:
+        if (
+            isinstance(value, str)
+            and value not in ("", "error")
+            and dialects.parse_error_status(value) is None
+        ):
             yield value
 
 
-ERRORS = ErrorDecoder(
+ERRORS = dialects.ErrorDecoder(
     read=_decode_error_details,
     codes=_ERROR_CODES,
     wide=_WIDE_CODES,
@@ -162,7 +154,7 @@ _API_NAME = "Anthropic Messages"
 _TOOL_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 
 
-def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
+def encode_chat(request: types.Request, spec: dialects.WireSpec) -> dict[str, Any]:
     """Return the body of POST /v1/messages.
 
     System messages go to the top, and results of parallel tool calls go back in one turn. The API has no
@@ -184,7 +176,7 @@ def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
     return body
 
 
-def _encode_messages(request: types.Request, spec: WireSpec) -> Iterator[dict[str, Any]]:
+def _encode_messages(request: types.Request, spec: dialects.WireSpec) -> Iterator[dict[str, Any]]:
     results: list[dict[str, Any]] = []
     for message in request.messages:
         if message.role == "tool":
@@ -198,7 +190,7 @@ def _encode_messages(request: types.Request, spec: WireSpec) -> Iterator[dict[st
             yield {"role": message.role, "content": _encode_content(message, spec)}
 
 
-def _encode_content(message: types.Message, spec: WireSpec) -> str | list[dict[str, Any]]:
+def _encode_content(message: types.Message, spec: dialects.WireSpec) -> str | list[dict[str, Any]]:
     if message.role != "assistant":
         return _encode_parts(message.content)
     if message.carried is not None and spec.may_carry(message.carried, DIALECT):
@@ -315,7 +307,9 @@ def _encode_format(value: str, schema: Mapping[str, Any] | None) -> dict[str, An
 
 
 @ERRORS.decode_objects
-def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.Completion:
+def decode_chat(
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.Completion:
     """Return the completion in a 2xx response to POST /v1/messages.
 
     Unknown kinds of block are only in `raw` and `carried`. Raises MalformedResponseError, or the error that
@@ -331,14 +325,16 @@ def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) ->
         reasoning="".join(_list_texts(blocks, "thinking")) or None,
         tool_calls=_decode_tool_calls(blocks),
         usage=_decode_usage(data.get("usage")),
-        request_id=find_request_id(headers, exchange),
+        request_id=dialects.find_request_id(headers, exchange),
         carried=_decode_carried(blocks, exchange.provider),
         raw=data,
     )
 
 
 @ERRORS.decode_objects
-def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelPage:
+def decode_models(
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.ModelPage:
     """Return the models in a 2xx response to GET /v1/models, and the query of the next page."""
     models = tuple(map(_decode_model_info, codec.require_model_records(data.get("data"), "id")))
     last = codec.get_text(data, "last_id") if data.get("has_more") is True else None
@@ -347,7 +343,9 @@ def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) 
 
 
 @ERRORS.decode_objects
-def decode_model(record: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelInfo:
+def decode_model(
+    record: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /v1/models/{model}."""
     return _decode_model_info(codec.require_model_record(record, "id"))
 
@@ -591,7 +589,7 @@ def _close_block(block: _BlockBuilder, events: list[types.Event]) -> None:
 
 
 name = "anthropic_messages"
-routes = Routes(chat="/v1/messages", models="/v1/models?limit=1000", model="/v1/models/{model}")
+routes = dialects.Routes(chat="/v1/messages", models="/v1/models?limit=1000", model="/v1/models/{model}")
 #: the next version, 2026-10-21, accepts no sampling parameter for any model
 headers = (("anthropic-version", "2023-06-01"),)
 #: the API requires a limit; every Claude model supports this one
@@ -602,7 +600,7 @@ stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)
 decode_error = ERRORS.decode_error
 
 
-def _encode_vertex_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
+def _encode_vertex_chat(request: types.Request, spec: dialects.WireSpec) -> dict[str, Any]:
     """Return the body of POST …:rawPredict: the model is in the path, the version in the body."""
     body = encode_chat(request, spec)
     del body["model"]
@@ -610,10 +608,10 @@ def _encode_vertex_chat(request: types.Request, spec: WireSpec) -> dict[str, Any
 
 
 #: the format on Vertex AI, which has no route for models
-VERTEX = make_variant(
+VERTEX = dialects.make_variant(
     __name__,
     name="anthropic_vertex",
-    routes=Routes(
+    routes=dialects.Routes(
         chat="/models/{model}:rawPredict",
         stream="/models/{model}:streamRawPredict",
         model_prefix="anthropic/",

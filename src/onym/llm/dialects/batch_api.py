@@ -13,16 +13,8 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from onym.errors import BadRequestError, OnymError, ProviderError
-from onym.llm.dialects import (
-    ErrorDecoder,
-    Exchange,
-    HeaderMap,
-    anthropic_messages,
-    clean_identifier,
-    clean_message,
-    openai_chat,
-)
-from onym.llm.dialects.codec import get_text, make_malformed_error, parse_count, parse_timestamp
+from onym.llm import dialects
+from onym.llm.dialects import anthropic_messages, codec, openai_chat
 from onym.llm.dialects.streaming import DecodeChat
 from onym.llm.types import Completion
 from onym.net.messages import Headers
@@ -102,7 +94,7 @@ class BatchApi:
     """
 
     #: the error decoder of the API format
-    errors: ClassVar[ErrorDecoder]
+    errors: ClassVar[dialects.ErrorDecoder]
     #: the path of the batches
     base_path: ClassVar[str]
     #: the largest number of requests in one batch
@@ -118,7 +110,9 @@ class BatchApi:
         """Return the request that uploads the lines, None if `create` contains them."""
         return None
 
-    def decode_upload(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> str:
+    def decode_upload(
+        self, status: int, headers: dialects.HeaderMap, body: bytes, exchange: dialects.Exchange
+    ) -> str:
         """Return the identifier of the uploaded file; raises ProviderError."""
         return self.errors.decode_objects(_decode_identifier)(status, headers, body, exchange)
 
@@ -143,22 +137,28 @@ class BatchApi:
         """Return the requests for the results of a batch that has ended."""
         raise NotImplementedError
 
-    def decode_batch(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> Batch:
+    def decode_batch(
+        self, status: int, headers: dialects.HeaderMap, body: bytes, exchange: dialects.Exchange
+    ) -> Batch:
         """Decode a 2xx response to `create`, `retrieve` or `cancel`; raises ProviderError."""
         return self.errors.decode_objects(self._decode_batch)(status, headers, body, exchange)
 
-    def decode_list(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> BatchPage:
+    def decode_list(
+        self, status: int, headers: dialects.HeaderMap, body: bytes, exchange: dialects.Exchange
+    ) -> BatchPage:
         """Decode a 2xx response to `list`.
 
         Raises ProviderError also if one of the batches is malformed: it may be this client's.
         """
         return self.errors.decode_objects(self._decode_page)(status, headers, body, exchange)
 
-    def decode_error(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ProviderError:
+    def decode_error(
+        self, status: int, headers: dialects.HeaderMap, body: bytes, exchange: dialects.Exchange
+    ) -> ProviderError:
         """Return the error in any other response. It is not raised."""
         return self.errors.decode_error(status, headers, body, exchange)
 
-    def decode_line(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> BatchAnswer | None:
+    def decode_line(self, line: bytes, decode: DecodeChat, exchange: dialects.Exchange) -> BatchAnswer | None:
         """Decode a line of the results; None if it is cut or names no request."""
         try:
             # the decoder checks UTF-8 only in the fields that it keeps
@@ -173,16 +173,18 @@ class BatchApi:
         except (msgspec.MsgspecError, RecursionError):
             return BatchAnswer(name, self._make_line_error(exchange))
 
-    def _make_line_error(self, exchange: Exchange) -> ProviderError:
+    def _make_line_error(self, exchange: dialects.Exchange) -> ProviderError:
         text = "a line of the results is malformed"
         return self.errors.make_malformed_error(text, None, None, exchange)
 
-    def _decode_page(self, data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> BatchPage:
+    def _decode_page(
+        self, data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+    ) -> BatchPage:
         records = data.get("data")
         if not isinstance(records, list):
-            raise make_malformed_error("it has no list of batches")
+            raise codec.make_malformed_error("it has no list of batches")
         if not all(isinstance(record, dict) for record in records):
-            raise make_malformed_error("a batch is not an object")
+            raise codec.make_malformed_error("a batch is not an object")
         batches = tuple(self._decode_batch(record, headers, exchange) for record in records)
         more = data.get("has_more") is True and batches
         return BatchPage(batches, self._find_next(data, batches[-1]) if more else None)
@@ -191,34 +193,38 @@ class BatchApi:
         """Return the value that requests the next page."""
         return last.id
 
-    def _decode_batch(self, data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> Batch:
+    def _decode_batch(
+        self, data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+    ) -> Batch:
         raise NotImplementedError
 
-    def _decode_outcome(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> Completion | OnymError:
+    def _decode_outcome(
+        self, line: bytes, decode: DecodeChat, exchange: dialects.Exchange
+    ) -> Completion | OnymError:
         """Decode the completion or the error in a line of the results."""
         raise NotImplementedError
 
 
-def _decode_identifier(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> str:
+def _decode_identifier(data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange) -> str:
     return require_identifier(data.get("id"))
 
 
 def require_identifier(value: Any) -> str:
     """Return a server's identifier if it is safe in a path, else raise MalformedResponseError."""
     if not isinstance(value, str) or _IDENTIFIER.fullmatch(value) is None:
-        raise make_malformed_error("an identifier is missing or invalid")
+        raise codec.make_malformed_error("an identifier is missing or invalid")
     return value
 
 
-def decode_error_message(error: Mapping[str, Any], exchange: Exchange) -> tuple[str, str | None]:
+def decode_error_message(error: Mapping[str, Any], exchange: dialects.Exchange) -> tuple[str, str | None]:
     """Return the printable message of an error record (": text" or "") and its code."""
     text, code = error.get("message"), error.get("code")
-    shown = clean_message(text, exchange) if isinstance(text, str) else ""
+    shown = dialects.clean_message(text, exchange) if isinstance(text, str) else ""
     known = code if isinstance(code, str) and _IDENTIFIER.fullmatch(code) is not None else None
-    return (f": {shown}" if shown else ""), clean_identifier(known, exchange)
+    return (f": {shown}" if shown else ""), dialects.clean_identifier(known, exchange)
 
 
-def make_unanswered_error(ending: str, exchange: Exchange) -> ProviderError:
+def make_unanswered_error(ending: str, exchange: dialects.Exchange) -> ProviderError:
     """Return the error of a row that has no answer after its batch ended with `ending`."""
     return ProviderError(
         _ENDING_MESSAGES.get(ending, _ENDING_MESSAGES["completed"]),
@@ -298,7 +304,9 @@ class AnthropicBatches(BatchApi):
         path = f"{self.base_path}/{SEGMENT.quote(batch.id)}/results"
         return (BatchRequest(method="GET", path=path, accept="application/binary"),)
 
-    def _decode_outcome(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> Completion | OnymError:
+    def _decode_outcome(
+        self, line: bytes, decode: DecodeChat, exchange: dialects.Exchange
+    ) -> Completion | OnymError:
         result = _ANTHROPIC_LINE_DECODER.decode(line).result
         if result.type == "succeeded":
             return decode(200, Headers(), bytes(result.message), exchange)
@@ -308,9 +316,13 @@ class AnthropicBatches(BatchApi):
             return _decode_row_error(bytes(result.error), exchange)
         return self._make_line_error(exchange)
 
-    def _decode_batch(self, data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> Batch:
+    def _decode_batch(
+        self, data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+    ) -> Batch:
         record = data.get("request_counts")
-        counts = [parse_count(record.get(name)) for name in _COUNT_NAMES] if isinstance(record, dict) else []
+        counts = (
+            [codec.parse_count(record.get(name)) for name in _COUNT_NAMES] if isinstance(record, dict) else []
+        )
         present = [count for count in counts if count is not None]
         total = sum(present) if present else None
         ended = data.get("processing_status") == "ended"
@@ -320,19 +332,19 @@ class AnthropicBatches(BatchApi):
             ending=("cancelled" if cancelled else "completed") if ended else None,
             total=total,
             finished=None if total is None else total - (counts[0] or 0),
-            created=parse_timestamp(data.get("created_at")),
+            created=codec.parse_timestamp(data.get("created_at")),
         )
 
     def _find_next(self, data: Mapping[str, Any], last: Batch) -> str | None:
-        return get_text(data, "last_id")
+        return codec.get_text(data, "last_id")
 
 
-def _decode_row_error(body: bytes, exchange: Exchange) -> ProviderError:
+def _decode_row_error(body: bytes, exchange: dialects.Exchange) -> ProviderError:
     """Return the error that the same request would have caused outside of a batch."""
     data = msgspec.json.decode(body)
     error = data.get("error") if isinstance(data, dict) else None
     kind = error.get("type") if isinstance(error, dict) else None
-    name = get_text(data, "request_id") if isinstance(data, dict) else None
+    name = codec.get_text(data, "request_id") if isinstance(data, dict) else None
     headers = Headers([("request-id", name)] if name else [])
     status = _STATUSES.get(kind, 500) if isinstance(kind, str) else 500
     return anthropic_messages.ERRORS.decode_error(status, headers, body, exchange)
@@ -427,7 +439,9 @@ class OpenAIBatches(BatchApi):
             for file in batch.files
         )
 
-    def _decode_outcome(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> Completion | OnymError:
+    def _decode_outcome(
+        self, line: bytes, decode: DecodeChat, exchange: dialects.Exchange
+    ) -> Completion | OnymError:
         result = _OPENAI_LINE_DECODER.decode(line)
         response = result.response
         if response is None:
@@ -439,16 +453,18 @@ class OpenAIBatches(BatchApi):
             return decode(response.status_code, headers, body, exchange)
         return openai_chat.ERRORS.decode_error(response.status_code, headers, body, exchange)
 
-    def _decode_batch(self, data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> Batch:
+    def _decode_batch(
+        self, data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+    ) -> Batch:
         counts, metadata = data.get("request_counts"), data.get("metadata")
         counts = counts if isinstance(counts, dict) else {}
-        done = [parse_count(counts.get(name)) for name in ("completed", "failed")]
-        created = parse_count(data.get("created_at"))
+        done = [codec.parse_count(counts.get(name)) for name in ("completed", "failed")]
+        created = codec.parse_count(data.get("created_at"))
         marker = metadata.get(_MARKER_NAME) if isinstance(metadata, dict) else None
         return Batch(
             id=require_identifier(data.get("id")),
             ending=next((ending for ending in _ENDINGS if ending == data.get("status")), None),
-            total=parse_count(counts.get("total")),
+            total=codec.parse_count(counts.get("total")),
             finished=sum(count or 0 for count in done),
             marker=marker if isinstance(marker, str) else None,
             created=None if created is None else float(created),
@@ -461,7 +477,7 @@ class OpenAIBatches(BatchApi):
         )
 
 
-def _decode_unanswered(error: Mapping[str, Any], exchange: Exchange) -> ProviderError:
+def _decode_unanswered(error: Mapping[str, Any], exchange: dialects.Exchange) -> ProviderError:
     text, code = decode_error_message(error, exchange)
     if code in _OPENAI_UNANSWERED:
         return make_unanswered_error(_OPENAI_UNANSWERED[code], exchange)
@@ -469,7 +485,7 @@ def _decode_unanswered(error: Mapping[str, Any], exchange: Exchange) -> Provider
     return kind(f"the provider did not answer this row{text}", endpoint=exchange.endpoint, provider_code=code)
 
 
-def _decode_faults(errors: Any, exchange: Exchange) -> list[BatchFault]:
+def _decode_faults(errors: Any, exchange: dialects.Exchange) -> list[BatchFault]:
     records = errors.get("data") if isinstance(errors, dict) else None
     faults = []
     for record in records if isinstance(records, list) else ():

@@ -14,18 +14,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from onym import errors
-from onym.llm import types
-from onym.llm.dialects import (
-    NO_EXCHANGE,
-    ErrorDecoder,
-    ErrorDetails,
-    Exchange,
-    HeaderMap,
-    Routes,
-    WireSpec,
-    codec,
-    find_request_id,
-)
+from onym.llm import dialects, types
+from onym.llm.dialects import codec
 from onym.llm.dialects.streaming import EventDecoder, EventFrame, EventStreamFramer, make_stream_decoder
 from onym.llm.parameters import list_wire_names
 
@@ -66,7 +56,7 @@ def _is_failure(data: Mapping[str, Any]) -> bool:
     return "__type" in data or (isinstance(output, dict) and "__type" in output)
 
 
-def _decode_error_details(data: Any) -> ErrorDetails | None:
+def _decode_error_details(data: Any) -> dialects.ErrorDetails | None:
     if not isinstance(data, dict):
         return None
     output = data.get("Output")
@@ -76,10 +66,10 @@ def _decode_error_details(data: Any) -> ErrorDetails | None:
     kind = data.get("__type")
     text = data.get("message") or data.get("Message")
     code = _parse_exception_name(kind) if isinstance(kind, str) else ""
-    return ErrorDetails(text if isinstance(text, str) else "", (code,) if code else ())
+    return dialects.ErrorDetails(text if isinstance(text, str) else "", (code,) if code else ())
 
 
-ERRORS = ErrorDecoder(
+ERRORS = dialects.ErrorDecoder(
     read=_decode_error_details,
     codes=_ERROR_CODES,
     is_failure=_is_failure,
@@ -88,7 +78,7 @@ ERRORS = ErrorDecoder(
 
 
 def decode_error(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+    status: int, headers: dialects.HeaderMap, body: bytes, exchange: dialects.Exchange = dialects.NO_EXCHANGE
 ) -> errors.ProviderError:
     """Return the error in a response outside 2xx: its name is in a header, not in the body."""
     kind = headers.get("x-amzn-errortype")
@@ -132,7 +122,7 @@ _INVALID_NAME_TEXT: Final = re.compile(r"[^A-Za-z0-9()\[\]-]+")
 _MAX_DOCUMENT_NAME: Final = 190
 
 
-def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
+def encode_chat(request: types.Request, spec: dialects.WireSpec) -> dict[str, Any]:
     """Return the body of POST /model/{model}/converse, streamed or not.
 
     Pass-through parameters come last and never replace existing values. Raises UnsupportedError for anything
@@ -212,7 +202,7 @@ def _find_embed_model(model: str) -> _EmbedModel:
     )
 
 
-def _find_wire_name(name: str, spec: WireSpec) -> str:
+def _find_wire_name(name: str, spec: dialects.WireSpec) -> str:
     wire = spec.names.get(name) or parameters.get(name)
     if wire is None:
         raise errors.UnsupportedError(
@@ -259,7 +249,7 @@ def _encode_system(message: types.Message) -> list[dict[str, Any]]:
     return [block for block in _encode_blocks(message.content, set()) if block != _EMPTY_BLOCK]
 
 
-def _encode_messages(messages: Sequence[types.Message], spec: WireSpec) -> list[dict[str, Any]]:
+def _encode_messages(messages: Sequence[types.Message], spec: dialects.WireSpec) -> list[dict[str, Any]]:
     """Return the turns of user and assistant. They must alternate, so adjacent messages are joined."""
     turns: list[dict[str, Any]] = []
     names: set[str] = set()
@@ -273,7 +263,7 @@ def _encode_messages(messages: Sequence[types.Message], spec: WireSpec) -> list[
     return turns
 
 
-def _encode_content(message: types.Message, names: set[str], spec: WireSpec) -> list[dict[str, Any]]:
+def _encode_content(message: types.Message, names: set[str], spec: dialects.WireSpec) -> list[dict[str, Any]]:
     carried = message.carried
     if carried is not None and spec.may_carry(carried, DIALECT):
         return [dict(part) for part in carried.parts if part != _EMPTY_BLOCK]
@@ -416,7 +406,9 @@ _INPUT_COUNT_HEADER: Final = "x-amzn-bedrock-input-token-count"
 
 
 @ERRORS.decode_objects
-def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.Completion:
+def decode_chat(
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.Completion:
     """Return the completion in a 2xx response to POST /model/{model}/converse.
 
     Raises MalformedResponseError, or the error that the body describes.
@@ -434,7 +426,7 @@ def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) ->
         reasoning="".join(map(_decode_reasoning, blocks)) or None,
         tool_calls=tuple(_decode_tool_call(call, index) for index, call in enumerate(calls)),
         usage=_decode_usage(data.get("usage")),
-        request_id=find_request_id(headers, exchange),
+        request_id=dialects.find_request_id(headers, exchange),
         carried=_decode_carried(blocks, exchange),
         raw=data,
     )
@@ -442,26 +434,30 @@ def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) ->
 
 @ERRORS.decode_objects
 def decode_embed(
-    data: dict[str, Any], headers: HeaderMap, exchange: Exchange, *, count: int
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange, *, count: int
 ) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST /model/{model}/invoke, by Titan or Cohere."""
     return types.Embeddings(
         vectors=tuple(map(codec.decode_vector, codec.require_vector_list(_decode_vectors(data), count))),
         model=exchange.model,
         usage=_decode_embed_usage(data, headers),
-        request_id=find_request_id(headers, exchange),
+        request_id=dialects.find_request_id(headers, exchange),
     )
 
 
 @ERRORS.decode_objects
-def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelPage:
+def decode_models(
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.ModelPage:
     """Return the models in a 2xx response to GET /foundation-models. There is only one page."""
     records = codec.require_model_records(data.get("modelSummaries"), "modelId")
     return types.ModelPage(tuple(map(_decode_model_info, records)))
 
 
 @ERRORS.decode_objects
-def decode_model(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelInfo:
+def decode_model(
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /foundation-models/{model}."""
     return _decode_model_info(codec.require_model_record(data.get("modelDetails"), "modelId"))
 
@@ -477,7 +473,7 @@ def _decode_usage(record: Any) -> types.Usage:
     )
 
 
-def _decode_carried(blocks: Sequence[Mapping[str, Any]], exchange: Exchange) -> types.Carried | None:
+def _decode_carried(blocks: Sequence[Mapping[str, Any]], exchange: dialects.Exchange) -> types.Carried | None:
     """Return the turn if some of it must go back unchanged: signed reasoning, or tools of the server."""
     if not any(map(_is_carried, blocks)):
         return None
@@ -534,7 +530,7 @@ def _decode_vectors(data: Mapping[str, Any]) -> list[Any]:
     return vectors
 
 
-def _decode_embed_usage(data: Mapping[str, Any], headers: HeaderMap) -> types.Usage:
+def _decode_embed_usage(data: Mapping[str, Any], headers: dialects.HeaderMap) -> types.Usage:
     tokens = codec.parse_count(data.get("inputTextTokenCount"))
     if tokens is None:
         header = headers.get(_INPUT_COUNT_HEADER) or ""
@@ -699,7 +695,7 @@ def _append_call(block: _BlockBuilder, call: Mapping[str, Any], events: list[typ
         events.append(types.ToolCallDelta(index=block.number, arguments=piece))
 
 
-def _join_carried(blocks: Mapping[int, _BlockBuilder], exchange: Exchange) -> types.Carried | None:
+def _join_carried(blocks: Mapping[int, _BlockBuilder], exchange: dialects.Exchange) -> types.Carried | None:
     """Return the turn to send back, None also if a block is incomplete, such as half an object."""
     try:
         whole = [block.to_record() for _, block in sorted(blocks.items())]
@@ -709,7 +705,7 @@ def _join_carried(blocks: Mapping[int, _BlockBuilder], exchange: Exchange) -> ty
 
 
 name = DIALECT
-routes = Routes(
+routes = dialects.Routes(
     chat="/model/{model}/converse",
     stream="/model/{model}/converse-stream",
     embed="/model/{model}/invoke",

@@ -17,25 +17,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from onym.errors import MalformedResponseError, UnsupportedError, UsageError
+from onym.llm import types
 from onym.llm.dialects import WireSpec
-from onym.llm.types import (
-    Carried,
-    Content,
-    ContentPart,
-    DocumentPart,
-    FinishReason,
-    ImagePart,
-    Request,
-    TextPart,
-    Tool,
-    ToolCall,
-    Usage,
-)
 from onym.uri.parameters import format_name
 
 T = TypeVar("T")
 
-NO_USAGE = Usage()
+NO_USAGE = types.Usage()
 
 #: no response has so many tokens; larger numbers fit no column, metric or float
 _MAX_COUNT = 2**53
@@ -116,7 +104,7 @@ def get_text(record: Mapping[str, Any], name: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def decode_tool_calls(calls: Any, first: int = 0) -> Iterator[ToolCall]:
+def decode_tool_calls(calls: Any, first: int = 0) -> Iterator[types.ToolCall]:
     """Decode tool calls in OpenAI's format, counted from `first`; some servers send no ids."""
     if calls is None:
         return
@@ -130,11 +118,11 @@ def decode_tool_calls(calls: Any, first: int = 0) -> Iterator[ToolCall]:
         yield make_tool_call(identity, function.get("name"), function.get(member), custom=custom)
 
 
-def make_tool_call(identity: str, name: Any, arguments: Any, *, custom: bool = False) -> ToolCall:
+def make_tool_call(identity: str, name: Any, arguments: Any, *, custom: bool = False) -> types.ToolCall:
     """Return a tool call; MalformedResponseError if it has no name. `arguments` is text or any JSON value."""
     if not isinstance(name, str) or not name:
         raise make_malformed_error("a tool call has no name")
-    return ToolCall(id=identity, name=name, arguments=encode_arguments(arguments), custom=custom)
+    return types.ToolCall(id=identity, name=name, arguments=encode_arguments(arguments), custom=custom)
 
 
 def invert_table(table: Mapping[T, str]) -> dict[str, T]:
@@ -142,7 +130,7 @@ def invert_table(table: Mapping[T, str]) -> dict[str, T]:
     return {word: key for key, words in table.items() for word in words.split()}
 
 
-def find_finish_reason(reasons: Mapping[str, FinishReason], value: Any) -> FinishReason:
+def find_finish_reason(reasons: Mapping[str, types.FinishReason], value: Any) -> types.FinishReason:
     """Return Onym's finish reason for a server's value; `other` if it is missing or unknown."""
     return reasons.get(value, "other") if isinstance(value, str) else "other"
 
@@ -227,7 +215,7 @@ def set_member(body: dict[str, Any], name: str, value: Any) -> None:
 
 def encode_params(
     body: dict[str, Any],
-    request: Request,
+    request: types.Request,
     spec: WireSpec,
     names: Mapping[str, str],
     write_format: Callable[[str, Mapping[str, Any] | None], Any],
@@ -270,7 +258,7 @@ def find_unsent(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[s
             yield name
 
 
-def parse_arguments(call: ToolCall) -> dict[str, Any]:
+def parse_arguments(call: types.ToolCall) -> dict[str, Any]:
     """Return the arguments as an object, which some APIs require; empty text is an empty object.
 
     Raises UsageError for anything else.
@@ -283,17 +271,17 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     return arguments
 
 
-def encode_base64(part: ImagePart | DocumentPart) -> str:
+def encode_base64(part: types.ImagePart | types.DocumentPart) -> str:
     """Return the content of a part as base64 text."""
     return b64encode(part.data or b"").decode("ascii")
 
 
-def encode_data_url(part: ImagePart | DocumentPart) -> str:
+def encode_data_url(part: types.ImagePart | types.DocumentPart) -> str:
     """Return the content of a part as a data: URL."""
     return f"data:{part.media_type};base64,{encode_base64(part)}"
 
 
-def encode_image_url(part: ImagePart) -> dict[str, Any]:
+def encode_image_url(part: types.ImagePart) -> dict[str, Any]:
     """Return an image part as OpenAI's format has it."""
     image: dict[str, Any] = {"url": part.url if part.data is None else encode_data_url(part)}
     if part.detail is not None:
@@ -301,7 +289,7 @@ def encode_image_url(part: ImagePart) -> dict[str, Any]:
     return {"type": "image_url", "image_url": image}
 
 
-def encode_tool(tool: Tool, **members: Any) -> dict[str, Any]:
+def encode_tool(tool: types.Tool, **members: Any) -> dict[str, Any]:
     """Return a tool as OpenAI's format has it. `members` are added to the function."""
     function: dict[str, Any] = {"name": tool.name}
     if tool.description is not None:
@@ -321,13 +309,13 @@ def get_tool_name(tool: Mapping[str, Any]) -> str:
 
 
 def encode_tools(
-    request: Request, dialect: str, write: Callable[[Tool], dict[str, Any]]
+    request: types.Request, dialect: str, write: Callable[[types.Tool], dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the functions of a request, then the provider's own tools, of an API whose tools have a type."""
     return [*map(write, request.tools), *list_provider_tools(request, dialect, typed=True)]
 
 
-def list_provider_tools(request: Request, dialect: str, *, typed: bool) -> list[dict[str, Any]]:
+def list_provider_tools(request: types.Request, dialect: str, *, typed: bool) -> list[dict[str, Any]]:
     """Return the provider's own tools, unchanged; `typed` tells whether tools of this API have a `type`.
 
     Raises UnsupportedError for a tool in another API's form.
@@ -338,7 +326,7 @@ def list_provider_tools(request: Request, dialect: str, *, typed: bool) -> list[
     return [*map(dict, request.provider_tools)]
 
 
-def require_no_provider_tools(request: Request, dialect: str) -> None:
+def require_no_provider_tools(request: types.Request, dialect: str) -> None:
     """Raise UnsupportedError for a tool of a provider: this API has none."""
     for tool in request.provider_tools:
         raise make_tool_error(tool, dialect)
@@ -354,7 +342,7 @@ def make_tool_error(tool: Mapping[str, Any], dialect: str) -> UnsupportedError:
     )
 
 
-def require_no_cache_control(request: Request, dialect: str) -> None:
+def require_no_cache_control(request: types.Request, dialect: str) -> None:
     """Raise UnsupportedError for a part or a tool that marks a prefix to cache: this API has no such mark."""
     parts = (
         part
@@ -371,16 +359,16 @@ def require_no_cache_control(request: Request, dialect: str) -> None:
         )
 
 
-def is_audio(part: ContentPart) -> bool:
+def is_audio(part: types.ContentPart) -> bool:
     """Whether a part is a recording."""
-    return isinstance(part, DocumentPart) and part.media_type.lower().startswith("audio/")
+    return isinstance(part, types.DocumentPart) and part.media_type.lower().startswith("audio/")
 
 
 #: other names of formats of recordings
 _AUDIO_FORMATS: Mapping[str, str] = {"mpeg": "mp3", "wave": "wav", "x-wav": "wav", "vnd.wave": "wav"}
 
 
-def encode_input_audio(part: DocumentPart, dialect: str) -> dict[str, Any]:
+def encode_input_audio(part: types.DocumentPart, dialect: str) -> dict[str, Any]:
     """Return a recording as OpenAI's formats have it."""
     if part.data is None:
         raise make_part_error("audio by URL", dialect, hint="Pass the recording's bytes as data.")
@@ -389,7 +377,7 @@ def encode_input_audio(part: DocumentPart, dialect: str) -> dict[str, Any]:
     return {"type": "input_audio", "input_audio": audio}
 
 
-def encode_tool_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
+def encode_tool_calls(calls: Iterable[types.ToolCall]) -> list[dict[str, Any]]:
     """Return an assistant's tool calls as OpenAI's format has them."""
     return [
         {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
@@ -406,15 +394,15 @@ def make_schema_name(schema: Mapping[str, Any]) -> str:
     return name or "answer"
 
 
-def require_texts(content: Content, dialect: str, position: str) -> list[str]:
+def require_texts(content: types.Content, dialect: str, position: str) -> list[str]:
     """Return the texts of a content that may contain nothing else; raises UnsupportedError."""
-    parts = (TextPart(content),) if isinstance(content, str) else content
-    if not all(isinstance(part, TextPart) for part in parts):
+    parts = (types.TextPart(content),) if isinstance(content, str) else content
+    if not all(isinstance(part, types.TextPart) for part in parts):
         raise make_part_error(f"images or documents in {position}", dialect)
-    return [part.text for part in parts if isinstance(part, TextPart)]
+    return [part.text for part in parts if isinstance(part, types.TextPart)]
 
 
-def decode_document(part: DocumentPart, problem: str) -> str:
+def decode_document(part: types.DocumentPart, problem: str) -> str:
     """Return the text of a document; UsageError with this text if it is not UTF-8."""
     try:
         return (part.data or b"").decode("utf-8")
@@ -456,7 +444,7 @@ _REQUIRED: Mapping[str, str] = {"deepseek": "reasoning_content"}
 _TEXTS = frozenset({"text", "summary", "thinking"})
 
 
-def decode_carried(message: Mapping[str, Any], provider: str) -> Carried | None:
+def decode_carried(message: Mapping[str, Any], provider: str) -> types.Carried | None:
     """Return the members of an assistant's message that the server needs back, None if it has none."""
     members: dict[str, Any] = {}
     calls = message.get("tool_calls")
@@ -472,7 +460,7 @@ def decode_carried(message: Mapping[str, Any], provider: str) -> Carried | None:
         members["content"] = content
     if calls and (signed := _find_extra_content(calls)):
         members["extra_content"] = signed
-    return Carried(dialect=DIALECT, parts=(members,), provider=provider) if members else None
+    return types.Carried(dialect=DIALECT, parts=(members,), provider=provider) if members else None
 
 
 def _has_reasoning(content: Iterable[Any]) -> bool:
@@ -490,14 +478,14 @@ def _find_extra_content(calls: Any) -> dict[str, Any]:
     }
 
 
-def get_members(carried: Carried | None, spec: WireSpec) -> Mapping[str, Any]:
+def get_members(carried: types.Carried | None, spec: WireSpec) -> Mapping[str, Any]:
     """Return the carried members of a turn that belong to this endpoint."""
     if carried is None or not spec.may_carry(carried, DIALECT) or not carried.parts:
         return {}
     return carried.parts[0]
 
 
-def get_written_text(carried: Carried | None) -> str | None:
+def get_written_text(carried: types.Carried | None) -> str | None:
     """Return the reasoning that a program wrote into a message, for any API format that takes it as text."""
     if carried is None or carried.provider or carried.dialect != DIALECT or not carried.parts:
         return None
@@ -523,7 +511,7 @@ def add_thinking_part(message: dict[str, Any], members: Mapping[str, Any]) -> No
     if isinstance(members.get("content"), list):
         message["content"] = members["content"]
         return
-    thought = get_written_text(Carried(dialect=DIALECT, parts=(members,)))
+    thought = get_written_text(types.Carried(dialect=DIALECT, parts=(members,)))
     if thought is not None:
         content = message["content"]
         texts = [{"type": "text", "text": content}] if content and isinstance(content, str) else content
@@ -531,7 +519,7 @@ def add_thinking_part(message: dict[str, Any], members: Mapping[str, Any]) -> No
         message["content"] = [thinking, *(texts or ())]
 
 
-def fill_tool_calls(messages: Sequence[dict[str, Any]], request: Request, provider: str) -> None:
+def fill_tool_calls(messages: Sequence[dict[str, Any]], request: types.Request, provider: str) -> None:
     """Add empty reasoning to tool calls that have none, if the server rejects them otherwise.
 
     Such calls come from a program, from another provider or from an answer without reasoning. Servers that
@@ -664,7 +652,7 @@ class ReasoningBuilder:
             known = self._details[key] = _RecordBuilder()
         known.add(detail)
 
-    def build(self, provider: str) -> Carried | None:
+    def build(self, provider: str) -> types.Carried | None:
         """Return the content to carry, None if there is none."""
         texts = {name: "".join(pieces) for name, pieces in self._texts.items()}
         members: dict[str, Any] = {name: text for name, text in texts.items() if text or self._called}
@@ -674,4 +662,4 @@ class ReasoningBuilder:
             members["content"] = content
         if self._signed:
             members["extra_content"] = self._signed
-        return Carried(dialect=DIALECT, parts=(members,), provider=provider) if members else None
+        return types.Carried(dialect=DIALECT, parts=(members,), provider=provider) if members else None

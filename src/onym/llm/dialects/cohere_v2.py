@@ -9,21 +9,8 @@ from typing import Any
 import msgspec
 
 from onym import errors
-from onym.llm import types
-from onym.llm.dialects import (
-    NO_EXCHANGE,
-    ErrorDecoder,
-    ErrorDetails,
-    Exchange,
-    HeaderMap,
-    Routes,
-    WireSpec,
-    codec,
-    find_request_id,
-    has_error,
-    parse_error_status,
-)
-from onym.llm.dialects.codec import get_written_text
+from onym.llm import dialects, types
+from onym.llm.dialects import codec
 from onym.llm.dialects.streaming import EventDecoder, make_stream_decoder
 from onym.llm.parameters import list_wire_names
 from onym.net.messages import SSEEvent
@@ -39,10 +26,14 @@ _ERROR_STATUSES: Mapping[int, type[errors.ProviderError]] = {
 
 def _is_failure(data: Mapping[str, Any]) -> bool:
     # the message of a completion is an object, the message of an error is a string
-    return has_error(data) or isinstance(data.get("message"), str) or data.get("finish_reason") == "ERROR"
+    return (
+        dialects.has_error(data)
+        or isinstance(data.get("message"), str)
+        or data.get("finish_reason") == "ERROR"
+    )
 
 
-def _decode_error_details(data: Any) -> ErrorDetails | None:
+def _decode_error_details(data: Any) -> dialects.ErrorDetails | None:
     """Decode an error body, an event that ends a stream with `error`, or a gateway's error."""
     if not isinstance(data, dict):
         return None
@@ -50,10 +41,14 @@ def _decode_error_details(data: Any) -> ErrorDetails | None:
     record = error if isinstance(error, dict) else data
     candidates = (record.get("message"), error, data.get("detail"))
     text = next((item for item in candidates if isinstance(item, str)), "")
-    return ErrorDetails(text, status=parse_error_status(record.get("status_code") or record.get("code")))
+    return dialects.ErrorDetails(
+        text, status=dialects.parse_error_status(record.get("status_code") or record.get("code"))
+    )
 
 
-ERRORS = ErrorDecoder(read=_decode_error_details, codes={}, statuses=_ERROR_STATUSES, is_failure=_is_failure)
+ERRORS = dialects.ErrorDecoder(
+    read=_decode_error_details, codes={}, statuses=_ERROR_STATUSES, is_failure=_is_failure
+)
 
 
 _FINISHES: Mapping[str, types.FinishReason] = {
@@ -109,7 +104,7 @@ _POSITIONS: Mapping[str, str] = {
 _TOOL_CHOICES: Mapping[str, str | None] = {"auto": None, "none": "NONE", "required": "REQUIRED"}
 
 
-def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
+def encode_chat(request: types.Request, spec: dialects.WireSpec) -> dict[str, Any]:
     """Return the body of POST /v2/chat.
 
     All system messages become one at the start, because the API accepts only one. Pass-through parameters
@@ -155,7 +150,7 @@ def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> 
     return body
 
 
-def _encode_messages(messages: Sequence[types.Message], spec: WireSpec) -> list[dict[str, Any]]:
+def _encode_messages(messages: Sequence[types.Message], spec: dialects.WireSpec) -> list[dict[str, Any]]:
     system = [_encode_system(message.content) for message in messages if message.role == "system"]
     head = [{"role": "system", "content": "\n\n".join(system)}] if system else []
     return [*head, *(_encode_message(message, spec) for message in messages if message.role != "system")]
@@ -167,7 +162,7 @@ def _encode_system(content: types.Content) -> str:
     return "\n\n".join(_encode_part(part, "system")["text"] for part in content)
 
 
-def _encode_message(message: types.Message, spec: WireSpec) -> dict[str, Any]:
+def _encode_message(message: types.Message, spec: dialects.WireSpec) -> dict[str, Any]:
     content = message.content
     out: dict[str, Any] = {
         "role": message.role,
@@ -186,7 +181,7 @@ def _encode_message(message: types.Message, spec: WireSpec) -> dict[str, Any]:
     return out
 
 
-def _add_carried(message: dict[str, Any], carried: types.Carried, spec: WireSpec) -> None:
+def _add_carried(message: dict[str, Any], carried: types.Carried, spec: dialects.WireSpec) -> None:
     """Add a turn's thinking and its plan for the tools, or the reasoning that a program wrote."""
     if spec.may_carry(carried, DIALECT) and carried.parts:
         plan, content = (carried.parts[0].get(name) for name in ("tool_plan", "content"))
@@ -194,7 +189,7 @@ def _add_carried(message: dict[str, Any], carried: types.Carried, spec: WireSpec
             message["tool_plan"] = plan
         if isinstance(content, list):
             message["content"] = content
-    elif (thinking := get_written_text(carried)) is not None:
+    elif (thinking := codec.get_written_text(carried)) is not None:
         content = message["content"]
         texts = [{"type": "text", "text": content}] if content and isinstance(content, str) else content
         message["content"] = [{"type": "thinking", "thinking": thinking}, *(texts or ())]
@@ -272,7 +267,7 @@ _VECTOR_TYPES = ("float", "base64", "int8", "uint8", "binary", "ubinary")
 
 @ERRORS.locate_errors
 def decode_chat(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+    status: int, headers: dialects.HeaderMap, body: bytes, exchange: dialects.Exchange = dialects.NO_EXCHANGE
 ) -> types.Completion:
     """Return the completion in a 2xx response to POST /v2/chat.
 
@@ -293,7 +288,7 @@ def decode_chat(
         reasoning=thinking + (codec.get_text(message, "tool_plan") or "") or None,
         tool_calls=tuple(codec.decode_tool_calls(message.get("tool_calls"))),
         usage=_decode_usage(data.get("usage")),
-        request_id=find_request_id(headers, exchange),
+        request_id=dialects.find_request_id(headers, exchange),
         carried=_make_carried(message.get("content"), codec.get_text(message, "tool_plan"), exchange),
         raw=data,
     )
@@ -301,7 +296,7 @@ def decode_chat(
 
 @ERRORS.decode_objects
 def decode_embed(
-    data: dict[str, Any], headers: HeaderMap, exchange: Exchange, *, count: int
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange, *, count: int
 ) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST /v2/embed.
 
@@ -311,12 +306,14 @@ def decode_embed(
         vectors=_decode_vectors(data.get("embeddings"), count),
         model=exchange.model,
         usage=_decode_usage(data.get("meta")),
-        request_id=find_request_id(headers, exchange),
+        request_id=dialects.find_request_id(headers, exchange),
     )
 
 
 @ERRORS.decode_objects
-def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelPage:
+def decode_models(
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.ModelPage:
     """Return the models in a 2xx response to GET /v1/models, and the query of the next page."""
     records = codec.require_model_records(data.get("models"), "name")
     token = codec.get_text(data, "next_page_token")
@@ -325,12 +322,14 @@ def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) 
 
 
 @ERRORS.decode_objects
-def decode_model(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelInfo:
+def decode_model(
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /v1/models/{model}."""
     return _decode_model_info(codec.require_model_record(data, "name"))
 
 
-def _make_carried(content: Any, plan: str | None, exchange: Exchange) -> types.Carried | None:
+def _make_carried(content: Any, plan: str | None, exchange: dialects.Exchange) -> types.Carried | None:
     """Return a turn's thinking and its plan for the tools, which the model reads again in a tool loop."""
     members: dict[str, Any] = {} if plan is None else {"tool_plan": plan}
     if isinstance(content, list) and any(part.get("type") == "thinking" for part in content):
@@ -472,7 +471,7 @@ _EVENT_DECODERS: Mapping[
 
 
 name = DIALECT
-routes = Routes(
+routes = dialects.Routes(
     chat="/v2/chat", embed="/v2/embed", models=f"/v1/models?{_PAGE_QUERY}", model="/v1/models/{model}"
 )
 headers = ()

@@ -17,22 +17,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from onym import errors
-from onym.llm import types
-from onym.llm.dialects import (
-    NO_EXCHANGE,
-    ErrorDecoder,
-    ErrorDetails,
-    Exchange,
-    HeaderMap,
-    Routes,
-    WireSpec,
-    clean_identifier,
-    codec,
-    find_request_id,
-    has_error,
-    make_variant,
-    parse_error_status,
-)
+from onym.llm import dialects, types
+from onym.llm.dialects import codec
 from onym.llm.dialects.openai_chat import ERROR_CODES as GATEWAY_CODES
 from onym.llm.dialects.streaming import EventDecoder, LineFramer, SSEFramer, make_stream_decoder
 from onym.llm.parameters import list_wire_names
@@ -77,7 +63,7 @@ _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s", re.ASCII)
 
 
 def _is_failure(data: Mapping[str, Any]) -> bool:
-    return has_error(data) or (not data.get("candidates") and _find_block(data) is not None)
+    return dialects.has_error(data) or (not data.get("candidates") and _find_block(data) is not None)
 
 
 def _find_block(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -86,7 +72,7 @@ def _find_block(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return feedback if isinstance(feedback, dict) and feedback.get("blockReason") else None
 
 
-def _decode_error_details(data: Any) -> ErrorDetails | None:
+def _decode_error_details(data: Any) -> dialects.ErrorDetails | None:
     if isinstance(data, list) and data:
         data = data[0]
     if not isinstance(data, dict):
@@ -95,26 +81,30 @@ def _decode_error_details(data: Any) -> ErrorDetails | None:
     if isinstance(error, dict):
         return _decode_status(error)
     if isinstance(error, str):
-        return ErrorDetails(_to_text(data.get("error_description")) or error, (error,))
+        return dialects.ErrorDetails(_to_text(data.get("error_description")) or error, (error,))
     block = _find_block(data)
     if block is not None:
         reason = _to_text(block.get("blockReason"))
-        return ErrorDetails(
+        return dialects.ErrorDetails(
             _to_text(block.get("blockReasonMessage")), (*([reason] if reason else ()), _PROMPT_BLOCKED)
         )
     return _decode_status(data)
 
 
-def _decode_status(error: Mapping[str, Any]) -> ErrorDetails:
+def _decode_status(error: Mapping[str, Any]) -> dialects.ErrorDetails:
     details = error.get("details")
     details = [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
     code = error.get("code")
-    names = (error.get("status"), code if parse_error_status(code) is None else None, error.get("type"))
-    return ErrorDetails(
+    names = (
+        error.get("status"),
+        code if dialects.parse_error_status(code) is None else None,
+        error.get("type"),
+    )
+    return dialects.ErrorDetails(
         _to_text(error.get("message")),
         (*_iter_reasons(details), *(name for name in names if isinstance(name, str) and name)),
         _find_field(details),
-        parse_error_status(code),
+        dialects.parse_error_status(code),
         _find_retry_delay(details),
     )
 
@@ -155,7 +145,7 @@ def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-ERRORS = ErrorDecoder(
+ERRORS = dialects.ErrorDecoder(
     read=_decode_error_details,
     codes=_ERROR_CODES,
     wide=_WIDE_CODES,
@@ -266,12 +256,12 @@ def _add_counts(one: int | None, two: int | None) -> int | None:
     return two if one is None else one if two is None else one + two
 
 
-def _find_response_id(data: Mapping[str, Any], exchange: Exchange) -> str | None:
+def _find_response_id(data: Mapping[str, Any], exchange: dialects.Exchange) -> str | None:
     """Return the server's identifier of the response: Google sends it in the body, not in a header."""
-    return clean_identifier(codec.get_text(data, "responseId"), exchange)
+    return dialects.clean_identifier(codec.get_text(data, "responseId"), exchange)
 
 
-def _decode_carried(parts: _Parts, exchange: Exchange) -> types.Carried | None:
+def _decode_carried(parts: _Parts, exchange: dialects.Exchange) -> types.Carried | None:
     """Return the turn that must be sent back, if some of it is signed.
 
     Pieces of one text that the stream split are joined; parts with a signature stay separate.
@@ -334,7 +324,7 @@ _MEDIA_TYPES: Mapping[str, str] = {
 _EXTENSION = re.compile(r"\.([A-Za-z]+)(?:[?#].*)?\Z", re.DOTALL)
 
 
-def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
+def encode_chat(request: types.Request, spec: dialects.WireSpec) -> dict[str, Any]:
     """Return the body of POST :generateContent, streamed or not.
 
     Pass-through parameters come last and never replace existing values. Raises UsageError for tool calls or
@@ -392,7 +382,7 @@ def encode_predict(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -
     return body
 
 
-def _encode_messages(request: types.Request, spec: WireSpec) -> list[dict[str, Any]]:
+def _encode_messages(request: types.Request, spec: dialects.WireSpec) -> list[dict[str, Any]]:
     """Return the turns. Results of one turn's calls form one turn, and every result names its function."""
     contents: list[dict[str, Any]] = []
     names: dict[str, str] = {}
@@ -417,7 +407,7 @@ def _encode_messages(request: types.Request, spec: WireSpec) -> list[dict[str, A
     return contents
 
 
-def _encode_model_parts(message: types.Message, spec: WireSpec) -> list[Any]:
+def _encode_model_parts(message: types.Message, spec: dialects.WireSpec) -> list[Any]:
     if message.carried is not None and spec.may_carry(message.carried, DIALECT):
         return list(message.carried.parts)
     calls = [_encode_function_call(call) for call in message.tool_calls]
@@ -518,7 +508,7 @@ _RESOURCE_PREFIX = re.compile(r"(?:publishers/[^/]+/)?models/")
 
 @ERRORS.locate_errors
 def decode_chat(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+    status: int, headers: dialects.HeaderMap, body: bytes, exchange: dialects.Exchange = dialects.NO_EXCHANGE
 ) -> types.Completion:
     """Return the completion in a 2xx response to POST :generateContent, or in an array of stream frames.
 
@@ -536,7 +526,9 @@ def decode_chat(
     return _decode_answer(_merge_frames(frames), headers, exchange)
 
 
-def _decode_answer(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchange) -> types.Completion:
+def _decode_answer(
+    data: Mapping[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.Completion:
     candidate = _find_candidate(data)
     if candidate is None:
         raise codec.make_malformed_error("it has no candidate")
@@ -554,7 +546,7 @@ def _decode_answer(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchan
         reasoning="".join(event.text for event in events if isinstance(event, types.ReasoningDelta)) or None,
         tool_calls=calls,
         usage=_decode_usage(data.get("usageMetadata")),
-        request_id=find_request_id(headers, exchange) or _find_response_id(data, exchange),
+        request_id=dialects.find_request_id(headers, exchange) or _find_response_id(data, exchange),
         carried=_decode_carried(parts, exchange),
         raw=data,
     )
@@ -562,7 +554,7 @@ def _decode_answer(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchan
 
 @ERRORS.decode_objects
 def decode_embed(
-    data: dict[str, Any], headers: HeaderMap, exchange: Exchange, *, count: int
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange, *, count: int
 ) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST :batchEmbedContents, in the order of the texts."""
     return types.Embeddings(
@@ -572,13 +564,13 @@ def decode_embed(
         ),
         model=exchange.model,
         usage=_decode_usage(data.get("usageMetadata")),
-        request_id=find_request_id(headers, exchange),
+        request_id=dialects.find_request_id(headers, exchange),
     )
 
 
 @ERRORS.decode_objects
 def decode_predict(
-    data: dict[str, Any], headers: HeaderMap, exchange: Exchange, *, count: int
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange, *, count: int
 ) -> types.Embeddings:
     """Return the vectors in a 2xx response to Vertex AI's POST :predict, in the order of the texts."""
     predictions = [_decode_prediction(record) for record in _require_records(data, "predictions", count)]
@@ -587,7 +579,7 @@ def decode_predict(
         vectors=tuple(values for values, _ in predictions),
         model=exchange.model,
         usage=types.Usage(input_tokens=sum(tokens) if tokens else None),
-        request_id=find_request_id(headers, exchange),
+        request_id=dialects.find_request_id(headers, exchange),
     )
 
 
@@ -608,7 +600,9 @@ def _require_records(data: Mapping[str, Any], name: str, number: int) -> list[di
 
 
 @ERRORS.decode_objects
-def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelPage:
+def decode_models(
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.ModelPage:
     """Return one page of the models in a 2xx response to GET /models."""
     records = codec.require_model_records(data.get("models", data.get("publisherModels", [])), "name")
     token = codec.get_text(data, "nextPageToken")
@@ -619,7 +613,9 @@ def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) 
 
 
 @ERRORS.decode_objects
-def decode_model(record: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelInfo:
+def decode_model(
+    record: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /models/{model}."""
     return _decode_model_info(codec.require_model_record(record, "name"))
 
@@ -730,7 +726,7 @@ class StreamDecoder(EventDecoder[str | bytes]):
 
 
 name = DIALECT
-routes = Routes(
+routes = dialects.Routes(
     chat="/models/{model}:generateContent",
     stream="/models/{model}:streamGenerateContent?alt=sse",
     embed="/models/{model}:batchEmbedContents",
@@ -746,10 +742,10 @@ decode_error = ERRORS.decode_error
 
 #: the format on Vertex AI. The list of models is not below a project, so a provider entry has to name its
 #: path. Models with embeddings only by :embedContent are not supported
-VERTEX = make_variant(
+VERTEX = dialects.make_variant(
     __name__,
     name="gemini_vertex",
-    routes=Routes(
+    routes=dialects.Routes(
         chat="/models/{model}:generateContent",
         stream="/models/{model}:streamGenerateContent?alt=sse",
         embed="/models/{model}:predict",

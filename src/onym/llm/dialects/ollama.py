@@ -6,35 +6,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from onym import errors
-from onym.llm import types
-from onym.llm.dialects import (
-    ErrorDecoder,
-    ErrorDetails,
-    Exchange,
-    HeaderMap,
-    Routes,
-    WireSpec,
-    codec,
-    find_request_id,
-    parse_error_status,
-)
-from onym.llm.dialects.codec import get_written_text
+from onym.llm import dialects, types
+from onym.llm.dialects import codec
 from onym.llm.dialects.streaming import EventDecoder, LineFramer, make_stream_decoder
 from onym.llm.parameters import list_wire_names
 
 
-def _decode_error_details(data: Any) -> ErrorDetails | None:
+def _decode_error_details(data: Any) -> dialects.ErrorDetails | None:
     """Decode the server's own error, or the error of a gateway in front of it."""
     error = codec.get_member(data, "error")
     if isinstance(error, str):
-        return ErrorDetails(error)
+        return dialects.ErrorDetails(error)
     if not isinstance(error, dict):
         return None
     text = error.get("message")
-    return ErrorDetails(text if isinstance(text, str) else "", status=parse_error_status(error.get("code")))
+    return dialects.ErrorDetails(
+        text if isinstance(text, str) else "", status=dialects.parse_error_status(error.get("code"))
+    )
 
 
-ERRORS = ErrorDecoder(read=_decode_error_details, codes={}, hint="Check that this host is an Ollama server.")
+ERRORS = dialects.ErrorDecoder(
+    read=_decode_error_details, codes={}, hint="Check that this host is an Ollama server."
+)
 
 
 _FINISHES: Mapping[str, types.FinishReason] = {"stop": "stop", "length": "length"}
@@ -73,7 +66,7 @@ _API_NAME = "Ollama"
 _NO_FORCED_CALL = f"the {_API_NAME} API cannot force a tool call"
 
 
-def encode_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
+def encode_chat(request: types.Request, spec: dialects.WireSpec) -> dict[str, Any]:
     """Return the body of POST /api/chat.
 
     `stream` is always sent, because the server streams by default. Pass-through parameters, those in
@@ -102,7 +95,7 @@ def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> 
     return body
 
 
-def _encode_messages(messages: Sequence[types.Message], spec: WireSpec) -> Iterator[dict[str, Any]]:
+def _encode_messages(messages: Sequence[types.Message], spec: dialects.WireSpec) -> Iterator[dict[str, Any]]:
     """Yield the messages. A tool's result carries the tool's name, which is taken from the call."""
     names: dict[str, str] = {}
     for message in messages:
@@ -133,11 +126,11 @@ def _encode_message(message: types.Message) -> dict[str, Any]:
     return out
 
 
-def _find_thinking(carried: types.Carried | None, spec: WireSpec) -> str | None:
+def _find_thinking(carried: types.Carried | None, spec: dialects.WireSpec) -> str | None:
     """Return the thinking of a turn that belongs to this server, or that a program wrote."""
     if carried is not None and carried.parts and spec.may_carry(carried, DIALECT):
         return codec.get_text(carried.parts[0], "thinking")
-    return get_written_text(carried)
+    return codec.get_written_text(carried)
 
 
 def _encode_image(part: types.ImagePart | types.DocumentPart) -> str:
@@ -185,7 +178,9 @@ _WINDOW_SUFFIX = ".context_length"
 
 
 @ERRORS.decode_objects
-def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.Completion:
+def decode_chat(
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.Completion:
     """Return the completion in a 2xx response to POST /api/chat.
 
     Raises MalformedResponseError, or the error that the body describes.
@@ -199,13 +194,13 @@ def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) ->
         reasoning=codec.get_text(message, "thinking"),
         tool_calls=calls,
         usage=_decode_usage(data),
-        request_id=find_request_id(headers, exchange),
+        request_id=dialects.find_request_id(headers, exchange),
         carried=_make_carried(codec.get_text(message, "thinking"), exchange),
         raw=data,
     )
 
 
-def _make_carried(thinking: str | None, exchange: Exchange) -> types.Carried | None:
+def _make_carried(thinking: str | None, exchange: dialects.Exchange) -> types.Carried | None:
     """Return the thinking as the server needs it back: its models read it in the turns of a tool loop."""
     if not thinking:
         return None
@@ -214,19 +209,21 @@ def _make_carried(thinking: str | None, exchange: Exchange) -> types.Carried | N
 
 @ERRORS.decode_objects
 def decode_embed(
-    data: dict[str, Any], headers: HeaderMap, exchange: Exchange, *, count: int
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange, *, count: int
 ) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST /api/embed."""
     return types.Embeddings(
         vectors=tuple(map(codec.decode_vector, codec.require_vector_list(data.get("embeddings"), count))),
         model=codec.get_text(data, "model") or exchange.model,
         usage=_decode_usage(data),
-        request_id=find_request_id(headers, exchange),
+        request_id=dialects.find_request_id(headers, exchange),
     )
 
 
 @ERRORS.decode_objects
-def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelPage:
+def decode_models(
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.ModelPage:
     """Return the models on the server's disk from a 2xx response to GET /api/tags. There is only one page."""
     records = codec.require_model_records(data.get("models"), "model", "name")
     names = (codec.get_text(record, "model") or record["name"] for record in records)
@@ -236,7 +233,9 @@ def decode_models(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) 
 
 
 @ERRORS.decode_objects
-def decode_model(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelInfo:
+def decode_model(
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.ModelInfo:
     """Return the model in a 2xx response to POST /api/show, which does not repeat the model's name.
 
     `context_window` is the model's own limit; the server may use less (`options.num_ctx`).
@@ -300,7 +299,9 @@ class StreamDecoder(EventDecoder[bytes]):
 
 
 name = DIALECT
-routes = Routes(chat="/api/chat", embed="/api/embed", models="/api/tags", model="/api/show", model_body=True)
+routes = dialects.Routes(
+    chat="/api/chat", embed="/api/embed", models="/api/tags", model="/api/show", model_body=True
+)
 headers = ()
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})

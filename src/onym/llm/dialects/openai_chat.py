@@ -14,29 +14,9 @@ from functools import partial
 from typing import Any
 
 from onym import errors
-from onym.llm import types
-from onym.llm.dialects import (
-    NO_EXCHANGE,
-    ErrorDecoder,
-    ErrorDetails,
-    Exchange,
-    HeaderMap,
-    Routes,
-    WireSpec,
-    codec,
-    find_request_id,
-    has_error,
-    make_variant,
-    parse_error_status,
-)
-from onym.llm.dialects import codec as thoughts
+from onym.llm import dialects, types
+from onym.llm.dialects import codec, strict_schema
 from onym.llm.dialects.streaming import EventDecoder, make_stream_decoder
-from onym.llm.dialects.strict_schema import (
-    StrictSchema,
-    convert_tool,
-    make_mistral_schema,
-    make_openai_schema,
-)
 from onym.llm.parameters import list_wire_names
 from onym.net.messages import SSEEvent
 
@@ -74,10 +54,10 @@ _ERROR_PARAMETERS: Mapping[str, type[errors.ProviderError]] = {"input_tokens": e
 
 
 def _is_failure(data: Mapping[str, Any]) -> bool:
-    return has_error(data) or data.get("object") == "error"
+    return dialects.has_error(data) or data.get("object") == "error"
 
 
-def _decode_error_details(data: Any) -> ErrorDetails | None:
+def _decode_error_details(data: Any) -> dialects.ErrorDetails | None:
     if isinstance(data, list) and data:
         data = data[0]
     if not isinstance(data, dict):
@@ -94,38 +74,38 @@ def _decode_error_details(data: Any) -> ErrorDetails | None:
     return _decode_error_record(data)
 
 
-def _decode_error_record(error: Mapping[str, Any]) -> ErrorDetails:
+def _decode_error_record(error: Mapping[str, Any]) -> dialects.ErrorDetails:
     text = error.get("message")
     parameter = error.get("param")
-    return ErrorDetails(
+    return dialects.ErrorDetails(
         text if isinstance(text, str) else "",
         tuple(_iter_error_codes(error)),
         parameter if isinstance(parameter, str) else None,
-        parse_error_status(error.get("code")),
+        dialects.parse_error_status(error.get("code")),
     )
 
 
 def _iter_error_codes(error: Mapping[str, Any]) -> Iterator[str]:
     for value in (error.get("code"), codec.get_member(error, "innererror", "code"), error.get("type")):
-        if isinstance(value, str) and value and parse_error_status(value) is None:
+        if isinstance(value, str) and value and dialects.parse_error_status(value) is None:
             yield value
 
 
-def _decode_detail(detail: Any) -> ErrorDetails:
+def _decode_detail(detail: Any) -> dialects.ErrorDetails:
     """Decode FastAPI's `detail`: a text, a record, or a list of {loc, msg, type}."""
     if isinstance(detail, list):
         detail = detail[0] if detail else None
     if isinstance(detail, str):
-        return ErrorDetails(detail)
+        return dialects.ErrorDetails(detail)
     if not isinstance(detail, dict):
-        return ErrorDetails()
+        return dialects.ErrorDetails()
     place, text = detail.get("loc"), detail.get("msg")
     if isinstance(place, list) and place and isinstance(text, str):
-        return ErrorDetails(text, parameter=str(place[-1]))
+        return dialects.ErrorDetails(text, parameter=str(place[-1]))
     return _decode_error_record(detail)
 
 
-ERRORS = ErrorDecoder(
+ERRORS = dialects.ErrorDecoder(
     read=_decode_error_details,
     codes=ERROR_CODES,
     wide=WIDE_CODES,
@@ -196,11 +176,11 @@ _TOOL_CHOICES = frozenset({"auto", "none", "required"})
 
 def encode_chat(
     request: types.Request,
-    spec: WireSpec,
+    spec: dialects.WireSpec,
     *,
     part: Callable[[types.ContentPart], dict[str, Any]] | None = None,
-    reasoning: Callable[[dict[str, Any], Mapping[str, Any]], None] = thoughts.add_members,
-    convert: Callable[[Mapping[str, Any]], StrictSchema] = make_openai_schema,
+    reasoning: Callable[[dict[str, Any], Mapping[str, Any]], None] = codec.add_members,
+    convert: Callable[[Mapping[str, Any]], strict_schema.StrictSchema] = strict_schema.make_openai_schema,
 ) -> dict[str, Any]:
     """Return the body of POST /chat/completions.
 
@@ -215,10 +195,10 @@ def encode_chat(
         messages.append(encoded)
         if message.role == "assistant":
             answered = True
-            if members := thoughts.get_members(message.carried, spec):
+            if members := codec.get_members(message.carried, spec):
                 reasoning(encoded, members)
-    if answered and reasoning is thoughts.add_members:
-        thoughts.fill_tool_calls(messages, request, spec.provider)
+    if answered and reasoning is codec.add_members:
+        codec.fill_tool_calls(messages, request, spec.provider)
     body: dict[str, Any] = {"model": request.model, "messages": messages}
     codec.encode_params(body, request, spec, parameters, partial(_encode_format, convert))
     if request.tools or request.provider_tools:
@@ -284,8 +264,10 @@ def _encode_file(part: types.DocumentPart) -> dict[str, Any]:
     }
 
 
-def _encode_tool(convert: Callable[[Mapping[str, Any]], StrictSchema], tool: types.Tool) -> dict[str, Any]:
-    tool = convert_tool(tool, convert)
+def _encode_tool(
+    convert: Callable[[Mapping[str, Any]], strict_schema.StrictSchema], tool: types.Tool
+) -> dict[str, Any]:
+    tool = strict_schema.convert_tool(tool, convert)
     out = codec.encode_tool(tool) if tool.strict is None else codec.encode_tool(tool, strict=tool.strict)
     if tool.cache_control is not None:
         out["cache_control"] = tool.cache_control
@@ -305,7 +287,9 @@ def _encode_tool_choice(request: types.Request) -> str | dict[str, Any]:
 
 
 def _encode_format(
-    convert: Callable[[Mapping[str, Any]], StrictSchema], value: str, schema: Mapping[str, Any] | None
+    convert: Callable[[Mapping[str, Any]], strict_schema.StrictSchema],
+    value: str,
+    schema: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     if value != "json_schema":
         return {"type": "json_object" if value == "json" else value}
@@ -333,7 +317,9 @@ _TEXT_MEMBERS = frozenset({"role", "content"})
 
 
 @ERRORS.decode_objects
-def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.Completion:
+def decode_chat(
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.Completion:
     """Return the completion in a 2xx response to POST /chat/completions.
 
     If the model refused in a separate field, that text is the completion's text. Raises
@@ -352,28 +338,28 @@ def decode_chat(data: dict[str, Any], headers: HeaderMap, exchange: Exchange) ->
         refusal=refusal,
         tool_calls=tuple(codec.decode_tool_calls(calls)) if calls else (),
         usage=_decode_usage(data.get("usage")),
-        request_id=find_request_id(headers, exchange),
-        carried=None if plain else thoughts.decode_carried(message, exchange.provider),
+        request_id=dialects.find_request_id(headers, exchange),
+        carried=None if plain else codec.decode_carried(message, exchange.provider),
         raw=data,
     )
 
 
 @ERRORS.decode_objects
 def decode_embed(
-    data: dict[str, Any], headers: HeaderMap, exchange: Exchange, *, count: int
+    data: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange, *, count: int
 ) -> types.Embeddings:
     """Return the vectors in a 2xx response to POST /embeddings, in the order of the texts."""
     return types.Embeddings(
         vectors=_decode_vectors(data.get("data"), count),
         model=codec.get_text(data, "model") or exchange.model,
         usage=_decode_usage(data.get("usage")),
-        request_id=find_request_id(headers, exchange),
+        request_id=dialects.find_request_id(headers, exchange),
     )
 
 
 @ERRORS.locate_errors
 def decode_models(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+    status: int, headers: dialects.HeaderMap, body: bytes, exchange: dialects.Exchange = dialects.NO_EXCHANGE
 ) -> types.ModelPage:
     """Return the models in a 2xx response to GET /models: `data`, or an array. There is only one page."""
     data = ERRORS.decode_json(status, headers, body, exchange)
@@ -384,7 +370,9 @@ def decode_models(
 
 
 @ERRORS.decode_objects
-def decode_model(record: dict[str, Any], headers: HeaderMap, exchange: Exchange) -> types.ModelInfo:
+def decode_model(
+    record: dict[str, Any], headers: dialects.HeaderMap, exchange: dialects.Exchange
+) -> types.ModelInfo:
     """Return the model in a 2xx response to GET /models/{model}."""
     return _decode_model_info(codec.require_model_record(record, "id"))
 
@@ -451,7 +439,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         self._answered = False
         #: whether text came, and from its first piece on the reasoning
         self._spoken = False
-        self._thoughts: thoughts.ReasoningBuilder | None = None
+        self._thoughts: codec.ReasoningBuilder | None = None
         #: by index of a tool call: the ID and the name that were returned
         self._calls: dict[int, list[str]] = {}
 
@@ -516,7 +504,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         if self._thoughts is None and (
             reasoning or calls or "reasoning_details" in delta or delta.get("reasoning_content") == ""
         ):
-            self._thoughts = thoughts.ReasoningBuilder(spoken=self._spoken)
+            self._thoughts = codec.ReasoningBuilder(spoken=self._spoken)
         if self._thoughts is not None:
             self._thoughts.add(delta)
         self._spoken = self._spoken or bool(text)
@@ -562,12 +550,12 @@ class StreamDecoder(EventDecoder[SSEEvent]):
 
 
 name = "openai_chat"
-routes = Routes(chat="/chat/completions", embed="/embeddings", models="/models")
+routes = dialects.Routes(chat="/chat/completions", embed="/embeddings", models="/models")
 headers = ()
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
 #: how a schema is made strict
-convert_schema = make_openai_schema
+convert_schema = strict_schema.make_openai_schema
 stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)
 decode_error = ERRORS.decode_error
 
@@ -575,7 +563,7 @@ decode_error = ERRORS.decode_error
 _MISTRAL_NAMES = list_wire_names("mistral_chat")
 
 
-def _encode_mistral_chat(request: types.Request, spec: WireSpec) -> dict[str, Any]:
+def _encode_mistral_chat(request: types.Request, spec: dialects.WireSpec) -> dict[str, Any]:
     """Return the body of POST /chat/completions."""
     codec.require_no_cache_control(request, "Mistral")
     codec.list_provider_tools(request, "Mistral", typed=True)
@@ -589,8 +577,8 @@ def _encode_mistral_chat(request: types.Request, spec: WireSpec) -> dict[str, An
         adapted,
         renamed,
         part=_encode_mistral_part,
-        reasoning=thoughts.add_thinking_part,
-        convert=make_mistral_schema,
+        reasoning=codec.add_thinking_part,
+        convert=strict_schema.make_mistral_schema,
     )
     if "stream_options" not in request.extra:
         body.pop("stream_options", None)
@@ -630,12 +618,14 @@ def _encode_mistral_part(part: types.ContentPart) -> dict[str, Any]:
 #: Mistral's format: the same, except for documents and rejected members. The API rejects unknown members:
 #: `stream_options` (it always reports usage) and the `name` of a message that is not a tool result. Every
 #: tool needs parameters. Documents are URLs and may be data: URLs
-MISTRAL = make_variant(
+MISTRAL = dialects.make_variant(
     __name__,
     name="mistral_chat",
-    routes=Routes(chat="/chat/completions", embed="/embeddings", models="/models", model="/models/{model}"),
+    routes=dialects.Routes(
+        chat="/chat/completions", embed="/embeddings", models="/models", model="/models/{model}"
+    ),
     parameters=_MISTRAL_NAMES,
     encode_chat=_encode_mistral_chat,
     encode_embed=_encode_mistral_embed,
-    convert_schema=make_mistral_schema,
+    convert_schema=strict_schema.make_mistral_schema,
 )

@@ -9,43 +9,9 @@ from random import Random
 from typing import Final
 
 from onym.errors import GrammarError, UsageError
-from onym.registry.abnf import (
-    Alternation,
-    Grammar,
-    Literal,
-    Node,
-    PrefixFinder,
-    Prose,
-    Reference,
-    Remark,
-    RemarkCode,
-    Rule,
-    find_reached_rules,
-    find_unused_rules,
-    iter_cycles,
-    iter_nodes,
-    list_references,
-    make_remark,
-    map_uses,
-)
+from onym.registry import abnf
+from onym.registry.abnf import _nfa as nfa
 from onym.registry.abnf._inclusion import load_rfc3986
-from onym.registry.abnf._nfa import (
-    NFA,
-    Expression,
-    ExpressionBuilder,
-    ExpressionKind,
-    ExpressionPool,
-    LazyDFA,
-    build_expression,
-    build_nfa,
-    classify_octets,
-    find_prose,
-    format_octets,
-    list_octets,
-    make_undecided_error,
-    to_octets,
-    trace_back,
-)
 
 #: bytes of a string that is matched
 MAX_STRING: Final = 65_536
@@ -68,7 +34,7 @@ class Matcher:
     Sets of states are cached. `steps` limits the work of all strings together; None: MAX_STEPS each.
     """
 
-    def __init__(self, nfa: NFA, *, steps: int | None = None) -> None:
+    def __init__(self, nfa: nfa.NFA, *, steps: int | None = None) -> None:
         self._nfa = nfa
         self._steps = steps
         self._left = steps or 0
@@ -80,7 +46,7 @@ class Matcher:
 
         Raises GrammarError abnf.too-large beyond MAX_STRING bytes or the steps.
         """
-        octets = to_octets(text)
+        octets = nfa.to_octets(text)
         if octets is None:
             return False
         if len(octets) > MAX_STRING:
@@ -141,21 +107,21 @@ class Matcher:
             raise GrammarError(f"the match took more than {most:,} steps", code="abnf.too-large")
 
 
-def build_matcher(grammar: Grammar, start: str, *, steps: int | None = None) -> Matcher:
+def build_matcher(grammar: abnf.Grammar, start: str, *, steps: int | None = None) -> Matcher:
     """Return a matcher for the rule `start`; for `steps` see `Matcher`.
 
     Raises GrammarError if the rule's strings cannot be decided (undefined, prose, recursive, too large), and
     UnknownEntryError if the rule does not exist.
     """
-    return Matcher(build_nfa(build_expression(grammar, start)), steps=steps)
+    return Matcher(nfa.build_nfa(nfa.build_expression(grammar, start)), steps=steps)
 
 
-def match(grammar: Grammar, start: str, text: str | bytes) -> bool:
+def match(grammar: abnf.Grammar, start: str, text: str | bytes) -> bool:
     """Return whether the string (UTF-8) matches the rule. Raises what `build_matcher` and `Matcher` raise."""
     return build_matcher(grammar, start)(text)
 
 
-def generate_examples(grammar: Grammar, start: str, count: int, *, seed: int = 0) -> list[str]:
+def generate_examples(grammar: abnf.Grammar, start: str, count: int, *, seed: int = 0) -> list[str]:
     """Return up to `count` different strings of the rule: a shortest one (if it is UTF-8), then random ones.
 
     The same seed gives the same strings. Alternatives that were used least come first, so that a dozen
@@ -165,7 +131,7 @@ def generate_examples(grammar: Grammar, start: str, count: int, *, seed: int = 0
     """
     if not 1 <= count <= MAX_EXAMPLES:
         raise UsageError(f"the number of examples must be 1 to {MAX_EXAMPLES:,}, not {count}")
-    whole = build_expression(grammar, start)
+    whole = nfa.build_expression(grammar, start)
     if whole.shortest is None:
         return []
     writer = _ExampleWriter(Random(seed))  # noqa: S311 - examples, not secrets
@@ -192,23 +158,23 @@ class _ExampleWriter:
         self.random = random
         self.octets: dict[int, list[int]] = {}
         #: the alternatives of each alternation that are not used yet in this round
-        self.waiting: dict[int, list[Expression]] = {}
+        self.waiting: dict[int, list[nfa.Expression]] = {}
 
-    def write_example(self, whole: Expression, *, shortest: bool) -> bytes | None:
+    def write_example(self, whole: nfa.Expression, *, shortest: bool) -> bytes | None:
         """Return a string, or None if it is too long."""
         out = bytearray()
         stack = [whole]
         while stack:
             part = stack.pop()
-            if part.kind == ExpressionKind.SET:
+            if part.kind == nfa.ExpressionKind.SET:
                 out.append(self.choose_octet(part.mask, best=shortest))
                 if len(out) > _MAX_EXAMPLE:
                     return None
-            elif part.kind == ExpressionKind.CONCATENATION:
+            elif part.kind == nfa.ExpressionKind.CONCATENATION:
                 stack.extend(reversed(part.items))
-            elif part.kind == ExpressionKind.ALTERNATION:
+            elif part.kind == nfa.ExpressionKind.ALTERNATION:
                 stack.append(self.choose_shortest(part) if shortest else self.choose_alternative(part))
-            elif part.kind == ExpressionKind.REPETITION:
+            elif part.kind == nfa.ExpressionKind.REPETITION:
                 times = part.least if shortest else self.choose_count(part)
                 if times > _MAX_EXAMPLE and part.items[0].shortest != 0:
                     return None
@@ -218,7 +184,7 @@ class _ExampleWriter:
     def choose_octet(self, mask: int, *, best: bool) -> int:
         octets = self.octets.get(mask)
         if octets is None:
-            octets = self.octets[mask] = list_octets(mask)
+            octets = self.octets[mask] = nfa.list_octets(mask)
         # a letter that ignores case is nearly always written in lower case
         if best or (len(octets) == 2 and self.random.random() < 9 / 10):
             return octets[0]
@@ -227,7 +193,7 @@ class _ExampleWriter:
             return self.random.choice(octets[:_COMMON])
         return self.random.choice(octets)
 
-    def choose_alternative(self, part: Expression) -> Expression:
+    def choose_alternative(self, part: nfa.Expression) -> nfa.Expression:
         waiting = self.waiting.get(part.number)
         if not waiting:
             waiting = self.waiting[part.number] = list(part.items)
@@ -235,10 +201,10 @@ class _ExampleWriter:
         return waiting.pop()
 
     @staticmethod
-    def choose_shortest(part: Expression) -> Expression:
+    def choose_shortest(part: nfa.Expression) -> nfa.Expression:
         return min(part.items, key=lambda item: (item.shortest or 0, item.number))
 
-    def choose_count(self, part: Expression) -> int:
+    def choose_count(self, part: nfa.Expression) -> int:
         if part.items[0].shortest is None:
             return part.least
         most = part.least + _MORE if part.most is None else min(part.most, part.least + _MORE)
@@ -270,18 +236,18 @@ class Comparison:
     both: str | None = None
 
 
-def compare(a: Grammar, start_a: str, b: Grammar, start_b: str) -> Comparison:
+def compare(a: abnf.Grammar, start_a: str, b: abnf.Grammar, start_b: str) -> Comparison:
     """Compare the strings of two rules. Two rules without strings are equal.
 
     Raises GrammarError if that cannot be decided: undefined names, prose, recursion, or automata that are
     too large (abnf.too-large). Raises UnknownEntryError if a rule does not exist.
     """
-    pool = ExpressionPool()
-    return compare_expressions(build_expression(a, start_a, pool), build_expression(b, start_b, pool))
+    pool = nfa.ExpressionPool()
+    return compare_expressions(nfa.build_expression(a, start_a, pool), nfa.build_expression(b, start_b, pool))
 
 
 def compare_expressions(
-    first: Expression, second: Expression, *, budget: int = _BUDGET, most: int = MAX_PAIRS
+    first: nfa.Expression, second: nfa.Expression, *, budget: int = _BUDGET, most: int = MAX_PAIRS
 ) -> Comparison:
     """Compare two expressions of one pool, within `budget` NFA states and `most` pairs."""
     if first is second:
@@ -299,7 +265,7 @@ def compare_expressions(
     return Comparison(relation=relation, **found)
 
 
-def is_covered(part: Expression, whole: Expression, *, budget: int, most: int) -> bool:
+def is_covered(part: nfa.Expression, whole: nfa.Expression, *, budget: int, most: int) -> bool:
     """Return whether every string of `part` is also one of `whole`."""
     return "only_a" not in _PairSearch(part, whole, budget, most).find_witnesses(("only_a",))
 
@@ -307,13 +273,13 @@ def is_covered(part: Expression, whole: Expression, *, budget: int, most: int) -
 class _PairSearch:
     """A breadth-first search over pairs of states of two deterministic automata, built on demand."""
 
-    def __init__(self, first: Expression, second: Expression, budget: int, most: int) -> None:
+    def __init__(self, first: nfa.Expression, second: nfa.Expression, budget: int, most: int) -> None:
         self.most = most
-        a, b = build_nfa(first), build_nfa(second)
-        table, shown_octets = classify_octets(a.collect_masks() | b.collect_masks())
+        a, b = nfa.build_nfa(first), nfa.build_nfa(second)
+        table, shown_octets = nfa.classify_octets(a.collect_masks() | b.collect_masks())
         self.octets = shown_octets
-        self.a = LazyDFA(a, table, shown_octets, budget=budget)
-        self.b = LazyDFA(b, table, shown_octets, budget=budget)
+        self.a = nfa.LazyDFA(a, table, shown_octets, budget=budget)
+        self.b = nfa.LazyDFA(b, table, shown_octets, budget=budget)
 
     def find_witnesses(self, wanted: tuple[str, ...]) -> dict[str, str]:
         """Return a shortest string for each wanted kind that exists."""
@@ -325,7 +291,7 @@ class _PairSearch:
         for index, (x, y) in enumerate(pairs):
             kind = _KINDS.get((a.accepts(x), b.accepts(y)))
             if kind in wanted and kind not in found:
-                found[kind] = format_octets(trace_back(parents, index))
+                found[kind] = nfa.format_octets(nfa.trace_back(parents, index))
                 if len(found) == len(wanted):
                     break
             for octet, to in zip(self.octets, zip(a.get_row(x), b.get_row(y), strict=True), strict=True):
@@ -334,7 +300,7 @@ class _PairSearch:
                     pairs.append(to)
                     parents.append((index, octet))
             if len(pairs) > self.most:
-                raise make_undecided_error(f"the comparison took more than {self.most:,} steps")
+                raise nfa.make_undecided_error(f"the comparison took more than {self.most:,} steps")
         return found
 
     def can_lead_to(self, pair: tuple[int, int], wanted: tuple[str, ...]) -> bool:
@@ -360,7 +326,7 @@ _MAX_WORK: Final = 60_000
 _NO_RECURSION: Final = "write the recursion as a repetition: *( ... )"
 
 
-def lint(grammar: Grammar, *, start: str | None = None) -> tuple[Remark, ...]:
+def lint(grammar: abnf.Grammar, *, start: str | None = None) -> tuple[abnf.Remark, ...]:
     """Return remarks on the rules of the text, in the order of the text.
 
     They report rules that are undefined, repeated, recursive, described in words, not valid ABNF, unused
@@ -380,10 +346,10 @@ def lint(grammar: Grammar, *, start: str | None = None) -> tuple[Remark, ...]:
     return tuple(sorted(remarks, key=lambda remark: (remark.line or 0, remark.column or 0)))
 
 
-def _check_broken(grammar: Grammar) -> Iterator[Remark]:
+def _check_broken(grammar: abnf.Grammar) -> Iterator[abnf.Remark]:
     for problem in grammar.problems:
-        yield Remark(
-            code=RemarkCode.BROKEN,
+        yield abnf.Remark(
+            code=abnf.RemarkCode.BROKEN,
             message=problem.message,
             rule=problem.field,
             line=problem.line,
@@ -392,16 +358,16 @@ def _check_broken(grammar: Grammar) -> Iterator[Remark]:
         )
 
 
-def _check_undefined(grammar: Grammar) -> Iterator[Remark]:
-    first: dict[str, Reference] = {}
+def _check_undefined(grammar: abnf.Grammar) -> Iterator[abnf.Remark]:
+    first: dict[str, abnf.Reference] = {}
     for rule in grammar.rules.values():
-        for reference in list_references(rule.node):
+        for reference in abnf.list_references(rule.node):
             if reference.key not in grammar.rules:
                 first.setdefault(reference.key, reference)
     for reference in first.values():
         name = reference.name
-        yield make_remark(
-            RemarkCode.UNDEFINED,
+        yield abnf.make_remark(
+            abnf.RemarkCode.UNDEFINED,
             f"{name} is used but not defined",
             reference,
             name=name,
@@ -409,47 +375,50 @@ def _check_undefined(grammar: Grammar) -> Iterator[Remark]:
         )
 
 
-def _check_recursive(grammar: Grammar) -> Iterator[Remark]:
-    for cycle in iter_cycles(map_uses(grammar)):
+def _check_recursive(grammar: abnf.Grammar) -> Iterator[abnf.Remark]:
+    for cycle in abnf.iter_cycles(abnf.map_uses(grammar)):
         for rule in (grammar.rules[key] for key in cycle):
             if rule.source is None:
                 names = ", ".join(grammar.rules[key].name for key in cycle[:_MAX_NAMES] if key != rule.key)
                 through = f" through {names}" if names else ""
                 message = f"the rule uses itself{through}; its strings cannot be decided"
-                yield make_remark(RemarkCode.RECURSIVE, message, rule, fix=_NO_RECURSION)
+                yield abnf.make_remark(abnf.RemarkCode.RECURSIVE, message, rule, fix=_NO_RECURSION)
 
 
-def _check_unused(grammar: Grammar) -> Iterator[Remark]:
-    unused = [grammar.rule(name) for name in find_unused_rules(grammar)]
-    finder = PrefixFinder(grammar)
+def _check_unused(grammar: abnf.Grammar) -> Iterator[abnf.Remark]:
+    unused = [grammar.rule(name) for name in abnf.find_unused_rules(grammar)]
+    finder = abnf.PrefixFinder(grammar)
     starts = {rule.key for rule in unused if finder.get_prefixes(rule.key)}
     for rule in unused:
         if rule.key not in (starts or {unused[0].key}):
             message = "no other rule uses this rule"
-            yield make_remark(RemarkCode.UNUSED, message, rule, fix="remove it, or use it")
+            yield abnf.make_remark(abnf.RemarkCode.UNUSED, message, rule, fix="remove it, or use it")
 
 
-def _check_unreachable(grammar: Grammar, start: str) -> Iterator[Remark]:
+def _check_unreachable(grammar: abnf.Grammar, start: str) -> Iterator[abnf.Remark]:
     first = grammar.rule(start)
-    reached = find_reached_rules(grammar, first.key)
+    reached = abnf.find_reached_rules(grammar, first.key)
     for rule in grammar.own:
         if rule.key not in reached:
-            yield make_remark(RemarkCode.UNREACHABLE, f"{first.name} does not use this rule", rule)
+            yield abnf.make_remark(abnf.RemarkCode.UNREACHABLE, f"{first.name} does not use this rule", rule)
 
 
-def _check_redefined(grammar: Grammar) -> Iterator[Remark]:
+def _check_redefined(grammar: abnf.Grammar) -> Iterator[abnf.Remark]:
     standard = load_rfc3986()
-    pool = ExpressionPool()
-    own_builder, standard_builder = ExpressionBuilder(grammar, pool), ExpressionBuilder(standard, pool)
+    pool = nfa.ExpressionPool()
+    own_builder, standard_builder = (
+        nfa.ExpressionBuilder(grammar, pool),
+        nfa.ExpressionBuilder(standard, pool),
+    )
     undecided = 0
     for rule in grammar.own:
         official = standard.rules.get(rule.key)
-        if official is None or rule.node is None or isinstance(rule.node, Prose):
+        if official is None or rule.node is None or isinstance(rule.node, abnf.Prose):
             continue
         source = official.source or "RFC 3986"
         try:
             if undecided >= _MAX_UNDECIDED:
-                raise make_undecided_error("the comparisons of earlier rules took too long")
+                raise nfa.make_undecided_error("the comparisons of earlier rules took too long")
             comparison = compare_expressions(
                 own_builder.build_rule(rule.name),
                 standard_builder.build_rule(rule.name),
@@ -460,14 +429,14 @@ def _check_redefined(grammar: Grammar) -> Iterator[Remark]:
             undecided += 1
             message = f"{source} has this rule too; whether the two differ was not decided: "
             reason = error.message.removeprefix("not decided: ")
-            yield make_remark(RemarkCode.UNDECIDED, message + reason, rule)
+            yield abnf.make_remark(abnf.RemarkCode.UNDECIDED, message + reason, rule)
             continue
         if comparison.relation is not Relation.EQUAL:
             own, other = comparison.only_a, comparison.only_b
             more = f"; only this rule has {own}" if own is not None else ""
             less = f"; only that rule has {other or 'the empty string'}" if other is not None else ""
-            yield make_remark(
-                RemarkCode.REDEFINED,
+            yield abnf.make_remark(
+                abnf.RemarkCode.REDEFINED,
                 f"the rule differs from {rule.name} of {source}{more}{less}",
                 rule,
                 witness=own if own is not None else other,
@@ -475,20 +444,22 @@ def _check_redefined(grammar: Grammar) -> Iterator[Remark]:
             )
 
 
-def _check_redundant(grammar: Grammar) -> Iterator[Remark]:
-    pool = ExpressionPool()
-    builder = ExpressionBuilder(grammar, pool)
+def _check_redundant(grammar: abnf.Grammar) -> Iterator[abnf.Remark]:
+    pool = nfa.ExpressionPool()
+    builder = nfa.ExpressionBuilder(grammar, pool)
     count = work = 0
     costly = False
     for rule, node in _iter_decidable(grammar):
         count += len(node.items)
         try:
             if count > _MAX_ALTERNATIVES:
-                raise make_undecided_error(f"only {_MAX_ALTERNATIVES} alternatives of a grammar are compared")
+                raise nfa.make_undecided_error(
+                    f"only {_MAX_ALTERNATIVES} alternatives of a grammar are compared"
+                )
             parts = [builder.build_part(item) for item in node.items]
             work += sum(part.size for part in parts) * len(parts)
             if work > _MAX_WORK:
-                raise make_undecided_error("comparing the alternatives takes too long")
+                raise nfa.make_undecided_error("comparing the alternatives takes too long")
         except GrammarError as error:
             reason = error.message.removeprefix("not decided: ")
             yield _make_undecided_remark(
@@ -505,22 +476,26 @@ def _check_redundant(grammar: Grammar) -> Iterator[Remark]:
             message = (
                 f"the alternative {_format_alternative(item)} adds nothing: the others have all its strings"
             )
-            yield make_remark(RemarkCode.REDUNDANT, message, item, rule=rule, fix="remove it")
+            yield abnf.make_remark(abnf.RemarkCode.REDUNDANT, message, item, rule=rule, fix="remove it")
 
 
-def _make_undecided_remark(rule: Rule, node: Node, question: str) -> Remark:
-    return make_remark(RemarkCode.UNDECIDED, f"it was not decided whether {question}", node, rule=rule)
+def _make_undecided_remark(rule: abnf.Rule, node: abnf.Node, question: str) -> abnf.Remark:
+    return abnf.make_remark(
+        abnf.RemarkCode.UNDECIDED, f"it was not decided whether {question}", node, rule=rule
+    )
 
 
-def _iter_decidable(grammar: Grammar) -> Iterator[tuple[Rule, Alternation]]:
+def _iter_decidable(grammar: abnf.Grammar) -> Iterator[tuple[abnf.Rule, abnf.Alternation]]:
     """Yield the alternations whose strings can be decided; other remarks explain the rest."""
-    uses = map_uses(grammar)
+    uses = abnf.map_uses(grammar)
     users: dict[str, list[str]] = {}
     for key, used in uses.items():
         for name in used:
             users.setdefault(name, []).append(key)
-    undecidable = {key for cycle in iter_cycles(uses) for key in cycle}
-    undecidable |= {key for key, rule in grammar.rules.items() if rule.node is None or find_prose(rule.node)}
+    undecidable = {key for cycle in abnf.iter_cycles(uses) for key in cycle}
+    undecidable |= {
+        key for key, rule in grammar.rules.items() if rule.node is None or nfa.find_prose(rule.node)
+    }
     undecidable |= users.keys() - uses.keys()
     stack = list(undecidable)
     while stack:
@@ -528,16 +503,16 @@ def _iter_decidable(grammar: Grammar) -> Iterator[tuple[Rule, Alternation]]:
         undecidable.update(following)
         stack.extend(following)
     for rule in grammar.own:
-        for node in iter_nodes(rule.node):
+        for node in abnf.iter_nodes(rule.node):
             if (
-                isinstance(node, Alternation)
-                and not find_prose(node)
-                and undecidable.isdisjoint(reference.key for reference in list_references(node))
+                isinstance(node, abnf.Alternation)
+                and not nfa.find_prose(node)
+                and undecidable.isdisjoint(reference.key for reference in abnf.list_references(node))
             ):
                 yield rule, node
 
 
-def _find_redundant(parts: list[Expression], pool: ExpressionPool) -> tuple[list[int], bool]:
+def _find_redundant(parts: list[nfa.Expression], pool: nfa.ExpressionPool) -> tuple[list[int], bool]:
     """Return the alternatives that the others cover (of equal ones the later), and if some took too long."""
     left = dict(enumerate(parts))
     unsure = False
@@ -551,7 +526,7 @@ def _find_redundant(parts: list[Expression], pool: ExpressionPool) -> tuple[list
     return [index for index in range(len(parts)) if index not in left], unsure
 
 
-def _format_alternative(node: Node) -> str:
-    if isinstance(node, Reference):
+def _format_alternative(node: abnf.Node) -> str:
+    if isinstance(node, abnf.Reference):
         return node.name
-    return f'"{node.text}"' if isinstance(node, Literal) else "here"
+    return f'"{node.text}"' if isinstance(node, abnf.Literal) else "here"

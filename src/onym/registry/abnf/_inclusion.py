@@ -16,53 +16,22 @@ from types import MappingProxyType
 from typing import Final
 
 from onym.errors import GrammarError
-from onym.registry.abnf import (
-    Alternation,
-    Concatenation,
-    Grammar,
-    ListOf,
-    Literal,
-    Node,
-    Prose,
-    Range,
-    Reference,
-    Repetition,
-    Rule,
-    find_reached_rules,
-    iter_cycles,
-    iter_nodes,
-    list_references,
-    map_uses,
-)
+from onym.registry import abnf
+from onym.registry.abnf import _nfa
 from onym.registry.abnf._loader import load_library, map_node, parse_grammar, read_data_file, resolve
-from onym.registry.abnf._nfa import (
-    NFA,
-    ORDER,
-    RANK,
-    ExpressionPool,
-    LazyDFA,
-    build_expression,
-    build_nfa,
-    build_rule_nfa,
-    classify_octets,
-    format_octets,
-    list_octets,
-    make_undecided_error,
-    trace_back,
-)
 
 #: how often a rule uses itself in the strings of `narrow_grammar`
 _DEPTH: Final = 2
 #: no string at all
-_NOTHING: Final = Alternation(items=())
-_HEX: Final = Alternation(items=(Range(first=0x30, last=0x39), Range(first=0x41, last=0x46)))
+_NOTHING: Final = abnf.Alternation(items=())
+_HEX: Final = abnf.Alternation(items=(abnf.Range(first=0x30, last=0x39), abnf.Range(first=0x41, last=0x46)))
 #: *( unreserved / pct-encoded ), without rules of other names
-_PLAIN: Final = Repetition(
-    item=Alternation(
+_PLAIN: Final = abnf.Repetition(
+    item=abnf.Alternation(
         items=(
-            *(Range(first=ord(first), last=ord(last)) for first, last in ("az", "AZ", "09")),
-            *(Literal(text=character) for character in "-._~"),
-            Concatenation(items=(Literal(text="%"), _HEX, _HEX)),
+            *(abnf.Range(first=ord(first), last=ord(last)) for first, last in ("az", "AZ", "09")),
+            *(abnf.Literal(text=character) for character in "-._~"),
+            abnf.Concatenation(items=(abnf.Literal(text="%"), _HEX, _HEX)),
         )
     ),
     least=1,
@@ -74,39 +43,39 @@ _PLAIN: Final = Repetition(
 _MAX_NODES: Final = 20_000
 
 
-def is_small(grammar: Grammar, start: str) -> bool:
+def is_small(grammar: abnf.Grammar, start: str) -> bool:
     """Return whether the rules that `start` uses are few enough to copy them."""
     count = 0
-    for key in find_reached_rules(grammar, start):
+    for key in abnf.find_reached_rules(grammar, start):
         rule = grammar.rules.get(key)
-        count += 1 + sum(1 for _ in iter_nodes(None if rule is None else rule.node))
+        count += 1 + sum(1 for _ in abnf.iter_nodes(None if rule is None else rule.node))
         if count > _MAX_NODES:
             return False
     return True
 
 
-def find_open_rules(grammar: Grammar, start: str) -> tuple[str, ...]:
+def find_open_rules(grammar: abnf.Grammar, start: str) -> tuple[str, ...]:
     """Return the names that `start` reaches and that have no known strings, in the order of the text."""
     names: dict[str, str] = {}
-    for key in find_reached_rules(grammar, start):
+    for key in abnf.find_reached_rules(grammar, start):
         rule = grammar.rules.get(key)
         if rule is not None and (rule.node is None or _has_prose(rule.node)):
             names[key] = rule.name
-        for reference in () if rule is None else list_references(rule.node):
+        for reference in () if rule is None else abnf.list_references(rule.node):
             if reference.key not in grammar.rules:
                 names[reference.key] = reference.name
     order = {key: index for index, key in enumerate(grammar.rules)}
     return tuple(names[key] for key in sorted(names, key=lambda key: (order.get(key, len(order)), key)))
 
 
-def _has_prose(node: Node) -> bool:
-    return any(isinstance(inner, Prose) for inner in iter_nodes(node, skip_empty=True))
+def _has_prose(node: abnf.Node) -> bool:
+    return any(isinstance(inner, abnf.Prose) for inner in abnf.iter_nodes(node, skip_empty=True))
 
 
-def narrow_grammar(grammar: Grammar, start: str) -> Grammar:
+def narrow_grammar(grammar: abnf.Grammar, start: str) -> abnf.Grammar:
     """Return a grammar whose strings of `start` are strings of the grammar, without the unknown ones."""
     rules = _fill_rules(grammar, start, _NOTHING)
-    for cycle in list(iter_cycles(map_uses(replace(grammar, rules=rules)))):
+    for cycle in list(abnf.iter_cycles(abnf.map_uses(replace(grammar, rules=rules)))):
         members = set(cycle)
         copies = {key: rules[key] for key in cycle}
         for key, rule in copies.items():
@@ -117,31 +86,33 @@ def narrow_grammar(grammar: Grammar, start: str) -> Grammar:
     return replace(grammar, rules=MappingProxyType(rules), others=())
 
 
-def widen_grammar(grammar: Grammar, start: str) -> Grammar:
+def widen_grammar(grammar: abnf.Grammar, start: str) -> abnf.Grammar:
     """Return a grammar that has all strings of `start`, if unknown rules have only plain characters."""
     rules = _fill_rules(grammar, start, _PLAIN)
-    for cycle in list(iter_cycles(map_uses(replace(grammar, rules=rules)))):
+    for cycle in list(abnf.iter_cycles(abnf.map_uses(replace(grammar, rules=rules)))):
         members = set(cycle)
         leaves = [
             node
             for key in cycle
             for node in _list_leaves(rules[key].node)
-            if not (isinstance(node, Reference) and node.key in members)
+            if not (isinstance(node, abnf.Reference) and node.key in members)
         ]
-        anything = Repetition(item=Alternation(items=tuple(leaves)), least=0, most=None)
+        anything = abnf.Repetition(item=abnf.Alternation(items=tuple(leaves)), least=0, most=None)
         for key in cycle:
             rules[key] = replace(rules[key], node=anything)
     return replace(grammar, rules=MappingProxyType(rules), others=())
 
 
-def _fill_rules(grammar: Grammar, start: str, filling: Node) -> dict[str, Rule]:
+def _fill_rules(grammar: abnf.Grammar, start: str, filling: abnf.Node) -> dict[str, abnf.Rule]:
     """Return the rules that `start` reaches, with `filling` for prose, broken and undefined rules."""
 
-    def fill(node: Node) -> Node:
-        is_open = isinstance(node, Prose) or (isinstance(node, Reference) and node.key not in grammar.rules)
+    def fill(node: abnf.Node) -> abnf.Node:
+        is_open = isinstance(node, abnf.Prose) or (
+            isinstance(node, abnf.Reference) and node.key not in grammar.rules
+        )
         return filling if is_open else node
 
-    reached = find_reached_rules(grammar, start)
+    reached = abnf.find_reached_rules(grammar, start)
     return {
         key: replace(rule, node=filling if rule.node is None else _fill_node(rule.node, fill))
         for key, rule in grammar.rules.items()
@@ -149,22 +120,22 @@ def _fill_rules(grammar: Grammar, start: str, filling: Node) -> dict[str, Rule]:
     }
 
 
-def _fill_node(node: Node, fill: Callable[[Node], Node]) -> Node:
+def _fill_node(node: abnf.Node, fill: Callable[[abnf.Node], abnf.Node]) -> abnf.Node:
     """Return the node with `fill` applied, except to `0<pchar>`, which is the empty string."""
-    if isinstance(node, Repetition) and node.most == 0:
+    if isinstance(node, abnf.Repetition) and node.most == 0:
         return node
-    if isinstance(node, (Concatenation, Alternation)):
+    if isinstance(node, (abnf.Concatenation, abnf.Alternation)):
         return replace(node, items=tuple(_fill_node(item, fill) for item in node.items))
-    if isinstance(node, (Repetition, ListOf)):
+    if isinstance(node, (abnf.Repetition, abnf.ListOf)):
         return replace(node, item=_fill_node(node.item, fill))
     return fill(node)
 
 
-def _rename_cycle(rule: Rule, members: set[str], depth: int, *, name: str | None = None) -> Rule:
+def _rename_cycle(rule: abnf.Rule, members: set[str], depth: int, *, name: str | None = None) -> abnf.Rule:
     """Return a copy of a rule that uses the copies of the next lower depth; depth 0 has no strings."""
 
-    def rename(node: Node) -> Node:
-        if isinstance(node, Reference) and node.key in members:
+    def rename(node: abnf.Node) -> abnf.Node:
+        if isinstance(node, abnf.Reference) and node.key in members:
             return replace(node, name=f"{node.name}@{depth - 1}")
         return node
 
@@ -173,9 +144,9 @@ def _rename_cycle(rule: Rule, members: set[str], depth: int, *, name: str | None
     return replace(rule, name=new, node=_NOTHING if depth == 0 else map_node(rule.node, rename))
 
 
-def _list_leaves(node: Node | None) -> list[Node]:
-    containers = (Concatenation, Alternation, Repetition, ListOf)
-    return [inner for inner in iter_nodes(node) if not isinstance(inner, containers)]
+def _list_leaves(node: abnf.Node | None) -> list[abnf.Node]:
+    containers = (abnf.Concatenation, abnf.Alternation, abnf.Repetition, abnf.ListOf)
+    return [inner for inner in abnf.iter_nodes(node) if not isinstance(inner, containers)]
 
 
 _BUDGET: Final = 2_000_000
@@ -209,10 +180,10 @@ def _find_live_states(rows: list[list[int]], accepts: list[bool]) -> list[bool]:
     return live
 
 
-def build_dfa(nfa: NFA) -> DFA:
+def build_dfa(nfa: _nfa.NFA) -> DFA:
     """Return the minimal automaton of an NFA; it is complete, so it may have a state that accepts nothing."""
-    table, shown = classify_octets(nfa.collect_masks())
-    subsets = LazyDFA(nfa, table, shown, budget=_BUDGET)
+    table, shown = _nfa.classify_octets(nfa.collect_masks())
+    subsets = _nfa.LazyDFA(nfa, table, shown, budget=_BUDGET)
     rows: list[list[int]] = []
     while len(rows) < len(subsets):
         rows.append(subsets.get_row(len(rows)))
@@ -278,7 +249,7 @@ def subtract_dfa(first: DFA, second: DFA) -> DFA:
 MAX_PAIRS: Final = 250_000
 
 
-def find_shortest(nfa: NFA, dfa: DFA, *, accepted: bool, without: int = 0) -> bytes | None:
+def find_shortest(nfa: _nfa.NFA, dfa: DFA, *, accepted: bool, without: int = 0) -> bytes | None:
     """Return the shortest string of `nfa` that `dfa` accepts, or with `accepted` False rejects; None if none.
 
     Of several strings it is the most readable. Strings with a byte of the mask `without` are left out.
@@ -290,7 +261,7 @@ def find_shortest(nfa: NFA, dfa: DFA, *, accepted: bool, without: int = 0) -> by
 class _ProductSearch:
     """A breadth-first search over pairs of states, grouped by the string that leads to them."""
 
-    def __init__(self, nfa: NFA, dfa: DFA, accepted: bool, without: int) -> None:
+    def __init__(self, nfa: _nfa.NFA, dfa: DFA, accepted: bool, without: int) -> None:
         self.nfa, self.dfa, self.accepted = nfa, dfa, accepted
         self.without = without
         self.width = len(dfa.rows)
@@ -310,10 +281,10 @@ class _ProductSearch:
             for group, pairs in layer:
                 edges = self.collect_edges(pairs)
                 if edges is None:
-                    return trace_back(self.parents, group)
+                    return _nfa.trace_back(self.parents, group)
                 ready.append((group, edges))
                 if self.count > MAX_PAIRS:
-                    raise make_undecided_error(f"the search took more than {MAX_PAIRS:,} steps")
+                    raise _nfa.make_undecided_error(f"the search took more than {MAX_PAIRS:,} steps")
             following: list[tuple[int, list[int]]] = []
             for group, edges in ready:
                 self.expand_group(group, edges, following)
@@ -346,11 +317,11 @@ class _ProductSearch:
         if targets is None:
             octets = self.octets.get(mask)
             if octets is None:
-                octets = self.octets[mask] = list_octets(mask & ~self.without)
+                octets = self.octets[mask] = _nfa.list_octets(mask & ~self.without)
             row, table = self.dfa.rows[other], self.dfa.table
             best: dict[int, int] = {}
             for octet in octets:
-                best.setdefault(row[table[octet]], RANK[octet])
+                best.setdefault(row[table[octet]], _nfa.RANK[octet])
             # in a search for an accepted string, dead states are left out
             live = self.dfa.live
             targets = [(rank, to) for to, rank in best.items() if not self.accepted or live[to]]
@@ -368,12 +339,12 @@ class _ProductSearch:
             if rank != last:
                 last = rank
                 layer.append((len(self.parents), []))
-                self.parents.append((group, ORDER[rank]))
+                self.parents.append((group, _nfa.ORDER[rank]))
             layer[-1][1].append(pair)
 
 
 @cache
-def load_rfc3986() -> Grammar:
+def load_rfc3986() -> abnf.Grammar:
     """Return the rules of RFC 3986 Appendix A with the core rules."""
     return resolve(load_library("3986"))
 
@@ -381,17 +352,17 @@ def load_rfc3986() -> Grammar:
 @cache
 def build_absolute_uri_dfa() -> DFA:
     """Return the minimal automaton of absolute-URI (RFC 3986 4.3), built once per process."""
-    return build_dfa(build_rule_nfa(load_rfc3986(), "absolute-URI"))
+    return build_dfa(_nfa.build_rule_nfa(load_rfc3986(), "absolute-URI"))
 
 
 @cache
 def build_uri_dfa() -> DFA:
     """Return the minimal automaton of URI (RFC 3986 3), built once per process."""
-    return build_dfa(build_rule_nfa(load_rfc3986(), "URI"))
+    return build_dfa(_nfa.build_rule_nfa(load_rfc3986(), "URI"))
 
 
 @cache
-def _load_probe_rules() -> Grammar:
+def _load_probe_rules() -> abnf.Grammar:
     return resolve(parse_grammar(read_data_file("probes.abnf")))
 
 
@@ -400,7 +371,7 @@ def build_probe_dfa(rule: str) -> DFA:
     """Return the automaton of one rule of data/probes.abnf, or "": `//` after the scheme of non-URIs."""
     if not rule:
         return subtract_dfa(build_probe_dfa("double-slash"), build_uri_dfa())
-    return build_dfa(build_rule_nfa(_load_probe_rules(), rule))
+    return build_dfa(_nfa.build_rule_nfa(_load_probe_rules(), rule))
 
 
 #: states of an automaton that `probe_rule` accepts
@@ -474,7 +445,7 @@ class Verdict:
         return self.outcome not in _OUTCOMES.values()
 
 
-def decide_inclusion(grammar: Grammar, start: str) -> Verdict:
+def decide_inclusion(grammar: abnf.Grammar, start: str) -> Verdict:
     """Decide whether every string of the rule `start` is an absolute-URI.
 
     Call `resolve` first: the outcome of undefined names is UNDEFINED. Raises UnknownEntryError if the rule
@@ -486,7 +457,7 @@ def decide_inclusion(grammar: Grammar, start: str) -> Verdict:
         return Verdict(outcome=_OUTCOMES[error.code], start=start, problem=error)
 
 
-def decide_known_part(grammar: Grammar, start: str) -> Verdict:
+def decide_known_part(grammar: abnf.Grammar, start: str) -> Verdict:
     """Return the result of `decide_inclusion`, or what can be decided of an undecidable grammar.
 
     If rules are recursive, described in words, not valid or not defined, the strings that do not need them
@@ -499,15 +470,15 @@ def decide_known_part(grammar: Grammar, start: str) -> Verdict:
     return _decide_part(grammar, start, verdict.problem) or verdict
 
 
-def _decide_grammar(grammar: Grammar, start: str) -> Verdict:
-    whole = build_expression(grammar, start)
-    nfa = build_nfa(whole)
+def _decide_grammar(grammar: abnf.Grammar, start: str) -> Verdict:
+    whole = _nfa.build_expression(grammar, start)
+    nfa = _nfa.build_nfa(whole)
     if whole.shortest is None:
         return Verdict(outcome=Outcome.EMPTY, start=start, states=len(nfa.moves))
     return _decide_nfa(nfa, start)
 
 
-def _decide_part(grammar: Grammar, start: str, error: GrammarError) -> Verdict | None:
+def _decide_part(grammar: abnf.Grammar, start: str, error: GrammarError) -> Verdict | None:
     """Return what can be decided without the strings that are not known; None if that is nothing."""
     unknown = find_open_rules(grammar, start)
     if not is_small(grammar, start):
@@ -528,7 +499,7 @@ def _decide_part(grammar: Grammar, start: str, error: GrammarError) -> Verdict |
     return replace(verdict, outcome=Outcome.CONDITIONAL, problem=error, open_rules=unknown)
 
 
-def _decide_nfa(nfa: NFA, start: str) -> Verdict:
+def _decide_nfa(nfa: _nfa.NFA, start: str) -> Verdict:
     states = len(nfa.moves)
     witness = find_shortest(nfa, build_absolute_uri_dfa(), accepted=False)
     if witness is None:
@@ -542,27 +513,29 @@ def _decide_nfa(nfa: NFA, start: str) -> Verdict:
     return Verdict(
         outcome=outcome,
         start=start,
-        witness=format_octets(witness),
-        second=None if second is None else format_octets(second),
+        witness=_nfa.format_octets(witness),
+        second=None if second is None else _nfa.format_octets(second),
         states=states,
     )
 
 
-def find_wrong_prefix(grammar: Grammar, start: str, *schemes: str) -> str | None:
+def find_wrong_prefix(grammar: abnf.Grammar, start: str, *schemes: str) -> str | None:
     """Return the shortest string of the rule that begins with no `scheme:`, ignoring case; None if none.
 
     Raises GrammarError if that cannot be decided.
     """
-    pool = ExpressionPool()
+    pool = _nfa.ExpressionPool()
     anything = pool.make_repetition(pool.make_octets((1 << 256) - 1), 0, None)
     names = pool.make_alternation([pool.make_text(f"{scheme}:", sensitive=False) for scheme in schemes])
     prefixed = pool.make_concatenation([names, anything])
-    return _find_witness(build_rule_nfa(grammar, start), build_dfa(build_nfa(prefixed)), accepted=False)
+    return _find_witness(
+        _nfa.build_rule_nfa(grammar, start), build_dfa(_nfa.build_nfa(prefixed)), accepted=False
+    )
 
 
-def _find_witness(nfa: NFA, dfa: DFA, *, accepted: bool) -> str | None:
+def _find_witness(nfa: _nfa.NFA, dfa: DFA, *, accepted: bool) -> str | None:
     witness = find_shortest(nfa, dfa, accepted=accepted)
-    return None if witness is None else format_octets(witness)
+    return None if witness is None else _nfa.format_octets(witness)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -609,12 +582,12 @@ class Probes:
         return self.found[identifier] is not None
 
 
-def probe_rule(grammar: Grammar, start: str) -> Probes:
+def probe_rule(grammar: abnf.Grammar, start: str) -> Probes:
     """Search a rule for each form of PROBES. Raises UnknownEntryError if the rule does not exist."""
     try:
-        nfa = build_rule_nfa(grammar, start)
+        nfa = _nfa.build_rule_nfa(grammar, start)
         if len(nfa.moves) > MAX_PROBE_STATES:
-            raise make_undecided_error(f"the automaton has more than {MAX_PROBE_STATES:,} states")
+            raise _nfa.make_undecided_error(f"the automaton has more than {MAX_PROBE_STATES:,} states")
         found = {probe.id: _find_witness(nfa, build_probe_dfa(probe.rule), accepted=True) for probe in PROBES}
     except GrammarError as error:
         return Probes(found=MappingProxyType({}), problem=error)
@@ -654,15 +627,15 @@ class ReservedCharacter:
     witness: str
 
 
-def find_reserved(grammar: Grammar, start: str) -> tuple[ReservedCharacter, ...]:
+def find_reserved(grammar: abnf.Grammar, start: str) -> tuple[ReservedCharacter, ...]:
     """Return the components in which the strings of a rule may have each reserved character as data.
 
     Delimiters are left out, such as the "?" before the query. Raises GrammarError if that cannot be decided,
     and UnknownEntryError if the rule does not exist.
     """
-    nfa = build_rule_nfa(grammar, start)
+    nfa = _nfa.build_rule_nfa(grammar, start)
     if len(nfa.moves) > MAX_RESERVED_STATES:
-        raise make_undecided_error(f"the automaton has more than {MAX_RESERVED_STATES:,} states")
+        raise _nfa.make_undecided_error(f"the automaton has more than {MAX_RESERVED_STATES:,} states")
     return tuple(
         ReservedCharacter(character=character, component=component, witness=witness)
         for character in RESERVED
@@ -682,4 +655,4 @@ def _build_form_dfa(component: str, character: str) -> DFA:
     else:
         text = text.replace(' / before "/" /', " /").replace("before {c} /", "before {c} *o /")
     grammar = parse_grammar(text.format(c=value, d=value) + _PARTS)
-    return build_dfa(build_rule_nfa(grammar, "at"))
+    return build_dfa(_nfa.build_rule_nfa(grammar, "at"))

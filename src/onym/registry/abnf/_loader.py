@@ -18,30 +18,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from onym.errors import GrammarError
-from onym.registry.abnf import (
-    Alternation,
-    Concatenation,
-    Grammar,
-    ListOf,
-    Node,
-    Prose,
-    Reference,
-    Remark,
-    RemarkCode,
-    Repetition,
-    Rule,
-    is_in_appendix,
-    list_references,
-    make_remark,
-)
-from onym.registry.abnf._parser import (
-    Chunk,
-    find_slip_hint,
-    parse_rule,
-    repair_chunk,
-    replace_colons,
-    split_chunks,
-)
+from onym.registry import abnf
+from onym.registry.abnf import _parser as parser
 
 if TYPE_CHECKING:
     from onym.registry.documents.types import Block
@@ -51,7 +29,7 @@ MAX_TEXT: Final = 262_144
 MAX_RULES: Final = 4_000
 
 
-def parse_grammar(text: str, *, line: int = 1, section: str | None = None) -> Grammar:
+def parse_grammar(text: str, *, line: int = 1, section: str | None = None) -> abnf.Grammar:
     """Parse ABNF (RFC 5234, RFC 7405). `line` is the first line of the text, `section` that of its rules.
 
     Raises GrammarError at the first error (line and column count from 1), if the text has no rule
@@ -63,7 +41,7 @@ def parse_grammar(text: str, *, line: int = 1, section: str | None = None) -> Gr
     if grammar.problems:
         raise grammar.problems[0]
     for remark in grammar.remarks:
-        if remark.code is RemarkCode.IGNORED_TEXT:
+        if remark.code is abnf.RemarkCode.IGNORED_TEXT:
             raise GrammarError(
                 "this line is not a rule",
                 clause="RFC 5234 4",
@@ -74,7 +52,7 @@ def parse_grammar(text: str, *, line: int = 1, section: str | None = None) -> Gr
     return grammar
 
 
-def parse_blocks(blocks: Iterable[Block]) -> Grammar:
+def parse_blocks(blocks: Iterable[Block]) -> abnf.Grammar:
     """Parse all blocks of a document as one grammar; each rule keeps its section.
 
     The error of a rule that is not valid is in `problems`. The rule has the elements that its author may have
@@ -96,16 +74,16 @@ class _GrammarBuilder:
     def __init__(self) -> None:
         self.size = 0
         self.count = 0
-        self.defined: dict[str, list[Rule]] = {}
+        self.defined: dict[str, list[abnf.Rule]] = {}
         self.problems: list[GrammarError] = []
-        self.remarks: list[Remark] = []
+        self.remarks: list[abnf.Remark] = []
 
     def add_text(self, text: str, line: int, section: str | None) -> None:
         self.size += len(text)
         if self.size > MAX_TEXT:
             raise _make_size_error(f"more than {MAX_TEXT:,} characters of ABNF", line)
         text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-        replaced = replace_colons(text)
+        replaced = parser.replace_colons(text)
         if replaced is not None:
             text, row = replaced
             self.problems.append(
@@ -116,35 +94,35 @@ class _GrammarBuilder:
                     hint='a rule is defined by "=", not ":="',
                 )
             )
-        for chunk in split_chunks(text, line=line):
+        for chunk in parser.split_chunks(text, line=line):
             if chunk.name is None:
                 self.remark_ignored(chunk, section)
             else:
                 self.add_rule(chunk, chunk.name, section)
 
-    def remark_ignored(self, chunk: Chunk, section: str | None) -> None:
+    def remark_ignored(self, chunk: parser.Chunk, section: str | None) -> None:
         """Add a remark on the first line of the chunk that is not a comment."""
         for line, row in enumerate(chunk.text.split("\n"), chunk.line):
             text = row.lstrip()
             if text and not text.startswith(";"):
                 self.remarks.append(
-                    Remark(
-                        code=RemarkCode.IGNORED_TEXT,
+                    abnf.Remark(
+                        code=abnf.RemarkCode.IGNORED_TEXT,
                         message="this line is not a rule and was ignored",
                         line=line,
                         column=len(row) - len(text) + 1,
                         section=section,
-                        fix=find_slip_hint(row),
+                        fix=parser.find_slip_hint(row),
                     )
                 )
                 return
 
-    def add_rule(self, chunk: Chunk, name: str, section: str | None) -> None:
+    def add_rule(self, chunk: parser.Chunk, name: str, section: str | None) -> None:
         self.count += 1
         if self.count > MAX_RULES:
             raise _make_size_error(f"more than {MAX_RULES:,} rules", chunk.line)
         head = chunk.text.split("\n", 1)[0]
-        rule = Rule(
+        rule = abnf.Rule(
             name=name,
             node=None,
             line=chunk.line,
@@ -156,7 +134,7 @@ class _GrammarBuilder:
             chunk = replace(chunk, text=chunk.text.replace(f"<{name}>", f" {name} ", 1))
         definitions = self.defined.setdefault(rule.key, [])
         try:
-            node, incremental, remarks = parse_rule(chunk)
+            node, incremental, remarks = parser.parse_rule(chunk)
         except GrammarError as error:
             self.problems.append(error)
             repaired = _parse_repaired(chunk)
@@ -177,7 +155,7 @@ class _GrammarBuilder:
                 old, node=_join_alternatives(definitions[-1].node, node), text=f"{old.text}\n{rule.text}"
             )
 
-    def extend_library_rule(self, rule: Rule, node: Node) -> Rule:
+    def extend_library_rule(self, rule: abnf.Rule, node: abnf.Node) -> abnf.Rule:
         """Return the rule of `name =/ more` for a name of another RFC, as RFC 6532 does with VCHAR.
 
         If no RFC of the library defines that name, add a remark.
@@ -186,14 +164,14 @@ class _GrammarBuilder:
         if imported is None:
             message = f"=/ adds to {rule.name}, which is not defined before"
             self.remarks.append(
-                make_remark(RemarkCode.UNDEFINED, message, rule, fix="define it first, with =")
+                abnf.make_remark(abnf.RemarkCode.UNDEFINED, message, rule, fix="define it first, with =")
             )
             return rule
         words = f"{imported[1].name}, defined in RFC {imported[0]}"
-        base = Prose(text=words, line=rule.line, column=rule.column)
+        base = abnf.Prose(text=words, line=rule.line, column=rule.column)
         return replace(rule, node=_join_alternatives(base, node))
 
-    def build(self) -> Grammar:
+    def build(self) -> abnf.Grammar:
         if not self.defined:
             first = next(iter(self.remarks), None)
             raise GrammarError(
@@ -206,15 +184,17 @@ class _GrammarBuilder:
             )
         rules, others = {}, []
         for key, definitions in self.defined.items():
-            current = [rule for rule in definitions if not is_in_appendix(rule.section)] or definitions
+            current = [rule for rule in definitions if not abnf.is_in_appendix(rule.section)] or definitions
             rules[key] = current[-1]
             replaced = [rule for rule in definitions if rule is not current[-1]]
             others.extend(replaced)
             self.remarks.extend(_make_repeated_remark(rules[key], rule) for rule in replaced)
         for rule in rules.values():
-            if isinstance(rule.node, Prose):
-                self.remarks.append(make_remark(RemarkCode.PROSE, "the rule is described in words", rule))
-        return Grammar(
+            if isinstance(rule.node, abnf.Prose):
+                self.remarks.append(
+                    abnf.make_remark(abnf.RemarkCode.PROSE, "the rule is described in words", rule)
+                )
+        return abnf.Grammar(
             rules=MappingProxyType(rules),
             others=tuple(others),
             problems=tuple(self.problems),
@@ -222,29 +202,29 @@ class _GrammarBuilder:
         )
 
 
-def _parse_repaired(chunk: Chunk) -> tuple[Node, bool, tuple[Remark, ...]] | None:
+def _parse_repaired(chunk: parser.Chunk) -> tuple[abnf.Node, bool, tuple[abnf.Remark, ...]] | None:
     """Return the result of `parse_rule` for the chunk with common slips repaired; None if that fails too."""
-    repaired = repair_chunk(chunk)
+    repaired = parser.repair_chunk(chunk)
     if repaired is None:
         return None
     try:
-        return parse_rule(repaired)
+        return parser.parse_rule(repaired)
     except GrammarError:
         return None
 
 
-def _join_alternatives(first: Node, second: Node) -> Alternation:
-    left = first.items if isinstance(first, Alternation) else (first,)
-    right = second.items if isinstance(second, Alternation) else (second,)
-    return Alternation(items=(*left, *right), line=first.line, column=first.column)
+def _join_alternatives(first: abnf.Node, second: abnf.Node) -> abnf.Alternation:
+    left = first.items if isinstance(first, abnf.Alternation) else (first,)
+    right = second.items if isinstance(second, abnf.Alternation) else (second,)
+    return abnf.Alternation(items=(*left, *right), line=first.line, column=first.column)
 
 
-def _make_repeated_remark(current: Rule, replaced: Rule) -> Remark:
+def _make_repeated_remark(current: abnf.Rule, replaced: abnf.Rule) -> abnf.Remark:
     same = current.node is not None and current.node == replaced.node
     place = f"section {current.section}" if current.section else f"line {current.line}"
     elements = "the same elements" if same else "other elements; that definition applies"
-    return make_remark(
-        RemarkCode.REPEATED,
+    return abnf.make_remark(
+        abnf.RemarkCode.REPEATED,
         f"the rule is defined again in {place}, with {elements}",
         replaced,
         fix="define each rule once; give the second another name, or write =/ to add alternatives",
@@ -288,12 +268,12 @@ def read_data_file(name: str) -> str:
 
 
 @cache
-def load_library(rfc: str) -> Grammar:
+def load_library(rfc: str) -> abnf.Grammar:
     """Return the shipped rules of one RFC of LIBRARY."""
     return parse_grammar(read_data_file(f"rfc{rfc}.abnf"), section=f"RFC {rfc}")
 
 
-def find_library_rule(name: str, rfc: str | None = None) -> tuple[str, Rule] | None:
+def find_library_rule(name: str, rfc: str | None = None) -> tuple[str, abnf.Rule] | None:
     """Return a rule of the library and its RFC; `rfc` is the only RFC to search."""
     for number in LIBRARY if rfc is None else (rfc,):
         rule = load_library(number).rules.get(name.lower())
@@ -314,7 +294,7 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _STD: Final = {"66": "3986", "68": "5234", "97": "9110"}
 
 
-def resolve(grammar: Grammar) -> Grammar:
+def resolve(grammar: abnf.Grammar) -> abnf.Grammar:
     """Return the grammar with the rules that it imports: undefined names, and rules that prose refers to.
 
     `host = <host, defined in [RFC3986], Section 3.2.2>` imports that rule. If the words name no rule, the
@@ -324,28 +304,28 @@ def resolve(grammar: Grammar) -> Grammar:
     return _Resolver(grammar).run()
 
 
-def map_node(node: Node, leaf: Callable[[Node], Node]) -> Node:
+def map_node(node: abnf.Node, leaf: Callable[[abnf.Node], abnf.Node]) -> abnf.Node:
     """Return a node with `leaf` applied to its references and prose."""
-    if isinstance(node, (Concatenation, Alternation)):
+    if isinstance(node, (abnf.Concatenation, abnf.Alternation)):
         return replace(node, items=tuple(map_node(item, leaf) for item in node.items))
-    if isinstance(node, (Repetition, ListOf)):
+    if isinstance(node, (abnf.Repetition, abnf.ListOf)):
         return replace(node, item=map_node(node.item, leaf))
     return leaf(node)
 
 
 class _Resolver:
-    def __init__(self, grammar: Grammar) -> None:
+    def __init__(self, grammar: abnf.Grammar) -> None:
         self.grammar = grammar
         self.own = dict(grammar.rules)
         self.remarks = list(grammar.remarks)
         # (RFC, key) of each import -> the name in the grammar
         self.names: dict[tuple[str, str], str] = {}
-        self.imported: dict[str, Rule] = {}
-        self.waiting: list[tuple[str, Rule]] = []
+        self.imported: dict[str, abnf.Rule] = {}
+        self.waiting: list[tuple[str, abnf.Rule]] = []
         #: own rules that were prose and are now resolved
         self.settled: set[str] = set()
 
-    def run(self) -> Grammar:
+    def run(self) -> abnf.Grammar:
         self_imports = {
             key: library_rule
             for key, rule in self.own.items()
@@ -372,24 +352,24 @@ class _Resolver:
             remarks=tuple(
                 remark
                 for remark in self.remarks
-                if remark.code is not RemarkCode.PROSE or (remark.rule or "").lower() not in self.settled
+                if remark.code is not abnf.RemarkCode.PROSE or (remark.rule or "").lower() not in self.settled
             ),
         )
 
-    def find_self_import(self, rule: Rule) -> tuple[str, Rule] | None:
+    def find_self_import(self, rule: abnf.Rule) -> tuple[str, abnf.Rule] | None:
         """Return the library's rule if the whole rule is prose that imports the rule of the same name."""
-        if rule.source is not None or not isinstance(rule.node, Prose):
+        if rule.source is not None or not isinstance(rule.node, abnf.Prose):
             return None
         library_rule = _find_named_rule(rule.node, rule.name)
         return library_rule if library_rule is not None and library_rule[1].key == rule.key else None
 
-    def resolve_node(self, rule: Rule, whole: Node) -> Node:
+    def resolve_node(self, rule: abnf.Rule, whole: abnf.Node) -> abnf.Node:
         """Return an own rule's elements with imports for undefined names and for prose."""
 
-        def leaf(node: Node) -> Node:
-            if isinstance(node, Prose):
+        def leaf(node: abnf.Node) -> abnf.Node:
+            if isinstance(node, abnf.Prose):
                 return self.resolve_prose(rule, node, is_whole=node is whole)
-            if isinstance(node, Reference) and node.key not in self.own:
+            if isinstance(node, abnf.Reference) and node.key not in self.own:
                 library_rule = find_library_rule(node.name)
                 if library_rule is not None and node.key not in self.imported:
                     if library_rule[0] in _SPECIAL:
@@ -399,13 +379,13 @@ class _Resolver:
 
         return map_node(whole, leaf)
 
-    def resolve_prose(self, rule: Rule, words: Prose, *, is_whole: bool) -> Node:
+    def resolve_prose(self, rule: abnf.Rule, words: abnf.Prose, *, is_whole: bool) -> abnf.Node:
         text = words.text.strip()
         if _NAME.fullmatch(text) and (text.lower() in self.own or text.lower() in self.imported):
             name = text
             self.remarks.append(
-                make_remark(
-                    RemarkCode.ANGLE_REFERENCE,
+                abnf.make_remark(
+                    abnf.RemarkCode.ANGLE_REFERENCE,
                     f"<{text}> is read as the rule {text}",
                     words,
                     name=rule.name,
@@ -419,14 +399,14 @@ class _Resolver:
             name = self.import_rule(*library_rule, at=words, used_by=rule)
         if is_whole and self.own.get(rule.key) is rule:
             self.settled.add(rule.key)
-        return Reference(name=name, line=words.line, column=words.column)
+        return abnf.Reference(name=name, line=words.line, column=words.column)
 
-    def import_rule(self, rfc: str, rule: Rule, *, at: Rule | Node, used_by: Rule) -> str:
+    def import_rule(self, rfc: str, rule: abnf.Rule, *, at: abnf.Rule | abnf.Node, used_by: abnf.Rule) -> str:
         """Import one rule with a remark; return its name in the grammar."""
         name = self.register_import(rfc, rule)
         self.remarks.append(
-            Remark(
-                code=RemarkCode.IMPORTED,
+            abnf.Remark(
+                code=abnf.RemarkCode.IMPORTED,
                 message=f"{rule.name} is taken from RFC {rfc}",
                 rule=used_by.name,
                 line=at.line,
@@ -435,7 +415,7 @@ class _Resolver:
         )
         return name
 
-    def register_import(self, rfc: str, rule: Rule) -> str:
+    def register_import(self, rfc: str, rule: abnf.Rule) -> str:
         """Return the name of an import; `add_elements` adds its elements later."""
         known = self.names.get((rfc, rule.key))
         if known is not None:
@@ -447,12 +427,12 @@ class _Resolver:
         self.waiting.append((rfc, rule))
         return name
 
-    def add_elements(self, rfc: str, rule: Rule) -> None:
+    def add_elements(self, rfc: str, rule: abnf.Rule) -> None:
         """Add the elements of an import; their names are those of its own RFC."""
         assert rule.node is not None  # noqa: S101 - a test parses the whole library
 
-        def leaf(node: Node) -> Node:
-            if isinstance(node, Reference):
+        def leaf(node: abnf.Node) -> abnf.Node:
+            if isinstance(node, abnf.Reference):
                 library_rule = find_library_rule(node.name, rfc) or find_library_rule(node.name)
                 assert library_rule is not None  # noqa: S101 - a test checks that the library is closed
                 return replace(node, name=self.register_import(*library_rule))
@@ -462,10 +442,10 @@ class _Resolver:
         self.imported[key] = replace(self.imported[key], node=map_node(rule.node, leaf))
 
 
-def _make_assumed_remark(reference: Reference, rfc: str) -> Remark:
+def _make_assumed_remark(reference: abnf.Reference, rfc: str) -> abnf.Remark:
     name = reference.name
-    return make_remark(
-        RemarkCode.UNDEFINED,
+    return abnf.make_remark(
+        abnf.RemarkCode.UNDEFINED,
         f"{name} is used but not defined; the rule of RFC {rfc} is assumed",
         reference,
         name=name,
@@ -473,7 +453,7 @@ def _make_assumed_remark(reference: Reference, rfc: str) -> Remark:
     )
 
 
-def _find_named_rule(words: Prose, own: str | None) -> tuple[str, Rule] | None:
+def _find_named_rule(words: abnf.Prose, own: str | None) -> tuple[str, abnf.Rule] | None:
     """Return the library's rule that prose names: by its first word, the rule's own name, or any word."""
     if not _CITES.search(words.text):
         return None
@@ -489,7 +469,7 @@ def _find_named_rule(words: Prose, own: str | None) -> tuple[str, Rule] | None:
     return None
 
 
-def _find_used_rule(name: str, rfc: str | None) -> tuple[str, Rule] | None:
+def _find_used_rule(name: str, rfc: str | None) -> tuple[str, abnf.Rule] | None:
     """Return the rule that the rules of an RFC take from another one, as RFC 3987 does with pct-encoded."""
     if rfc is None or name.lower() not in _list_used_names(rfc):
         return None
@@ -499,7 +479,7 @@ def _find_used_rule(name: str, rfc: str | None) -> tuple[str, Rule] | None:
 @cache
 def _list_used_names(rfc: str) -> frozenset[str]:
     rules = load_library(rfc).rules.values()
-    return frozenset(reference.key for rule in rules for reference in list_references(rule.node))
+    return frozenset(reference.key for rule in rules for reference in abnf.list_references(rule.node))
 
 
 def _iter_candidates(text: str, own: str | None) -> Iterator[str]:

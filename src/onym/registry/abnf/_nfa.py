@@ -14,22 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from onym.errors import GrammarError
-from onym.registry.abnf import (
-    Alternation,
-    Concatenation,
-    Grammar,
-    ListOf,
-    Literal,
-    Node,
-    Prose,
-    Range,
-    Reference,
-    Repetition,
-    Rule,
-    Series,
-    iter_nodes,
-    list_references,
-)
+from onym.registry import abnf
 
 
 def format_octets(octets: bytes) -> str:
@@ -222,7 +207,7 @@ def _iter_equal_length_ranges(low: bytes, high: bytes) -> Iterator[list[tuple[in
             yield [(end, end), *rest]
 
 
-def build_expression(grammar: Grammar, start: str, pool: ExpressionPool | None = None) -> Expression:
+def build_expression(grammar: abnf.Grammar, start: str, pool: ExpressionPool | None = None) -> Expression:
     """Return the strings of a rule.
 
     Raises GrammarError: abnf.broken-rule, abnf.undefined-rule, abnf.prose, abnf.recursive, abnf.too-large;
@@ -234,7 +219,7 @@ def build_expression(grammar: Grammar, start: str, pool: ExpressionPool | None =
 class ExpressionBuilder:
     """Translates the rules that a start rule needs, innermost first, each once."""
 
-    def __init__(self, grammar: Grammar, pool: ExpressionPool) -> None:
+    def __init__(self, grammar: abnf.Grammar, pool: ExpressionPool) -> None:
         self.grammar = grammar
         self.pool = pool
         self.done: dict[str, Expression] = {}
@@ -256,25 +241,25 @@ class ExpressionBuilder:
             )
         return expression
 
-    def build_part(self, node: Node) -> Expression:
+    def build_part(self, node: abnf.Node) -> Expression:
         """Return the strings of a part of a rule. Raises what `build_expression` raises."""
-        home = Rule(name="", node=node)
+        home = abnf.Rule(name="", node=node)
         self.order_rules(home)
-        for reference in list_references(node):
+        for reference in abnf.list_references(node):
             self.build_rule(reference.name)
         return self.build_node(node)
 
-    def order_rules(self, first: Rule) -> list[Rule]:
+    def order_rules(self, first: abnf.Rule) -> list[abnf.Rule]:
         """Return the rules that `first` needs, each after those that it uses."""
-        undefined: dict[str, Reference] = {}
-        prose: list[tuple[Rule, Prose]] = []
-        ordered: list[Rule] = []
-        cycle: list[Rule] = []
+        undefined: dict[str, abnf.Reference] = {}
+        prose: list[tuple[abnf.Rule, abnf.Prose]] = []
+        ordered: list[abnf.Rule] = []
+        cycle: list[abnf.Rule] = []
 
-        def iter_uses(rule: Rule) -> Iterator[Rule]:
+        def iter_uses(rule: abnf.Rule) -> Iterator[abnf.Rule]:
             prose.extend((rule, words) for words in find_prose(rule.node))
             uses = []
-            for reference in list_references(rule.node):
+            for reference in abnf.list_references(rule.node):
                 if reference.key in self.grammar.rules:
                     uses.append(self.grammar.rules[reference.key])
                 else:
@@ -300,29 +285,29 @@ class ExpressionBuilder:
         _require_decidable(ordered, undefined, prose, cycle)
         return ordered
 
-    def build_node(self, node: Node) -> Expression:
+    def build_node(self, node: abnf.Node) -> Expression:
         pool = self.pool
-        if isinstance(node, Reference):
+        if isinstance(node, abnf.Reference):
             return self.done[node.key]
-        if isinstance(node, Literal):
+        if isinstance(node, abnf.Literal):
             return pool.make_text(node.text, sensitive=node.sensitive)
-        if isinstance(node, Concatenation):
+        if isinstance(node, abnf.Concatenation):
             return pool.make_concatenation([self.build_node(item) for item in node.items])
-        if isinstance(node, Alternation):
+        if isinstance(node, abnf.Alternation):
             return pool.make_alternation([self.build_node(item) for item in node.items])
-        if isinstance(node, (Repetition, ListOf)) and node.most == 0:
+        if isinstance(node, (abnf.Repetition, abnf.ListOf)) and node.most == 0:
             return pool.empty
-        if isinstance(node, Repetition):
+        if isinstance(node, abnf.Repetition):
             return pool.make_repetition(self.build_node(node.item), node.least, node.most)
         return self.build_leaf(node)
 
-    def build_leaf(self, node: Node) -> Expression:
+    def build_leaf(self, node: abnf.Node) -> Expression:
         pool = self.pool
-        if isinstance(node, Range):
+        if isinstance(node, abnf.Range):
             return pool.make_range(node.first, node.last)
-        if isinstance(node, Series):
+        if isinstance(node, abnf.Series):
             return pool.make_concatenation([pool.make_range(value, value) for value in node.values])
-        assert isinstance(node, ListOf)  # noqa: S101 - order_rules() rejects prose
+        assert isinstance(node, abnf.ListOf)  # noqa: S101 - order_rules() rejects prose
         # RFC 9110 5.6.1.1: the form that a sender may write
         pool, item = self.pool, self.build_node(node.item)
         blanks = pool.make_repetition(pool.make_octets(1 << 0x20 | 1 << 0x09), 0, None)
@@ -332,16 +317,19 @@ class ExpressionBuilder:
         return pool.make_repetition(filled, 0, 1) if node.least == 0 else filled
 
 
-def find_prose(node: Node | None) -> list[Prose]:
+def find_prose(node: abnf.Node | None) -> list[abnf.Prose]:
     """Return the prose in a node, the last one first, except `0<pchar>`, which is the empty string.
 
     RFC 3986 Appendix A writes path-empty in that form.
     """
-    return [inner for inner in iter_nodes(node, skip_empty=True) if isinstance(inner, Prose)][::-1]
+    return [inner for inner in abnf.iter_nodes(node, skip_empty=True) if isinstance(inner, abnf.Prose)][::-1]
 
 
 def _require_decidable(
-    rules: list[Rule], undefined: dict[str, Reference], prose: list[tuple[Rule, Prose]], cycle: list[Rule]
+    rules: list[abnf.Rule],
+    undefined: dict[str, abnf.Reference],
+    prose: list[tuple[abnf.Rule, abnf.Prose]],
+    cycle: list[abnf.Rule],
 ) -> None:
     """Raise a GrammarError if the strings of the rules cannot be decided."""
     broken = next((rule for rule in rules if rule.node is None), None)
@@ -384,7 +372,7 @@ def _require_decidable(
         )
 
 
-def _get_position(at: Rule | Node) -> dict[str, Any]:
+def _get_position(at: abnf.Rule | abnf.Node) -> dict[str, Any]:
     return {"line": at.line, "column": at.column}
 
 
@@ -421,7 +409,7 @@ class NFA:
         return {mask for moves in self.moves for mask, _ in moves}
 
 
-def build_rule_nfa(grammar: Grammar, start: str, pool: ExpressionPool | None = None) -> NFA:
+def build_rule_nfa(grammar: abnf.Grammar, start: str, pool: ExpressionPool | None = None) -> NFA:
     """Return the automaton of a rule. Raises what `build_expression` raises."""
     return build_nfa(build_expression(grammar, start, pool))
 

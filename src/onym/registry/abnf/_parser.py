@@ -12,20 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from onym.errors import GrammarError
-from onym.registry.abnf import (
-    Alternation,
-    Concatenation,
-    ListOf,
-    Literal,
-    Node,
-    Prose,
-    Range,
-    Reference,
-    Remark,
-    RemarkCode,
-    Repetition,
-    Series,
-)
+from onym.registry import abnf
 
 #: digits of a repeat number
 MAX_NUMBER: Final = 9
@@ -224,7 +211,7 @@ _BASES: Final = {"b": (2, "01"), "d": (10, "0123456789"), "x": (16, "0123456789a
 _CLOSE: Final = {"(": ")", "[": "]"}
 
 
-def parse_rule(chunk: Chunk) -> tuple[Node, bool, tuple[Remark, ...]]:
+def parse_rule(chunk: Chunk) -> tuple[abnf.Node, bool, tuple[abnf.Remark, ...]]:
     """Return the rule's elements, whether it is incremental (`=/`), and remarks. Raises GrammarError."""
     return _RuleParser(chunk).parse()
 
@@ -237,9 +224,9 @@ class _RuleParser:
         self.tokens = tokenize_chunk(chunk)
         self.at = 0
         self.depth = 0
-        self.remarks: list[Remark] = []
+        self.remarks: list[abnf.Remark] = []
 
-    def parse(self) -> tuple[Node, bool, tuple[Remark, ...]]:
+    def parse(self) -> tuple[abnf.Node, bool, tuple[abnf.Remark, ...]]:
         defined = self.tokens[min(1, len(self.tokens) - 1)]
         if defined.text not in ("=", "=/"):
             self.fail("the rule is not defined", defined, hint='a rule is defined by "="')
@@ -262,7 +249,7 @@ class _RuleParser:
     def fail(self, message: str, token: Token, *, hint: str | None = None) -> NoReturn:
         raise _make_syntax_error(message, token, self.name, hint=hint)
 
-    def parse_alternation(self) -> Node:
+    def parse_alternation(self) -> abnf.Node:
         first = self.parse_concatenation()
         items = [first]
         while (token := self.peek()) is not None and token.text == "/":
@@ -270,10 +257,10 @@ class _RuleParser:
             items.append(self.parse_concatenation())
         if len(items) == 1:
             return first
-        return Alternation(items=tuple(items), line=first.line, column=first.column)
+        return abnf.Alternation(items=tuple(items), line=first.line, column=first.column)
 
-    def parse_concatenation(self) -> Node:
-        items: list[Node] = []
+    def parse_concatenation(self) -> abnf.Node:
+        items: list[abnf.Node] = []
         while (token := self.peek()) is not None and token.text not in ("/", ")", "]", "=", "=/"):
             items.append(self.parse_repetition(token))
         if not items:
@@ -281,9 +268,9 @@ class _RuleParser:
             self.fail("an element is missing", token or self.tokens[-1], hint=hint)
         if len(items) == 1:
             return items[0]
-        return Concatenation(items=tuple(items), line=items[0].line, column=items[0].column)
+        return abnf.Concatenation(items=tuple(items), line=items[0].line, column=items[0].column)
 
-    def parse_repetition(self, token: Token) -> Node:
+    def parse_repetition(self, token: Token) -> abnf.Node:
         if token.kind != "repeat":
             return self.parse_element(token)
         text, last = token.text, token
@@ -296,19 +283,19 @@ class _RuleParser:
             self.at += 1
             last, following = following, self.peek()
             message = "there is a space within the repeat"
-            self.add_remark(RemarkCode.SPACED_REPEAT, message, token, "write 1*item")
+            self.add_remark(abnf.RemarkCode.SPACED_REPEAT, message, token, "write 1*item")
         if following is None or (following.kind in ("mark", "repeat") and following.text not in _CLOSE):
             self.fail("no element follows the repeat", following or last)
         if (following.line, following.column) != (last.line, last.column + len(last.text)):
             message = "there is a space after the repeat"
-            self.add_remark(RemarkCode.SPACED_REPEAT, message, token, "write 1*item")
+            self.add_remark(abnf.RemarkCode.SPACED_REPEAT, message, token, "write 1*item")
         item = self.parse_element(following)
         least, most = self.parse_bounds(text, token)
-        kind: Callable[..., Node] = Repetition
+        kind: Callable[..., abnf.Node] = abnf.Repetition
         if "#" in text:
-            kind = ListOf
+            kind = abnf.ListOf
             self.add_remark(
-                RemarkCode.LIST_OPERATOR,
+                abnf.RemarkCode.LIST_OPERATOR,
                 "the list operator # comes from RFC 9110 5.6.1; it is not ABNF",
                 token,
                 'write the commas out: item *( OWS "," OWS item )',
@@ -325,25 +312,27 @@ class _RuleParser:
             self.fail("the repeat ends below its beginning", token, hint="write the smaller number first")
         return least, most
 
-    def add_remark(self, code: RemarkCode, message: str, token: Token, fix: str) -> None:
+    def add_remark(self, code: abnf.RemarkCode, message: str, token: Token, fix: str) -> None:
         self.remarks.append(
-            Remark(code=code, message=message, rule=self.name, line=token.line, column=token.column, fix=fix)
+            abnf.Remark(
+                code=code, message=message, rule=self.name, line=token.line, column=token.column, fix=fix
+            )
         )
 
-    def parse_element(self, token: Token) -> Node:
+    def parse_element(self, token: Token) -> abnf.Node:
         self.at += 1
         place = {"line": token.line, "column": token.column}
         if token.kind == "name":
-            return Reference(name=token.text, **place)
+            return abnf.Reference(name=token.text, **place)
         if token.kind == "string":
             return self.parse_string(token)
         if token.kind == "number":
             return self.parse_number(token)
         if token.kind == "prose":
-            return Prose(text=token.text[1:-1], **place)
+            return abnf.Prose(text=token.text[1:-1], **place)
         return self.parse_group(token)
 
-    def parse_string(self, token: Token) -> Literal:
+    def parse_string(self, token: Token) -> abnf.Literal:
         sensitive = token.text[:2].lower() == "%s"
         text = token.text[token.text.index('"') + 1 : -1]
         for offset, char in enumerate(text, token.text.index('"') + 1):
@@ -351,18 +340,18 @@ class _RuleParser:
                 hint = f"write the terminal as a number: %x{ord(char):X}"
                 message = "a string has only printable ASCII characters"
                 raise _make_syntax_error(message, token, self.name, hint=hint, offset=offset)
-        return Literal(text=text, sensitive=sensitive, line=token.line, column=token.column)
+        return abnf.Literal(text=text, sensitive=sensitive, line=token.line, column=token.column)
 
-    def parse_number(self, token: Token) -> Node:
+    def parse_number(self, token: Token) -> abnf.Node:
         base, digits = _BASES[token.text[1].lower()]
         body = token.text[2:].lower()
         values = [self.parse_value(part, base, digits, token) for part in body.replace("-", ".").split(".")]
         if "-" not in body:
-            return Series(values=tuple(values), line=token.line, column=token.column)
+            return abnf.Series(values=tuple(values), line=token.line, column=token.column)
         first, last = values
         if last < first:
             self.fail("the range ends below its beginning", token, hint="write the smaller value first")
-        return Range(first=first, last=last, line=token.line, column=token.column)
+        return abnf.Range(first=first, last=last, line=token.line, column=token.column)
 
     def parse_value(self, part: str, base: int, digits: str, token: Token) -> int:
         if any(char not in digits for char in part):
@@ -372,7 +361,7 @@ class _RuleParser:
             self.fail("the terminal is beyond Unicode", token, hint=f"the largest is %x{MAX_VALUE:X}")
         return value
 
-    def parse_group(self, token: Token) -> Node:
+    def parse_group(self, token: Token) -> abnf.Node:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise GrammarError(
@@ -390,7 +379,7 @@ class _RuleParser:
         self.at += 1
         self.depth -= 1
         if token.text == "[":
-            return Repetition(item=inner, least=0, most=1, line=token.line, column=token.column)
+            return abnf.Repetition(item=inner, least=0, most=1, line=token.line, column=token.column)
         return inner
 
 

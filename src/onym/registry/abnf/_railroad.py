@@ -8,21 +8,7 @@ from typing import Final
 
 from onym.common.text import replace_unprintable
 from onym.errors import GrammarError
-from onym.registry.abnf import (
-    Alternation,
-    Concatenation,
-    Grammar,
-    ListOf,
-    Literal,
-    Node,
-    Prose,
-    Range,
-    Reference,
-    Repetition,
-    Rule,
-    Series,
-    list_references,
-)
+from onym.registry import abnf
 
 #: rules and boxes of one diagram
 MAX_DRAWN: Final = 200
@@ -36,7 +22,7 @@ _MARGIN: Final = 20
 _TITLE: Final = 26
 
 
-def render_railroad(grammar: Grammar, start: str) -> str:
+def render_railroad(grammar: abnf.Grammar, start: str) -> str:
     """Draw the rule `start` and the rules of the text that it needs as one SVG image.
 
     Strings have round ends, rules square ends, and prose is in italics; imported rules are named, not drawn.
@@ -74,7 +60,7 @@ def render_railroad(grammar: Grammar, start: str) -> str:
     return "\n".join([head, f"<title>Railroad diagram of {name}</title>", *rows, "</svg>"]) + "\n"
 
 
-def _collect_rules(grammar: Grammar, start: str) -> list[tuple[Rule, Node]]:
+def _collect_rules(grammar: abnf.Grammar, start: str) -> list[tuple[abnf.Rule, abnf.Node]]:
     first = grammar.rule(start)
     rules, seen = [first], {first.key}
     drawn = []
@@ -83,7 +69,7 @@ def _collect_rules(grammar: Grammar, start: str) -> list[tuple[Rule, Node]]:
             message = f"the rule {rule.name} is not valid ABNF"
             raise GrammarError(message, code="abnf.broken-rule", field=rule.name, line=rule.line)
         drawn.append((rule, rule.node))
-        for reference in list_references(rule.node):
+        for reference in abnf.list_references(rule.node):
             used = grammar.rules.get(reference.key)
             if used is not None and used.source is None and used.key not in seen:
                 seen.add(used.key)
@@ -117,29 +103,29 @@ class _Box:
 class _BoxBuilder:
     """Makes boxes of nodes and counts them."""
 
-    def __init__(self, grammar: Grammar) -> None:
+    def __init__(self, grammar: abnf.Grammar) -> None:
         self.grammar = grammar
         self.count = 0
 
-    def build_node(self, node: Node) -> _Box:
+    def build_node(self, node: abnf.Node) -> _Box:
         self.count += 1
         if self.count > MAX_BOXES:
             raise _make_size_error(f"more than {MAX_BOXES:,} boxes to draw")
-        if isinstance(node, Concatenation):
+        if isinstance(node, abnf.Concatenation):
             return self.build_row([self.build_node(item) for item in node.items])
-        if isinstance(node, Alternation):
+        if isinstance(node, abnf.Alternation):
             return self.build_choice([self.build_node(item) for item in node.items])
-        if isinstance(node, (Repetition, ListOf)):
+        if isinstance(node, (abnf.Repetition, abnf.ListOf)):
             return self.build_repeat(node)
         return self.build_leaf(node)
 
-    def build_leaf(self, node: Node) -> _Box:
+    def build_leaf(self, node: abnf.Node) -> _Box:
         kind, hint = "string", ""
-        if isinstance(node, Reference):
+        if isinstance(node, abnf.Reference):
             kind, label = "rule", node.name.split("@")[0]
             rule = self.grammar.rules.get(node.key)
             hint = rule.source or "" if rule is not None else "not defined"
-        elif isinstance(node, Prose):
+        elif isinstance(node, abnf.Prose):
             kind, label = "prose", node.text
         else:
             label = _format_terminal(node)
@@ -164,12 +150,12 @@ class _BoxBuilder:
             inner=inner,
         )
 
-    def build_repeat(self, node: Repetition | ListOf) -> _Box:
+    def build_repeat(self, node: abnf.Repetition | abnf.ListOf) -> _Box:
         skip = _Box(kind="skip", width=0, up=0, down=0)
         if node.most == 0:
             return skip
         inner = self.build_node(node.item)
-        if node.most == 1 and isinstance(node, Repetition):
+        if node.most == 1 and isinstance(node, abnf.Repetition):
             return inner if node.least == 1 else self.build_choice([skip, inner])
         label = _format_repeat(node)
         loop = _Box(
@@ -183,18 +169,18 @@ class _BoxBuilder:
         return loop if node.least else self.build_choice([skip, loop])
 
 
-def _format_terminal(node: Node) -> str:
-    if isinstance(node, Literal):
+def _format_terminal(node: abnf.Node) -> str:
+    if isinstance(node, abnf.Literal):
         return f'{"%s" if node.sensitive else ""}"{node.text}"'
-    if isinstance(node, Range):
+    if isinstance(node, abnf.Range):
         return f"%x{node.first:02X}-{node.last:02X}"
-    values = node.values if isinstance(node, Series) else ()
+    values = node.values if isinstance(node, abnf.Series) else ()
     return "%x" + ".".join(f"{value:02X}" for value in values)
 
 
-def _format_repeat(node: Repetition | ListOf) -> str:
+def _format_repeat(node: abnf.Repetition | abnf.ListOf) -> str:
     """Return the label of a loop: the number of times, unless it is one or more."""
-    comma = " by commas" if isinstance(node, ListOf) else ""
+    comma = " by commas" if isinstance(node, abnf.ListOf) else ""
     if node.most is None:
         often = "" if node.least <= 1 else f"{node.least} or more"
     elif node.least == node.most:

@@ -6,14 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from onym.registry.checks.context import (
-    CheckContext,
-    Findings,
-    Level,
-    load_section_titles,
-    squeeze_spaces,
-    to_printable,
-)
+from onym.registry.checks import context
 from onym.registry.documents.types import Citation, DocumentKind
 from onym.registry.registries import DRAFT_LIFETIME
 
@@ -58,7 +51,7 @@ _REPLACES: Final = (
 _WIDEST: Final = 400
 
 
-def check_citations(ctx: CheckContext) -> Findings:
+def check_citations(ctx: context.CheckContext) -> context.Findings:
     """T4: keys resolve both ways; cited RFCs and sections exist, are current and fit the text."""
     yield from _check_keys(ctx)
     yield from _check_drafts(ctx)
@@ -67,18 +60,18 @@ def check_citations(ctx: CheckContext) -> Findings:
     value = ctx.get_field("references")
     if _THIS.search(value) and ctx.document.kind is not DocumentKind.RFC:
         name = (ctx.document.name or "").removesuffix("-latest")
-        instead = f"`{to_printable(name)}`" if name else "the name of the document, with its date"
+        instead = f"`{context.to_printable(name)}`" if name else "the name of the document, with its date"
         yield ctx.report(
             "this-document",
             '"This document" is not a citation in the registry, which shows only the template',
-            level=Level.WARNING,
+            level=context.Level.WARNING,
             at="references",
             witness=value,
             fix=f"write {instead}, and the RFC's number when there is one",
         )
 
 
-def _check_keys(ctx: CheckContext) -> Findings:
+def _check_keys(ctx: context.CheckContext) -> context.Findings:
     cited, listed = ctx.document.citations, ctx.document.references
     if not listed:
         cited = tuple(citation for citation in cited if not citation.bare)
@@ -87,7 +80,7 @@ def _check_keys(ctx: CheckContext) -> Findings:
             yield ctx.report(
                 "no-reference-list",
                 f"{count} keys are cited, but no list of references was found",
-                level=Level.WARNING,
+                level=context.Level.WARNING,
                 line=cited[0].line,
                 fix="add a section `References` with a full citation for each key",
             )
@@ -100,12 +93,12 @@ def _check_keys(ctx: CheckContext) -> Findings:
         if (key := _normalize_key(citation.key)) not in known and not citation.bare
     }
     for citation in sorted(missing.values(), key=lambda citation: citation.line)[:MAX_LISTED]:
-        key = to_printable(citation.key)
+        key = context.to_printable(citation.key)
         yield ctx.report(
             "citation-unlisted",
             f"[{key}] is cited but not in the list of references",
             # a template may come from a document that lists it
-            level=Level.ERROR if ctx.is_specification else Level.WARNING,
+            level=context.Level.ERROR if ctx.is_specification else context.Level.WARNING,
             line=citation.line,
             witness=f"[{citation.key}]",
             fix=f"add `[{key}]` with its full citation to the references",
@@ -123,8 +116,8 @@ def _check_keys(ctx: CheckContext) -> Findings:
     for reference in uncited[:MAX_LISTED]:
         yield ctx.report(
             "reference-uncited",
-            f"[{to_printable(reference.key)}] is listed but never cited",
-            level=Level.WARNING,
+            f"[{context.to_printable(reference.key)}] is listed but never cited",
+            level=context.Level.WARNING,
             line=reference.line,
             witness=f"[{reference.key}]",
             fix="cite it in the text that uses it, or remove it",
@@ -135,7 +128,7 @@ def _normalize_key(key: str) -> str:
     return re.sub(r"[\s-]", "", key).lower()
 
 
-def _check_drafts(ctx: CheckContext) -> Findings:
+def _check_drafts(ctx: context.CheckContext) -> context.Findings:
     """Report Internet-Drafts that the text names and the references do not have."""
     own = _strip_version(ctx.document.name or "")
     listed = " ".join(f"{reference.key} {reference.text}" for reference in ctx.document.references)
@@ -149,8 +142,8 @@ def _check_drafts(ctx: CheckContext) -> Findings:
         if stem != own and stem not in listed and (ctx.document.references or ctx.template is not None):
             yield ctx.report(
                 "draft-unlisted",
-                f"{to_printable(name)} is named but not in the list of references",
-                level=Level.WARNING,
+                f"{context.to_printable(name)} is named but not in the list of references",
+                level=context.Level.WARNING,
                 line=ctx.reading.get_line(offset),
                 witness=name,
                 fix="add it to the references, as work in progress",
@@ -161,7 +154,7 @@ def _strip_version(name: str) -> str:
     return re.sub(r"-(?:\d\d|latest)$", "", name)
 
 
-def _check_rfcs(ctx: CheckContext) -> Findings:
+def _check_rfcs(ctx: context.CheckContext) -> context.Findings:
     if not ctx.known.rfcs:
         yield ctx.report_unchecked(
             "whether cited RFCs exist and are current", "no index of RFCs is available"
@@ -175,7 +168,7 @@ def _check_rfcs(ctx: CheckContext) -> Findings:
             yield ctx.report(
                 "rfc-unknown",
                 f"RFC {number} does not exist",
-                level=Level.ERROR,
+                level=context.Level.ERROR,
                 line=line,
                 witness=f"RFC {number}",
                 fix="correct the number",
@@ -187,7 +180,7 @@ def _check_rfcs(ctx: CheckContext) -> Findings:
             yield ctx.report(
                 "rfc-obsolete",
                 f"RFC {number} is obsolete: see {newest}",
-                level=Level.WARNING,
+                level=context.Level.WARNING,
                 line=line,
                 witness=f"RFC {number}",
                 fix=f"cite {newest}, unless you mean the old text",
@@ -197,7 +190,7 @@ def _check_rfcs(ctx: CheckContext) -> Findings:
         yield ctx.report_unchecked(subject, "the shipped list of RFCs is not complete")
 
 
-def _find_newest(ctx: CheckContext, row: RFC) -> list[int]:
+def _find_newest(ctx: context.CheckContext, row: RFC) -> list[int]:
     """Return the RFCs that replace it now; its direct successors may be obsolete too."""
     waiting, seen, newest = list(row.obsoleted_by), {row.number}, []
     while waiting and len(seen) <= _MAX_CHAIN:
@@ -213,7 +206,7 @@ def _find_newest(ctx: CheckContext, row: RFC) -> list[int]:
     return sorted(newest) or list(row.obsoleted_by)
 
 
-def _iter_cited_rfcs(ctx: CheckContext) -> Iterator[tuple[int, int | None]]:
+def _iter_cited_rfcs(ctx: context.CheckContext) -> Iterator[tuple[int, int | None]]:
     """Yield the number of each cited RFC once, with the line of its first citation."""
     lines: dict[int, int | None] = {}
     for citation in ctx.document.citations:
@@ -225,7 +218,7 @@ def _iter_cited_rfcs(ctx: CheckContext) -> Iterator[tuple[int, int | None]]:
     yield from list(lines.items())[:200]
 
 
-def _is_replaced(ctx: CheckContext, citation: Citation, number: int) -> bool:
+def _is_replaced(ctx: context.CheckContext, citation: Citation, number: int) -> bool:
     """Return whether the text cites the RFC as one that this or another document replaces."""
     row = ctx.known.rfcs.get(number)
     lines, line = ctx.reading.lines, citation.line
@@ -233,15 +226,15 @@ def _is_replaced(ctx: CheckContext, citation: Citation, number: int) -> bool:
         return False
     if _HEAD.match(lines[line - 1]):
         return True
-    near = squeeze_spaces(" ".join(row[:_WIDEST] for row in lines[max(line - 2, 0) : line + 1]))
+    near = context.squeeze_spaces(" ".join(row[:_WIDEST] for row in lines[max(line - 2, 0) : line + 1]))
     return re.search(_REPLACES % {"number": number}, near, re.IGNORECASE) is not None
 
 
-def _check_sections(ctx: CheckContext) -> Findings:
+def _check_sections(ctx: context.CheckContext) -> context.Findings:
     """Check the cited sections of RFCs whose section titles are known."""
     for citation in ctx.document.citations[:MAX_CITED]:
         match = _RFC.match(citation.key)
-        titles = load_section_titles().get(int(match[1])) if match else None
+        titles = context.load_section_titles().get(int(match[1])) if match else None
         if match is None or titles is None or citation.section is None:
             continue
         number = citation.section.rstrip(".")
@@ -250,15 +243,17 @@ def _check_sections(ctx: CheckContext) -> Findings:
         else:
             yield ctx.report(
                 "section-unknown",
-                f"RFC {match[1]} has no section {to_printable(number)}",
-                level=Level.ERROR,
+                f"RFC {match[1]} has no section {context.to_printable(number)}",
+                level=context.Level.ERROR,
                 line=citation.line,
-                witness=f"[{to_printable(citation.key)}] Section {to_printable(number)}",
+                witness=f"[{context.to_printable(citation.key)}] Section {context.to_printable(number)}",
                 fix="correct the number of the section",
             )
 
 
-def _check_title_fits(ctx: CheckContext, cited: Citation, number: str, titles: Mapping[str, str]) -> Findings:
+def _check_title_fits(
+    ctx: context.CheckContext, cited: Citation, number: str, titles: Mapping[str, str]
+) -> context.Findings:
     """Warn if the words around the citation are the title of another section.
 
     Words prove nothing, so it is only a warning; an appendix may be about anything.
@@ -276,11 +271,11 @@ def _check_title_fits(ctx: CheckContext, cited: Citation, number: str, titles: M
     ]
     if better:
         _, other, title = max(better)
-        key = to_printable(cited.key)
+        key = context.to_printable(cited.key)
         yield ctx.report(
             "section-does-not-fit",
             f'[{key}] Section {number} is "{titles[number]}"; the text is about "{title}", Section {other}',
-            level=Level.WARNING,
+            level=context.Level.WARNING,
             line=cited.line,
             witness=f"[{key}] Section {number}",
             fix=f"write `[{key}] Section {other}`",
@@ -291,7 +286,7 @@ def _stem_words(text: str) -> frozenset[str]:
     return frozenset(_ENDING.sub("", word) for word in _WORDS.findall(text.lower()) if word not in _PLAIN)
 
 
-def check_expiry(ctx: CheckContext) -> Findings:
+def check_expiry(ctx: context.CheckContext) -> context.Findings:
     """T7: the day on which the draft expires and the entry must be updated (row U4)."""
     document = ctx.document
     if document.kind is not DocumentKind.DRAFT and not (document.dated and document.expires):
@@ -305,7 +300,7 @@ def check_expiry(ctx: CheckContext) -> Findings:
         yield ctx.report(
             "draft-expiry-wrong",
             f"the draft expires on {document.expires}, but 185 days after its date is {computed}",
-            level=Level.WARNING,
+            level=context.Level.WARNING,
             line=1,
             fix=f"write `Expires: {computed.day} {computed:%B %Y}`",
         )
@@ -313,7 +308,7 @@ def check_expiry(ctx: CheckContext) -> Findings:
     yield ctx.report(
         "draft-expired" if past else "draft-expires",
         f"the draft {'expired' if past else 'expires'} on {end}; then the entry must be updated (row U4)",
-        level=Level.HINT,
+        level=context.Level.HINT,
         line=1,
         fix="publish a new version, or cite the document that replaces it",
     )

@@ -15,26 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from onym.errors import GrammarError, URIError
-from onym.registry.abnf import (
-    Grammar,
-    Matcher,
-    Probes,
-    Remark,
-    ReservedCharacter,
-    Verdict,
-    allows_text,
-    build_matcher,
-    decide_known_part,
-    find_reached_rules,
-    find_reserved,
-    find_unused_rules,
-    find_wrong_prefix,
-    is_in_appendix,
-    lint,
-    parse_blocks,
-    probe_rule,
-    resolve,
-)
+from onym.registry import abnf
 from onym.registry.documents.types import Block
 from onym.uri.generic import URI
 
@@ -71,7 +52,7 @@ class SchemeGrammar:
         self,
         name: str = "",
         *,
-        written: Grammar | None = None,
+        written: abnf.Grammar | None = None,
         problem: GrammarProblem | None = None,
         alone: bool = True,
     ) -> None:
@@ -80,7 +61,7 @@ class SchemeGrammar:
         self.alone = alone
         self._written = written
         self.problem = problem
-        self.grammar: Grammar | None = None
+        self.grammar: abnf.Grammar | None = None
         self.start: str | None = None
         #: whether the only rule was made from a URI with names in angle brackets
         self.is_form = False
@@ -92,7 +73,7 @@ class SchemeGrammar:
         if written is None:
             return
         try:
-            self.grammar = resolve(written)
+            self.grammar = abnf.resolve(written)
         except GrammarError as error:
             self.problem = _make_problem(error)
             return
@@ -113,11 +94,11 @@ class SchemeGrammar:
         after = [scheme for scheme, key in keys.items() if key in _list_rule_keys(scheme)[1:]]
         if after:
             return tuple(after)
-        unused = set(find_unused_rules(self.grammar))
+        unused = set(abnf.find_unused_rules(self.grammar))
         ending = [scheme for scheme, key in keys.items() if key.endswith(("uri", "url"))]
         return tuple(scheme for scheme in ending if rules[scheme] in unused)
 
-    def _choose_start(self, grammar: Grammar) -> str | None:
+    def _choose_start(self, grammar: abnf.Grammar) -> str | None:
         """Return the scheme's rule, chosen by its prefix, by its name, or as the only unused rule."""
         if self._name and self.schemes:
             return grammar.start(self._name)
@@ -128,8 +109,8 @@ class SchemeGrammar:
         (*several, last) = named or starts or ("",)
         return None if several or not last else last
 
-    def _find_start_candidates(self, grammar: Grammar) -> set[str]:
-        unused = set(find_unused_rules(grammar))
+    def _find_start_candidates(self, grammar: abnf.Grammar) -> set[str]:
+        unused = set(abnf.find_unused_rules(grammar))
         if not self._name:
             return unused if self.alone else set()
         wanted = _list_rule_keys(self._name)
@@ -178,7 +159,7 @@ class SchemeGrammar:
         """The names of the scheme's rule and of the rules that it uses, in lower case."""
         if self.grammar is None or self.start is None:
             return frozenset()
-        return find_reached_rules(self.grammar, self.start)
+        return abnf.find_reached_rules(self.grammar, self.start)
 
     @cached_property
     def own_rules(self) -> tuple[str, ...]:
@@ -207,11 +188,11 @@ class SchemeGrammar:
         return True
 
     @cached_property
-    def _matcher(self) -> Matcher | None:
+    def _matcher(self) -> abnf.Matcher | None:
         if self.grammar is None or self.start is None:
             return None
         try:
-            return build_matcher(self.grammar, self.start, steps=MAX_STEPS)
+            return abnf.build_matcher(self.grammar, self.start, steps=MAX_STEPS)
         except GrammarError:
             return None
 
@@ -232,7 +213,7 @@ class SchemeGrammar:
     def _appendix(self) -> SchemeGrammar | None:
         """The grammar with the definitions that an appendix has for its rules; None if it has none."""
         others = () if self._written is None else self._written.others
-        supplements = {rule.key: rule for rule in others if is_in_appendix(rule.section)}
+        supplements = {rule.key: rule for rule in others if abnf.is_in_appendix(rule.section)}
         if self._written is None or not supplements:
             return None
         rules = MappingProxyType({**self._written.rules, **supplements})
@@ -243,25 +224,25 @@ class SchemeGrammar:
         return self._appendix is not None and self._appendix.accepts(text) is True
 
     @cached_property
-    def inclusion(self) -> Verdict:
+    def inclusion(self) -> abnf.Verdict:
         """Whether every string of the scheme is an absolute-URI; only if `decidable`."""
         assert self.grammar is not None and self.start is not None  # noqa: PT018, S101 - see decidable
-        return decide_known_part(self.grammar, self.start)
+        return abnf.decide_known_part(self.grammar, self.start)
 
     def begins(self, *names: str) -> Answer:
         """Find a string of the scheme that does not begin with one of the names and a colon."""
         if self.grammar is None or self.start is None:
             return Answer(problem="the text has no grammar")
         try:
-            return Answer(witness=find_wrong_prefix(self.grammar, self.start, *names))
+            return Answer(witness=abnf.find_wrong_prefix(self.grammar, self.start, *names))
         except GrammarError as error:
             return Answer(problem=error.message)
 
     @cached_property
-    def _probes(self) -> Probes | None:
+    def _probes(self) -> abnf.Probes | None:
         if self.grammar is None or self.start is None or self._is_large:
             return None
-        return probe_rule(self.grammar, self.start)
+        return abnf.probe_rule(self.grammar, self.start)
 
     @property
     def _is_large(self) -> bool:
@@ -282,13 +263,13 @@ class SchemeGrammar:
         return None if self._probes is None else self._probes.found.get(identifier)
 
     @cached_property
-    def remarks(self) -> tuple[Remark, ...]:
+    def remarks(self) -> tuple[abnf.Remark, ...]:
         """The remarks on the rules in order of the text, without those of imports (`imported`)."""
         if self.grammar is None:
             return ()
         remarks = dict.fromkeys(self.grammar.remarks)
         with suppress(GrammarError):
-            remarks |= dict.fromkeys(lint(self.grammar))
+            remarks |= dict.fromkeys(abnf.lint(self.grammar))
         rows = (remark for remark in remarks if remark.code != "imported")
         return tuple(sorted(rows, key=lambda remark: (remark.line or 0, remark.column or 0)))
 
@@ -302,16 +283,16 @@ class SchemeGrammar:
         return "; ".join(f"{', '.join(names)} ({source})" for source, names in by_source.items())
 
     @cached_property
-    def _reserved(self) -> tuple[tuple[ReservedCharacter, ...], str | None]:
+    def _reserved(self) -> tuple[tuple[abnf.ReservedCharacter, ...], str | None]:
         if self.grammar is None or self.start is None or self.unprobed is not None:
             return (), self.unprobed
         try:
-            return find_reserved(self.grammar, self.start), None
+            return abnf.find_reserved(self.grammar, self.start), None
         except GrammarError as error:
             return (), error.message
 
     @property
-    def reserved(self) -> tuple[ReservedCharacter, ...]:
+    def reserved(self) -> tuple[abnf.ReservedCharacter, ...]:
         """The components in which strings may have a reserved character (RFC 3986 2.2) as data."""
         return self._reserved[0]
 
@@ -323,7 +304,9 @@ class SchemeGrammar:
     @cached_property
     def holds_text(self) -> bool:
         """Whether strings of the scheme may have free text: any letter, or percent-encoded bytes."""
-        return self.grammar is not None and self.start is not None and allows_text(self.grammar, self.start)
+        return (
+            self.grammar is not None and self.start is not None and abnf.allows_text(self.grammar, self.start)
+        )
 
 
 def _list_rule_keys(scheme: str) -> tuple[str, ...]:
@@ -346,7 +329,7 @@ def read_syntax(blocks: Sequence[Block], name: str) -> SchemeGrammar:
     # only a text that begins with ABNF has its one block there
     alone = len(blocks) == 1 and blocks[0].line == 1
     try:
-        syntax = SchemeGrammar(name, written=parse_blocks(blocks), alone=alone)
+        syntax = SchemeGrammar(name, written=abnf.parse_blocks(blocks), alone=alone)
         syntax.is_form = all(block.form for block in blocks)
         return syntax
     except GrammarError as error:

@@ -7,16 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from onym.registry.abnf import Outcome, ReservedCharacter, Verdict, is_in_appendix
-from onym.registry.checks.context import (
-    CheckContext,
-    Findings,
-    Level,
-    clean_name,
-    lower_ascii,
-    split_sentences,
-    squeeze_spaces,
-    to_printable,
-)
+from onym.registry.checks import context
 from onym.registry.documents.types import Example
 from onym.registry.records import Status
 
@@ -56,7 +47,7 @@ _CHARACTER_NAMES: Final = {
 }
 
 
-def _explain_no_grammar(ctx: CheckContext, subject: str) -> Findings:
+def _explain_no_grammar(ctx: context.CheckContext, subject: str) -> context.Findings:
     """Report why nothing about the grammar could be decided."""
     problem = ctx.syntax.problem
     if problem is not None:
@@ -74,7 +65,9 @@ def _explain_no_grammar(ctx: CheckContext, subject: str) -> Findings:
         yield ctx.report_unchecked(subject, "only the template was given, not the specification")
 
 
-def _adjust_level(ctx: CheckContext, line: int | None, level: Level | None) -> Level | None:
+def _adjust_level(
+    ctx: context.CheckContext, line: int | None, level: context.Level | None
+) -> context.Level | None:
     """Return a hint if the line may not be ABNF and its block names none of the scheme's rules.
 
     An error needs a block that defines one of these rules. If the scheme's rule is not known, a block without
@@ -85,23 +78,23 @@ def _adjust_level(ctx: CheckContext, line: int | None, level: Level | None) -> L
         return level
     defined = {name.lower() for name in _DEFINED_RULE.findall(block.text)}
     if ctx.syntax.decidable:
-        names = defined if level is Level.ERROR else _list_rule_names(block.text)
-        return Level.HINT if ctx.syntax.reached.isdisjoint(names) else level
+        names = defined if level is context.Level.ERROR else _list_rule_names(block.text)
+        return context.Level.HINT if ctx.syntax.reached.isdisjoint(names) else level
     is_of_scheme = ctx.syntax.alone or any(
         name.endswith(("uri", "url")) or (ctx.scheme and name.startswith(ctx.scheme)) for name in defined
     )
-    return Level.WARNING if level is Level.ERROR and not is_of_scheme else level
+    return context.Level.WARNING if level is context.Level.ERROR and not is_of_scheme else level
 
 
 def _list_rule_names(text: str) -> list[str]:
     return _RULE_NAME.findall(_STRINGS_AND_COMMENTS.sub("", text.lower()))
 
 
-def check_inclusion(ctx: CheckContext) -> Findings:
+def check_inclusion(ctx: context.CheckContext) -> context.Findings:
     """S1: every string of the scheme is an absolute-URI; otherwise report a counterexample."""
     problem = ctx.syntax.problem
     if problem is not None and problem.code != "no-grammar":
-        level = Level.ERROR if problem.code == "abnf-syntax" else Level.WARNING
+        level = context.Level.ERROR if problem.code == "abnf-syntax" else context.Level.WARNING
         yield ctx.report(
             problem.code,
             problem.message,
@@ -115,18 +108,18 @@ def check_inclusion(ctx: CheckContext) -> Findings:
         yield from _report_verdict(ctx, ctx.syntax.inclusion)
         return
     if ctx.syntax.unclear and _is_scheme_expected(ctx):
-        name = to_printable(ctx.scheme) or "name"
+        name = context.to_printable(ctx.scheme) or "name"
         yield ctx.report_syntax(
             "no-start-rule",
             f"{_INCLUSION} was not decided: it is not clear which rule defines the scheme",
-            level=Level.WARNING,
+            level=context.Level.WARNING,
             rule=next(iter(ctx.syntax.own_rules), ""),
             fix=f'begin one rule with the scheme\'s name and a colon: `{name}-URI = "{name}:" ...`',
         )
     yield from _explain_no_grammar(ctx, _INCLUSION)
 
 
-def _is_scheme_expected(ctx: CheckContext) -> bool:
+def _is_scheme_expected(ctx: context.CheckContext) -> bool:
     """Return whether the grammar should define a scheme; grammars of RFCs define many other things.
 
     A template for `example` only shows the form (RFC 7595 8.1), so no rule is expected.
@@ -153,7 +146,7 @@ _CONDITIONS: Final = {
 _MAX_OPEN: Final = 8
 
 
-def _report_verdict(ctx: CheckContext, verdict: Verdict) -> Findings:
+def _report_verdict(ctx: context.CheckContext, verdict: Verdict) -> context.Findings:
     rule, witness = verdict.start, verdict.witness or ""
     if verdict.outcome in _UNDECIDED:
         problem = verdict.problem
@@ -163,20 +156,20 @@ def _report_verdict(ctx: CheckContext, verdict: Verdict) -> Findings:
             _UNDECIDED[verdict.outcome],
             f"{_INCLUSION} was not decided: {reason}",
             rule=rule,
-            level=Level.WARNING,
+            level=context.Level.WARNING,
             fix=hint or "write the rule in ABNF without recursion, so that it can be decided",
         )
         yield ctx.report_unchecked(_INCLUSION, "it was not decided, so the check did not pass")
     elif verdict.outcome is Outcome.CONDITIONAL:
         problem = verdict.problem
-        names = to_printable(", ".join(verdict.open_rules[:_MAX_OPEN]))
+        names = context.to_printable(", ".join(verdict.open_rules[:_MAX_OPEN]))
         answer = "not every string is" if witness else "every string is"
         yield ctx.report_syntax(
             _CONDITIONS.get("" if problem is None else problem.code, "prose-rule"),
             f"the text has no ABNF for {names}; with only unreserved and percent-encoded characters there, "
             f"{answer} an absolute-URI",
             rule=rule,
-            level=Level.WARNING,
+            level=context.Level.WARNING,
             witness=verdict.witness,
             fix="define it in ABNF, or name the rule and the RFC that defines it",
         )
@@ -197,7 +190,7 @@ def _report_verdict(ctx: CheckContext, verdict: Verdict) -> Findings:
             fix=_REMOVE_FRAGMENT + _format_rewritten_rule(ctx),
         )
     elif verdict.outcome is Outcome.NOT_INCLUDED:
-        also = f"; without a fragment too: {to_printable(verdict.second)}" if verdict.second else ""
+        also = f"; without a fragment too: {context.to_printable(verdict.second)}" if verdict.second else ""
         yield ctx.report_syntax(
             "not-a-uri",
             f"the syntax allows strings that are not an absolute-URI{also}",
@@ -207,7 +200,7 @@ def _report_verdict(ctx: CheckContext, verdict: Verdict) -> Findings:
         )
 
 
-def _format_rewritten_rule(ctx: CheckContext) -> str:
+def _format_rewritten_rule(ctx: context.CheckContext) -> str:
     """Return the rule without its fragment, if the rule ends with an optional fragment."""
     text = ctx.syntax.source_of(ctx.syntax.start or "")
     without = re.sub(r"\s*\[\s*\"#\"\s*[\w-]+\s*\]", "", text)
@@ -216,11 +209,11 @@ def _format_rewritten_rule(ctx: CheckContext) -> str:
     return f": write `{' '.join(re.sub(r';.*', '', without).split())}`"
 
 
-def check_prefix(ctx: CheckContext) -> Findings:
+def check_prefix(ctx: context.CheckContext) -> context.Findings:
     """S2: every string begins with the registered name and a colon."""
     if not ctx.name:
         return
-    name = lower_ascii(ctx.name)
+    name = context.lower_ascii(ctx.name)
     if ctx.scheme != name:
         if ctx.syntax.present:
             yield ctx.report_unchecked(_PREFIX, "the name is not valid for a scheme (N1)")
@@ -245,20 +238,22 @@ def check_prefix(ctx: CheckContext) -> Findings:
         )
 
 
-def _check_other_scheme(ctx: CheckContext, name: str) -> Findings:
+def _check_other_scheme(ctx: context.CheckContext, name: str) -> context.Findings:
     """Report a grammar in which no rule begins with the name."""
     schemes = ctx.syntax.schemes
     # of two templates in one text, only one may have its grammar there
-    wanted = {lower_ascii(clean_name(template.text("name"))) for template in ctx.document.templates}
+    wanted = {
+        context.lower_ascii(context.clean_name(template.text("name"))) for template in ctx.document.templates
+    }
     if schemes and wanted.isdisjoint(schemes) and ctx.syntax.problem is None:
         yield ctx.report(
             "name-not-in-syntax",
-            f'no rule begins with "{to_printable(name)}:"; '
-            f"the rules begin with {to_printable(', '.join(schemes[:5]))}",
+            f'no rule begins with "{context.to_printable(name)}:"; '
+            f"the rules begin with {context.to_printable(', '.join(schemes[:5]))}",
             field="syntax",
             line=ctx.get_line("name"),
             witness=ctx.name,
-            fix=f'write the name into the rule: `"{to_printable(name)}:"`',
+            fix=f'write the name into the rule: `"{context.to_printable(name)}:"`',
         )
     elif ctx.syntax.present:
         yield from _explain_no_grammar(ctx, _PREFIX)
@@ -281,7 +276,7 @@ def _quotes(text: str, scheme: str) -> bool:
     return re.search(quoted, text, re.IGNORECASE) is not None
 
 
-def check_slashes(ctx: CheckContext) -> Findings:
+def check_slashes(ctx: context.CheckContext) -> context.Findings:
     """S3: an authority that is not empty and a path follow `//`."""
     if not ctx.syntax.decidable:
         return  # S1 reports the reason
@@ -301,13 +296,13 @@ def check_slashes(ctx: CheckContext) -> Findings:
         yield ctx.report_syntax(
             "empty-host",
             'the syntax allows "//" with an empty host',
-            level=Level.WARNING,
+            level=context.Level.WARNING,
             witness=empty,
             fix="define what an empty host means, or restrict `host` (in RFC 3986 `reg-name` may be empty)",
         )
 
 
-def check_dot_segments(ctx: CheckContext) -> Findings:
+def check_dot_segments(ctx: context.CheckContext) -> context.Findings:
     """S4: segments that relative resolution would change, although the text rejects relative references."""
     if not ctx.syntax.decidable:
         return
@@ -341,7 +336,7 @@ def check_dot_segments(ctx: CheckContext) -> Findings:
         )
 
 
-def check_reserved(ctx: CheckContext) -> Findings:
+def check_reserved(ctx: context.CheckContext) -> context.Findings:
     """S5: reserved characters that the syntax allows as data and the prose does not mention."""
     if not ctx.syntax.decidable:
         return
@@ -386,18 +381,18 @@ def _is_mentioned(character: str, prose: str) -> bool:
 MAX_REMARKS: Final = 40
 
 
-def check_rules(ctx: CheckContext) -> Findings:
+def check_rules(ctx: context.CheckContext) -> context.Findings:
     """S6: rules that are repeated, undefined, unused, recursive, unreachable, redundant or redefined."""
     for remark in ctx.syntax.remarks[:MAX_REMARKS]:
         if remark.code == "undecided":
             yield ctx.report_unchecked(
-                to_printable(remark.rule or "a rule"), remark.message, line=remark.line
+                context.to_printable(remark.rule or "a rule"), remark.message, line=remark.line
             )
             continue
-        level = Level.ERROR if remark.code.value == "abnf-syntax" else None
+        level = context.Level.ERROR if remark.code.value == "abnf-syntax" else None
         yield ctx.report(
             remark.code.value,
-            f"{to_printable(remark.rule)}: {remark.message}" if remark.rule else remark.message,
+            f"{context.to_printable(remark.rule)}: {remark.message}" if remark.rule else remark.message,
             level=_adjust_level(ctx, remark.line, level),
             field="syntax",
             line=remark.line,
@@ -408,8 +403,8 @@ def check_rules(ctx: CheckContext) -> Findings:
     if ctx.syntax.imported and ctx.syntax.decidable:
         yield ctx.report_syntax(
             "rules-imported",
-            f"rules taken from elsewhere: {to_printable(ctx.syntax.imported, 1_000)}",
-            level=Level.HINT,
+            f"rules taken from elsewhere: {context.to_printable(ctx.syntax.imported, 1_000)}",
+            level=context.Level.HINT,
         )
     more = len(ctx.syntax.remarks) - MAX_REMARKS
     if more > 0:
@@ -494,7 +489,7 @@ _PLACES: Final = 50
 _UTF8: Final = re.compile(r"\bUTF-?8\b|RFC ?3629", re.IGNORECASE)
 
 
-def check_examples(ctx: CheckContext) -> Findings:
+def check_examples(ctx: context.CheckContext) -> context.Findings:
     """S7: each example of the scheme matches its syntax, is an absolute-URI and is ASCII."""
     if not ctx.scheme:
         return
@@ -510,7 +505,7 @@ def check_examples(ctx: CheckContext) -> Findings:
         findings = list(_check_example(ctx, example))
         reason = _find_excuse(ctx, example) if findings else None
         if reason is not None:
-            findings = [ctx.report_unchecked(to_printable(example.uri), reason, line=example.line)]
+            findings = [ctx.report_unchecked(context.to_printable(example.uri), reason, line=example.line)]
         yield from findings
     tried = [example.uri for example in matching[:MAX_EXAMPLES] if len(example.uri) <= MAX_EXAMPLE]
     yield from _report_untried(ctx, tried)
@@ -519,7 +514,7 @@ def check_examples(ctx: CheckContext) -> Findings:
         yield ctx.report_unchecked(subject, f"only {MAX_EXAMPLES} are checked")
 
 
-def _report_untried(ctx: CheckContext, uris: Sequence[str]) -> Findings:
+def _report_untried(ctx: context.CheckContext, uris: Sequence[str]) -> context.Findings:
     left = sum(ctx.syntax.accepts(uri) is None for uri in uris)
     if left:
         subject = "the examples fit" if left == len(uris) else f"{left} of the examples fit"
@@ -543,7 +538,7 @@ _IRI: Final = re.compile(r"\bIRIs?\b")
 _URI_WORD: Final = re.compile(r"\bURIs?\b")
 
 
-def _find_excuse(ctx: CheckContext, example: Example) -> str | None:
+def _find_excuse(ctx: context.CheckContext, example: Example) -> str | None:
     """Return why an example may be different from the scheme's URIs; None if nothing in the text says so."""
     lines = ctx.reading.lines
     row = lines[example.line - 1] if 0 < example.line <= len(lines) else ""
@@ -562,7 +557,7 @@ def _find_excuse(ctx: CheckContext, example: Example) -> str | None:
     return None
 
 
-def _collect_lead(ctx: CheckContext, example: Example, before: str) -> list[str]:
+def _collect_lead(ctx: context.CheckContext, example: Example, before: str) -> list[str]:
     """Return the lines before an example that introduce it, with `before` from its own line as the last."""
     lines = ctx.reading.lines
     lead = [before]
@@ -584,7 +579,7 @@ def _calls_uris_wrong(text: str) -> bool:
 
 
 def _get_last_sentence(text: str) -> str:
-    return re.split(r"[.!?] ", squeeze_spaces(text))[-1]
+    return re.split(r"[.!?] ", context.squeeze_spaces(text))[-1]
 
 
 def _find_uri(row: str, uri: str) -> tuple[int, int]:
@@ -603,7 +598,7 @@ def _find_uri(row: str, uri: str) -> tuple[int, int]:
     return max(row.rfind(uri.partition(":")[0] + ":"), 0), len(row)
 
 
-def _check_example(ctx: CheckContext, example: Example) -> Findings:
+def _check_example(ctx: context.CheckContext, example: Example) -> context.Findings:
     uri, line = example.uri, example.line
     odd = next((character for character in uri if not character.isascii()), None)
     if odd is not None:
@@ -614,7 +609,7 @@ def _check_example(ctx: CheckContext, example: Example) -> Findings:
             line=line,
             witness=uri,
             shown=_SHOWN_URI,
-            fix=f"write `{to_printable(_repair_uri(uri), _SHOWN_URI)}`",
+            fix=f"write `{context.to_printable(_repair_uri(uri), _SHOWN_URI)}`",
         )
     elif len(uri) > MAX_EXAMPLE:
         yield ctx.report_unchecked("an example", f"it is longer than {MAX_EXAMPLE} characters", line=line)
@@ -631,7 +626,7 @@ def _check_example(ctx: CheckContext, example: Example) -> Findings:
         yield from _check_fits_syntax(ctx, example)
 
 
-def _check_fits_syntax(ctx: CheckContext, example: Example) -> Findings:
+def _check_fits_syntax(ctx: context.CheckContext, example: Example) -> context.Findings:
     uri, line = example.uri, example.line
     before, mark, _ = uri.partition("#")
     if mark:
@@ -639,11 +634,12 @@ def _check_fits_syntax(ctx: CheckContext, example: Example) -> Findings:
             "example-has-fragment",
             "the example has a fragment, so it is a URI but not an absolute-URI; "
             "the scheme does not define fragments",
-            level=Level.WARNING,
+            level=context.Level.WARNING,
             line=line,
             witness=uri,
             shown=_SHOWN_URI,
-            fix=f"write `{to_printable(before, _SHOWN_URI)}`, or explain that RFC 3986 defines the fragment",
+            fix=f"write `{context.to_printable(before, _SHOWN_URI)}`, "
+            "or explain that RFC 3986 defines the fragment",
         )
     # the scheme's syntax has no fragment, but an example may show one
     if (
@@ -657,7 +653,7 @@ def _check_fits_syntax(ctx: CheckContext, example: Example) -> Findings:
     ):
         yield ctx.report(
             "example-not-in-syntax",
-            f"the example does not match {to_printable(ctx.syntax.start or '')}",
+            f"the example does not match {context.to_printable(ctx.syntax.start or '')}",
             line=line,
             witness=uri,
             shown=_SHOWN_URI,
@@ -679,7 +675,7 @@ def _repair_uri(uri: str) -> str:
     )
 
 
-def check_encoding(ctx: CheckContext) -> Findings:
+def check_encoding(ctx: context.CheckContext) -> context.Findings:
     """S8: if URIs contain text, a character encoding is named, and the syntax agrees with it."""
     text = ctx.collect_prose("encoding", "encoding", "international", "character")
     if not ctx.syntax.decidable or ctx.syntax.is_form:
@@ -704,7 +700,7 @@ def check_encoding(ctx: CheckContext) -> Findings:
         yield ctx.report(
             "no-charset",
             "URIs of the scheme contain text, but no character encoding is named",
-            level=Level.WARNING if lenient else Level.ERROR,
+            level=context.Level.WARNING if lenient else context.Level.ERROR,
             at="encoding",
             fix="write: characters beyond ASCII are encoded as UTF-8 and then percent-encoded (RFC 3986 2.5)",
         )
@@ -714,14 +710,14 @@ def check_encoding(ctx: CheckContext) -> Findings:
         yield ctx.report(
             "not-only-utf-8",
             "the text names UTF-8, but the syntax allows percent-encoded bytes that are not UTF-8",
-            level=Level.WARNING,
+            level=context.Level.WARNING,
             at="encoding",
             witness=stray,
             fix="define what a reader does with bytes that are not UTF-8: reject the URI, or accept bytes",
         )
 
 
-def _leaves_encoding(ctx: CheckContext, text: str) -> bool:
+def _leaves_encoding(ctx: context.CheckContext, text: str) -> bool:
     """Return whether the text leaves the encoding to RFC 3986, in its section or field about the encoding."""
     field = ctx.get_field("encoding")
     if _GENERIC_ENCODING.search(f"encoding: {field}" if field else text):
@@ -735,7 +731,7 @@ def _leaves_encoding(ctx: CheckContext, text: str) -> bool:
 _ENCODING_LABEL: Final = re.compile(r"\bencoding (?:considerations|rules)\b", re.IGNORECASE)
 
 
-def _find_encoding_sentences(ctx: CheckContext) -> str:
+def _find_encoding_sentences(ctx: context.CheckContext) -> str:
     """Return all sentences of the text that name the encoding of the scheme's characters."""
     return "\n".join(
         sentence
@@ -746,8 +742,8 @@ def _find_encoding_sentences(ctx: CheckContext) -> str:
     )
 
 
-def _is_utf8_only(ctx: CheckContext, text: str) -> bool:
+def _is_utf8_only(ctx: context.CheckContext, text: str) -> bool:
     """Return whether UTF-8 is named and no sentence covers bytes that are not UTF-8."""
-    sentences = (*split_sentences(text), *(ctx.reading.sentences if ctx.is_specification else ()))
+    sentences = (*context.split_sentences(text), *(ctx.reading.sentences if ctx.is_specification else ()))
     covered = any(_BYTES.search(sentence) and _REFUSES.search(sentence) for sentence in sentences)
     return bool(_UTF8.search(text)) and not covered

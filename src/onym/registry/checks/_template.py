@@ -9,19 +9,7 @@ from datetime import date
 from typing import Final
 
 from onym.errors import SnapshotError
-from onym.registry.checks.context import (
-    CheckContext,
-    Finding,
-    Findings,
-    Level,
-    clean_name,
-    compute_skeleton,
-    is_one_edit_apart,
-    load_word_list,
-    lower_ascii,
-    squeeze_spaces,
-    to_printable,
-)
+from onym.registry.checks import context
 from onym.registry.documents.types import Template, TemplateValue
 from onym.registry.records import Status
 from onym.registry.registries import BUILTIN, REGISTRIES
@@ -37,7 +25,7 @@ _SEPARATOR: Final = re.compile(r"\s*(?:,|;|/|\band\b|\bor\b)\s*")
 _GRANDIOSE: Final = re.compile(r"universal|standard|global|generic|official|everything")
 
 
-def check_name_syntax(ctx: CheckContext) -> Findings:
+def check_name_syntax(ctx: context.CheckContext) -> context.Findings:
     """N1: the name is `[a-z][a-z0-9+.-]*` and at most MAX_NAME characters long."""
     name = ctx.name or ctx.raw_name.strip()
     if not name:
@@ -48,21 +36,21 @@ def check_name_syntax(ctx: CheckContext) -> Findings:
     if registry.is_valid_name(name):
         return
     label = _NAME_LABELS.get(ctx.profile.id) or ctx.profile.fields[0].label.capitalize()
-    if registry.fold_case and registry.is_valid_name(lower_ascii(name)):
+    if registry.fold_case and registry.is_valid_name(context.lower_ascii(name)):
         yield ctx.report(
             "name-not-lowercase",
             "a scheme's name is registered in lower case",
             at="name",
             witness=name,
-            fix=f"write `{label}: {lower_ascii(name)}`",
+            fix=f"write `{label}: {context.lower_ascii(name)}`",
         )
         return
-    parts = [clean_name(part) for part in _SEPARATOR.split(name[:1024])]
-    if len(parts) > 1 and all(registry.is_valid_name(lower_ascii(part)) for part in parts):
+    parts = [context.clean_name(part) for part in _SEPARATOR.split(name[:1024])]
+    if len(parts) > 1 and all(registry.is_valid_name(context.lower_ascii(part)) for part in parts):
         yield ctx.report(
             "several-names",
             f"one template names {len(parts)} {registry.noun}s; each entry needs its own template",
-            level=Level.WARNING,
+            level=context.Level.WARNING,
             at="name",
             witness=name,
             fix=f"write one template for each name: `{label}: {parts[0]}`, ...",
@@ -90,7 +78,7 @@ def _explain_name_syntax(name: str, odd: int | None, rule: str) -> str:
     return f"not a valid name: a name is {rule}"
 
 
-def _find_position(ctx: CheckContext, name: str, offset: int) -> tuple[int | None, int | None]:
+def _find_position(ctx: context.CheckContext, name: str, offset: int) -> tuple[int | None, int | None]:
     """Return the line and column of a character of the name; the column only if the text has the name."""
     line = ctx.get_line("name")
     if line is None or "\n" in name:
@@ -113,12 +101,12 @@ def _describe_character(character: str) -> str:
     return f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"
 
 
-def check_name_taken(ctx: CheckContext) -> Findings:
+def check_name_taken(ctx: context.CheckContext) -> context.Findings:
     """N2: the name in lower case is not in the registry, unless this document registered it."""
     if not ctx.known.has_names:
         yield ctx.report_unchecked("whether the name is free", _NO_ENTRIES)
         return
-    entry = ctx.known.entries.get(lower_ascii(ctx.name))
+    entry = ctx.known.entries.get(context.lower_ascii(ctx.name))
     if entry is None or ctx.update:
         return
     since = "" if entry.registered is None else f" since {entry.registered.date().isoformat()}"
@@ -126,15 +114,19 @@ def check_name_taken(ctx: CheckContext) -> Findings:
     document = (ctx.document.name or "").replace(" ", "").lower()
     is_own = bool(document) and document in reference.replace(" ", "").lower()
     if is_own or _is_other_edition(ctx, reference):
-        by = "this document" if is_own else f"another edition of this document, {to_printable(reference)}"
+        by = (
+            "this document"
+            if is_own
+            else f"another edition of this document, {context.to_printable(reference)}"
+        )
         yield ctx.report(
             "registered-here",
             f'"{entry.name}" is registered ({entry.status}{since}), by {by}',
-            level=Level.HINT,
+            level=context.Level.HINT,
             at="name",
         )
         return
-    by = f", reference {to_printable(reference)}" if reference else ""
+    by = f", reference {context.to_printable(reference)}" if reference else ""
     yield ctx.report(
         "name-taken",
         f'"{entry.name}" is in the registry already: {entry.status}{since}{by}',
@@ -144,7 +136,7 @@ def check_name_taken(ctx: CheckContext) -> Findings:
     )
 
 
-def _is_other_edition(ctx: CheckContext, reference: str) -> bool:
+def _is_other_edition(ctx: context.CheckContext, reference: str) -> bool:
     """Return whether an RFC of the reference replaces this RFC, or was replaced by it."""
     own = _RFC_NAME.fullmatch(ctx.document.name or "")
     if own is None:
@@ -163,9 +155,9 @@ _RFC_NAME: Final = re.compile(r"RFC ?([0-9]{1,5})")
 _NO_ENTRIES: Final = "no entries of the registry are available"
 
 
-def check_dots(ctx: CheckContext) -> Findings:
+def check_dots(ctx: context.CheckContext) -> context.Findings:
     """N3: only a reversed domain name has dots; under RFC 4395 such a name may have hyphens."""
-    name = lower_ascii(ctx.name)
+    name = context.lower_ascii(ctx.name)
     old = ctx.profile.id == "rfc4395"
     labels = re.split(r"[.-]" if old else r"\.", name)
     if len(labels) < 2 or not BUILTIN.registries["uri-schemes"].is_valid_name(name):
@@ -176,22 +168,23 @@ def check_dots(ctx: CheckContext) -> Findings:
         )
         return
     is_reversed = labels[0] in ctx.known.tlds and all(labels)
-    hyphenated = to_printable(name.replace(".", "-"))
+    hyphenated = context.to_printable(name.replace(".", "-"))
     if not old and not is_reversed:
         yield ctx.report(
             "dot-without-domain",
-            f'the name has a ".", but "{to_printable(labels[0])}" is not a top-level domain: '
+            f'the name has a ".", but "{context.to_printable(labels[0])}" is not a top-level domain: '
             "only names made from a reversed domain name may have dots",
             at="name",
             witness=name,
             fix=f"write `Scheme name: {hyphenated}`, "
-            f"or begin with your own domain, as in `com.example.{to_printable(labels[-1]) or 'mything'}`",
+            "or begin with your own domain, "
+            f"as in `com.example.{context.to_printable(labels[-1]) or 'mything'}`",
         )
     elif old and "." in name and not is_reversed:
         yield ctx.report(
             "dot-without-domain",
             'the name has a "." but is not a reversed domain name',
-            level=Level.WARNING,
+            level=context.Level.WARNING,
             at="name",
             witness=name,
             fix=f"write `URI scheme name: {hyphenated}`",
@@ -200,24 +193,24 @@ def check_dots(ctx: CheckContext) -> Findings:
     elif old and is_reversed and len(labels) >= 3:
         yield ctx.report(
             "private-name",
-            f'the name belongs to the owner of the domain "{to_printable(labels[1])}.{labels[0]}"',
-            level=Level.WARNING,
+            f'the name belongs to the owner of the domain "{context.to_printable(labels[1])}.{labels[0]}"',
+            level=context.Level.WARNING,
             at="name",
             witness=name,
             fix="register it only if you own that domain, and write that you do",
         )
 
 
-def check_general_names(ctx: CheckContext) -> Findings:
+def check_general_names(ctx: context.CheckContext) -> context.Findings:
     """N4: names that are too short, too general, or similar to another (heuristics)."""
-    name = lower_ascii(ctx.name)
+    name = context.lower_ascii(ctx.name)
     if not name or len(name) > MAX_NAME:
         return
     if len(name) <= 2:
         message = f"a name of {len(name)} characters is not descriptive, and reviewers expect more"
         fix = "choose a longer name that describes the scheme"
         yield _report_heuristic(ctx, "name-very-short", message, fix)
-    if name in load_word_list("general"):
+    if name in context.load_word_list("general"):
         fix = "choose a name that only this scheme would have"
         yield _report_heuristic(ctx, "name-general", f'"{name}" is a general word', fix)
     elif _GRANDIOSE.search(name):
@@ -226,15 +219,17 @@ def check_general_names(ctx: CheckContext) -> Findings:
     yield from _check_similar_names(ctx, name)
 
 
-def _check_similar_names(ctx: CheckContext, name: str) -> Findings:
+def _check_similar_names(ctx: context.CheckContext, name: str) -> context.Findings:
     if not ctx.known.has_names:
         yield ctx.report_unchecked("names that look alike", _NO_ENTRIES)
         return
     # `aaas` is the secure variant of `aaa`
     expected = {name, f"{name}s", name.removesuffix("s")}
     others = [other for other in ctx.known.find_similar(name) if other not in expected]
-    alike = sorted(other for other in others if compute_skeleton(other) == compute_skeleton(name))
-    close = sorted(other for other in others if other not in alike and is_one_edit_apart(other, name))
+    alike = sorted(
+        other for other in others if context.compute_skeleton(other) == context.compute_skeleton(name)
+    )
+    close = sorted(other for other in others if other not in alike and context.is_one_edit_apart(other, name))
     if alike:
         message = f"the name looks like {_format_names(alike)}, which is registered"
         fix = "choose a name that cannot be confused with another"
@@ -245,7 +240,7 @@ def _check_similar_names(ctx: CheckContext, name: str) -> Findings:
         yield _report_heuristic(ctx, "name-near", message, fix)
 
 
-def _report_heuristic(ctx: CheckContext, code: str, message: str, fix: str) -> Finding:
+def _report_heuristic(ctx: context.CheckContext, code: str, message: str, fix: str) -> context.Finding:
     return ctx.report(code, f"{message} (a heuristic)", at="name", witness=ctx.name, fix=fix)
 
 
@@ -255,9 +250,9 @@ def _format_names(names: Iterable[str]) -> str:
     return ", ".join(listed[:MAX_NEAR]) + (f" and {more} more" if more > 0 else "")
 
 
-def check_service_name(ctx: CheckContext) -> Findings:
+def check_service_name(ctx: context.CheckContext) -> context.Findings:
     """N5: a service name of RFC 6335 that the text does not mention (a heuristic)."""
-    name = lower_ascii(ctx.name)
+    name = context.lower_ascii(ctx.name)
     if name and name in ctx.known.services and "service name" not in ctx.prose.lower():
         yield ctx.report(
             "service-name",
@@ -347,7 +342,7 @@ _DEFINED: Final = re.compile(
 )
 
 
-def check_complete(ctx: CheckContext) -> Findings:
+def check_complete(ctx: context.CheckContext) -> context.Findings:
     """T1: every field that the profile requires is present."""
     if ctx.template is None:
         needed = ", ".join(field.label for field in ctx.profile.fields if field.required)
@@ -373,15 +368,15 @@ def check_complete(ctx: CheckContext) -> Findings:
         )
 
 
-def check_fields(ctx: CheckContext) -> Findings:
+def check_fields(ctx: context.CheckContext) -> context.Findings:
     """T1, continued: labels that are repeated, unknown or of the other template, and unusual values."""
     if ctx.template is None:
         return
     for value in ctx.template.repeated[:20]:
         yield ctx.report(
             "field-repeated",
-            f'the field "{to_printable(value.label)}" is given twice',
-            level=Level.ERROR,
+            f'the field "{context.to_printable(value.label)}" is given twice',
+            level=context.Level.ERROR,
             field=value.id,
             line=value.line,
             fix="write both values into one field",
@@ -389,8 +384,8 @@ def check_fields(ctx: CheckContext) -> Findings:
     for value in ctx.template.unknown[:20]:
         yield ctx.report(
             "field-unknown",
-            f'"{to_printable(value.label)}" is not a field of the template',
-            level=Level.HINT,
+            f'"{context.to_printable(value.label)}" is not a field of the template',
+            level=context.Level.HINT,
             line=value.line,
             fix="remove it, or move it to the specification",
         )
@@ -399,8 +394,9 @@ def check_fields(ctx: CheckContext) -> Findings:
         if value.id in elsewhere:
             yield ctx.report(
                 "field-of-the-other-template",
-                f'"{to_printable(value.label)}" is a field of RFC 4395 and belongs in the specification',
-                level=Level.HINT,
+                f'"{context.to_printable(value.label)}" is a field of RFC 4395 '
+                "and belongs in the specification",
+                level=context.Level.HINT,
                 field=value.id,
                 line=value.line,
                 fix="move it to the specification of the scheme",
@@ -411,7 +407,7 @@ def check_fields(ctx: CheckContext) -> Findings:
         yield from _check_namespace_values(ctx, ctx.template)
 
 
-def _check_namespace_values(ctx: CheckContext, template: Template) -> Findings:
+def _check_namespace_values(ctx: context.CheckContext, template: Template) -> context.Findings:
     """Report the values of a namespace that a submission refuses, one finding for each field."""
     from onym.registry.iana import check_namespace_fields  # late: it reads every format of the registries
 
@@ -425,22 +421,23 @@ def _check_namespace_values(ctx: CheckContext, template: Template) -> Findings:
         try:
             last = date.fromisoformat(expires)
         except ValueError:
-            message = f'"{to_printable(expires)}" is not a date'
+            message = f'"{context.to_printable(expires)}" is not a date'
             yield ctx.report("namespace-value", message, at="expires", fix="write it as `2027-01-31`")
         else:
             if ctx.today is not None and last < ctx.today:
                 yield ctx.report("namespace-value", f"the expiry day {last} is past", at="expires")
 
 
-def _check_label(ctx: CheckContext, value: TemplateValue) -> Findings:
+def _check_label(ctx: context.CheckContext, value: TemplateValue) -> context.Findings:
     field = ctx.profile.find_field(value.id)
     if field is None or _normalize_label(value.label) == _normalize_label(field.label):
         return
     label = _capitalize_first(field.label)
     yield ctx.report(
         "label-spelling",
-        f'the template calls this field "{label}", not "{to_printable(squeeze_spaces(value.label))}"',
-        level=Level.HINT,
+        f'the template calls this field "{label}", '
+        f'not "{context.to_printable(context.squeeze_spaces(value.label))}"',
+        level=context.Level.HINT,
         field=value.id,
         line=value.line,
         fix=f"write `{label}:`",
@@ -449,19 +446,19 @@ def _check_label(ctx: CheckContext, value: TemplateValue) -> Findings:
 
 def _normalize_label(label: str) -> str:
     """Return the label in lower case without closing marks and the word that RFC 7595 removed."""
-    return squeeze_spaces(label).rstrip(" :.").lower().replace("uri scheme", "scheme")
+    return context.squeeze_spaces(label).rstrip(" :.").lower().replace("uri scheme", "scheme")
 
 
 def _capitalize_first(label: str) -> str:
     return label[:1].upper() + label[1:]
 
 
-def _check_value(ctx: CheckContext, value: TemplateValue) -> Findings:
+def _check_value(ctx: context.CheckContext, value: TemplateValue) -> context.Findings:
     if len(value.text) > MAX_FIELD:
         yield ctx.report(
             "field-too-long",
             f"the field has {len(value.text):,} characters; a template refers to the specification",
-            level=Level.WARNING,
+            level=context.Level.WARNING,
             field=value.id,
             line=value.line,
             fix=f"keep it below {MAX_FIELD:,} characters and cite the section that has the rest",
@@ -472,7 +469,7 @@ def _check_value(ctx: CheckContext, value: TemplateValue) -> Findings:
         yield ctx.report(
             "markup-in-field",
             "HTML in a field is stored and shown as text",
-            level=Level.WARNING,
+            level=context.Level.WARNING,
             field=value.id,
             line=value.line + head.count("\n", 0, markup.start()),
             witness=markup[0],
@@ -486,17 +483,17 @@ def _check_value(ctx: CheckContext, value: TemplateValue) -> Findings:
         yield ctx.report(
             "unprintable-in-field",
             f"U+{ord(head[odd]):04X} is not printable: it can hide or reorder text",
-            level=Level.ERROR,
+            level=context.Level.ERROR,
             field=value.id,
             line=value.line + head.count("\n", 0, odd),
             fix="remove it",
         )
-    text = squeeze_spaces(head)
+    text = context.squeeze_spaces(head)
     if _COPIED.match(text):
         yield ctx.report(
             "guideline-copied",
             "the field still has the template's instruction",
-            level=Level.ERROR,
+            level=context.Level.ERROR,
             field=value.id,
             line=value.line,
             witness=text,
@@ -504,7 +501,7 @@ def _check_value(ctx: CheckContext, value: TemplateValue) -> Findings:
         )
 
 
-def check_status(ctx: CheckContext) -> Findings:
+def check_status(ctx: context.CheckContext) -> context.Findings:
     """T2: the status is one of the profile's words."""
     value = ctx.get_field("status")
     if not value:
@@ -528,14 +525,14 @@ def check_status(ctx: CheckContext) -> Findings:
         yield ctx.report(
             "status-spelling",
             f'the template spells it "{word}"',
-            level=Level.HINT,
+            level=context.Level.HINT,
             at="status",
             witness=value,
             fix=f"write `Status: {word}`",
         )
 
 
-def check_contacts(ctx: CheckContext) -> Findings:
+def check_contacts(ctx: context.CheckContext) -> context.Findings:
     """T3: contact and change controller can be reached; a third party names both parties."""
     contact, controller = ctx.get_field("contact"), ctx.get_field("change_controller")
     if contact and not _is_reachable(contact):
@@ -547,13 +544,13 @@ def check_contacts(ctx: CheckContext) -> Findings:
         yield ctx.report(
             "third-party-unnamed",
             "a third party registers, but contact and change controller are the same",
-            level=Level.WARNING,
+            level=context.Level.WARNING,
             at="contact",
             fix="name the registering party as contact, and the author of the scheme as change controller",
         )
 
 
-def _check_unreachable(ctx: CheckContext, identifier: str, text: str) -> Findings:
+def _check_unreachable(ctx: context.CheckContext, identifier: str, text: str) -> context.Findings:
     field = ctx.profile.find_field(identifier)
     label = identifier if field is None else _capitalize_first(field.label)
     elsewhere = _ELSEWHERE.search(text)
@@ -570,7 +567,7 @@ def _check_unreachable(ctx: CheckContext, identifier: str, text: str) -> Finding
         yield ctx.report(
             "address-disguised",
             "programs cannot read the disguised address",
-            level=Level.HINT,
+            level=context.Level.HINT,
             at=identifier,
             fix=f"write `{label}: NAME <ADDRESS>`",
         )
@@ -580,7 +577,7 @@ def _check_unreachable(ctx: CheckContext, identifier: str, text: str) -> Finding
         yield ctx.report(
             "no-address",
             f"the {label.lower()} cannot be reached: no mail address and no URI",
-            level=Level.WARNING if lenient else None,
+            level=context.Level.WARNING if lenient else None,
             at=identifier,
             witness=text,
             fix=f"write `{label}: NAME <ADDRESS>`, with the name and address of a person or organisation",
@@ -597,7 +594,7 @@ def _is_same_party(text: str, contact: str) -> bool:
     return bool(words) and words <= set(re.findall(r"\w{3,}", contact.lower())) and _is_reachable(contact)
 
 
-def check_reasons(ctx: CheckContext) -> Findings:
+def check_reasons(ctx: context.CheckContext) -> context.Findings:
     """T5: a provisional request needs a specification or a reason; a permanent one (RFC 7595) the former."""
     text = ctx.get_field("references")
     # the specification of a template from an RFC or a draft is that document
@@ -607,7 +604,7 @@ def check_reasons(ctx: CheckContext) -> Findings:
         yield ctx.report(
             "no-specification",
             "a permanent registration needs a specification of the scheme, but none is cited",
-            level=Level.ERROR,
+            level=context.Level.ERROR,
             clause="RFC 7595 7.4",
             at="references",
             fix="cite the specification, or request provisional registration",
@@ -625,11 +622,11 @@ def _cites_specification(text: str) -> bool:
     return any(match[1] is None or match[1] not in _GENERIC for match in _DEFINED.finditer(text))
 
 
-def check_differences(ctx: CheckContext) -> Findings:
+def check_differences(ctx: context.CheckContext) -> context.Findings:
     """T6: a provisional request notes where it differs from the guidelines for permanent ones, and why."""
     if ctx.status is not Status.PROVISIONAL or not ctx.is_specification:
         return
-    failed = (finding for finding in ctx.findings if finding.level is not Level.HINT)
+    failed = (finding for finding in ctx.findings if finding.level is not context.Level.HINT)
     missed = sorted({finding.check for finding in failed if finding.check[0] in "SOC"})
     if missed and not _NOTED.search(ctx.prose):
         yield ctx.report(
@@ -641,7 +638,7 @@ def check_differences(ctx: CheckContext) -> Findings:
         )
 
 
-def check_history(ctx: CheckContext) -> Findings:
+def check_history(ctx: context.CheckContext) -> context.Findings:
     """T8: a historical request cites the document that defined the scheme."""
     if ctx.status is not Status.HISTORICAL or ctx.template is None:
         return

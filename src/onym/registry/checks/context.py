@@ -20,15 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym.registry.checks._grammar import SchemeGrammar
-from onym.registry.documents.types import (
-    Block,
-    Citation,
-    Document,
-    DocumentKind,
-    Section,
-    Template,
-    TemplateValue,
-)
+from onym.registry.documents import types
 from onym.registry.records import EMPTY, Entry, Status
 from onym.registry.registries import Profile
 
@@ -287,11 +279,11 @@ _KEY_WORD: Final = re.compile(r"\b(?:MUST|SHALL|SHOULD|MAY|REQUIRED|RECOMMENDED|
 class DocumentText:
     """A document's text without markup, comments and page furniture, and its sections by title."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: types.Document) -> None:
         self.document = document
         #: line n of this text is line n of the document's text
         self.text = (document.plain or document.text)[:MAX_PROSE]
-        self._sections: dict[tuple[str, ...], tuple[Section, ...]] = {}
+        self._sections: dict[tuple[str, ...], tuple[types.Section, ...]] = {}
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
@@ -332,7 +324,7 @@ class DocumentText:
                 lines[index] = ""
         return tuple(lines)
 
-    def find_sections(self, words: tuple[str, ...]) -> tuple[Section, ...]:
+    def find_sections(self, words: tuple[str, ...]) -> tuple[types.Section, ...]:
         """Return the sections whose title contains one of `words` (lower case), and their subsections."""
         if words not in self._sections:
             sections = self.document.sections
@@ -349,8 +341,8 @@ class DocumentText:
     def is_specification(self) -> bool:
         """Whether the document is a specification and not only a template."""
         document = self.document
-        if document.kind is not DocumentKind.MARKDOWN:
-            return document.kind is not DocumentKind.TEMPLATE
+        if document.kind is not types.DocumentKind.MARKDOWN:
+            return document.kind is not types.DocumentKind.TEMPLATE
         if not document.templates:
             return bool(document.sections or document.blocks)
         if any(
@@ -364,7 +356,7 @@ class DocumentText:
             section.text.strip() and not self._is_template_section(section) for section in rest
         )
 
-    def _has_introduction(self, title: Section) -> bool:
+    def _has_introduction(self, title: types.Section) -> bool:
         """Return whether the text between the title and the first template is longer than an introduction."""
         starts = [template.line for template in self.document.templates]
         starts += [section.line for section in self.document.sections[1:2]]
@@ -376,7 +368,7 @@ class DocumentText:
         return is_long and not self._is_template_section(title)
 
     @cached_property
-    def _fields(self) -> tuple[TemplateValue, ...]:
+    def _fields(self) -> tuple[types.TemplateValue, ...]:
         return tuple(
             value
             for template in self.document.templates
@@ -387,7 +379,7 @@ class DocumentText:
     def _rows_of_fields(self) -> frozenset[str]:
         return frozenset(squeeze_spaces(line) for value in self._fields for line in value.text.split("\n"))
 
-    def _is_template_section(self, section: Section) -> bool:
+    def _is_template_section(self, section: types.Section) -> bool:
         return (section.number or section.title) in self._template_names or section.line in self._field_lines
 
     @cached_property
@@ -411,7 +403,7 @@ class DocumentText:
         index = bisect_right(self.document.sections, line, key=lambda section: section.line)
         return self.document.sections[index - 1].title if index else ""
 
-    def get_sentence(self, citation: Citation) -> str:
+    def get_sentence(self, citation: types.Citation) -> str:
         """Return the text around a citation: the nearby lines of its paragraph, cut to the sentence."""
         above = citation.line
         while citation.line - above < _LINES_ABOVE and self._is_paragraph_line(above - 1):
@@ -430,7 +422,7 @@ class DocumentText:
         inside = 0 < line <= len(self.lines) and line not in self._heading_lines
         return inside and bool(self.lines[line - 1].strip())
 
-    def find_block(self, line: int | None) -> Block | None:
+    def find_block(self, line: int | None) -> types.Block | None:
         """Return the block of ABNF that contains a line of the text."""
         index = 0 if line is None else bisect_right(self.document.blocks, line, key=lambda block: block.line)
         if not index or line is None:
@@ -499,11 +491,11 @@ class Check:
 class CheckContext:
     """One template of one document, with everything that a check reads."""
 
-    document: Document
+    document: types.Document
     reading: DocumentText
     profile: Profile
     known: ReferenceData
-    template: Template | None
+    template: types.Template | None
     syntax: SchemeGrammar
     #: the scheme that the grammar of a text without a template defines; "" if none was inferred
     inferred: str = ""
@@ -598,7 +590,7 @@ class CheckContext:
         """Return the line of a field, or that of the template if the field is absent."""
         return None if self.template is None else self.template.line_of(identifier)
 
-    def find_sections(self, *words: str) -> tuple[Section, ...]:
+    def find_sections(self, *words: str) -> tuple[types.Section, ...]:
         """Return the sections whose title contains one of `words` (lower case), and their subsections."""
         return self.reading.find_sections(words)
 

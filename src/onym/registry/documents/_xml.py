@@ -15,15 +15,7 @@ from typing import Final
 from xml.parsers import expat
 
 from onym.errors import TemplateError
-from onym.registry.documents._lines import (
-    MAX_LINES,
-    MAX_TEXT,
-    MONTHS,
-    Heading,
-    Line,
-    compute_expiry,
-    require_at_most,
-)
+from onym.registry.documents import _lines
 from onym.registry.documents.types import Reference
 
 MAX_DEPTH: Final = 64
@@ -55,7 +47,7 @@ _SILENT: Final = frozenset(
 class FlatDocument:
     """A document's lines and metadata."""
 
-    lines: list[Line] = field(default_factory=list)
+    lines: list[_lines.Line] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
     #: the names of its sections, figures and paragraphs
     anchors: set[str] = field(default_factory=set)
@@ -77,7 +69,7 @@ class _XMLFlattener:
         self.rows: dict[int, list[str]] = {}
         self.numbers: list[int] = []
         self.back = False
-        self.titling: tuple[int, int, Heading] | None = None
+        self.titling: tuple[int, int, _lines.Heading] | None = None
         self.language: str | None = None
         self.reference: tuple[str, int] | None = None
         self.entry: list[str] = []
@@ -189,7 +181,7 @@ class _XMLFlattener:
         title = " ".join(title.split())
         first = chr(ord("A") + (self.numbers[0] - 1) % 26) if self.back else str(self.numbers[0])
         number = ".".join((first, *map(str, self.numbers[1:depth])))
-        heading = Heading(level=depth, number=number, title=title)
+        heading = _lines.Heading(level=depth, number=number, title=title)
         self.titling = (len(self.flat.lines), self.line, heading)
         self._add_line(f"{number}.  {title}", heading=heading)
 
@@ -198,8 +190,8 @@ class _XMLFlattener:
         if self.titling is None or self.path[-2] not in ("section", "references"):
             return
         index, line, former = self.titling
-        heading = Heading(level=former.level, number=former.number, title=text)
-        self.flat.lines[index] = Line(number=line, text=f"{heading.number}.  {text}", heading=heading)
+        heading = _lines.Heading(level=former.level, number=former.number, title=text)
+        self.flat.lines[index] = _lines.Line(number=line, text=f"{heading.number}.  {text}", heading=heading)
 
     def _end_section(self) -> None:
         self._flush_text(3)
@@ -207,7 +199,7 @@ class _XMLFlattener:
 
     def _start_back(self, attributes: dict[str, str]) -> None:
         # reference sections continue the numbers of the middle; appendices begin at A
-        self.flat.lines.append(Line(number=self.line, text=""))
+        self.flat.lines.append(_lines.Line(number=self.line, text=""))
 
     def _start_section_or_appendix(self, attributes: dict[str, str]) -> None:
         if "back" in self.path and not self.back:
@@ -218,11 +210,18 @@ class _XMLFlattener:
     # text
 
     def _add_line(
-        self, text: str, number: int | None = None, *, heading: Heading | None = None, code: str | None = None
+        self,
+        text: str,
+        number: int | None = None,
+        *,
+        heading: _lines.Heading | None = None,
+        code: str | None = None,
     ) -> None:
-        line = Line(number=self.line if number is None else number, text=text, heading=heading, code=code)
+        line = _lines.Line(
+            number=self.line if number is None else number, text=text, heading=heading, code=code
+        )
         self.flat.lines.append(line)
-        require_at_most(self.flat.lines, MAX_LINES, "lines")
+        _lines.require_at_most(self.flat.lines, _lines.MAX_LINES, "lines")
 
     def _add_blank_line(self) -> None:
         if self.flat.lines and self.flat.lines[-1].text:
@@ -335,7 +334,7 @@ class _XMLFlattener:
 
 def _parse_date_attributes(attributes: Mapping[str, str]) -> date | None:
     month = attributes.get("month", "")
-    number = MONTHS.index(month.capitalize()) + 1 if month.capitalize() in MONTHS else month
+    number = _lines.MONTHS.index(month.capitalize()) + 1 if month.capitalize() in _lines.MONTHS else month
     try:
         return date(int(attributes.get("year", "")), int(number), int(attributes.get("day") or 1))
     except ValueError:
@@ -375,7 +374,7 @@ _CLOSING: Final[Mapping[str, Callable[[_XMLFlattener], None]]] = {
 
 def flatten_xml(text: str) -> FlatDocument:
     """Return the lines of an XML document. Raises TemplateError: hostile-xml, bad-xml, too-large."""
-    require_at_most(text, MAX_TEXT, "characters")
+    _lines.require_at_most(text, _lines.MAX_TEXT, "characters")
     flattener = _XMLFlattener()
     data = text.lstrip("\ufeff \t\r\n").encode("utf-8", "surrogatepass")
     try:
@@ -385,5 +384,5 @@ def flatten_xml(text: str) -> FlatDocument:
         line, column = error.lineno, error.offset + 1
         raise TemplateError(message, code="registry.bad-xml", line=line, column=column) from None
     flat = flattener.flat
-    flat.expires = None if flattener.is_rfc else compute_expiry(flat.dated)
+    flat.expires = None if flattener.is_rfc else _lines.compute_expiry(flat.dated)
     return flat

@@ -16,16 +16,7 @@ from typing import Final, TypeAlias
 
 from onym.common.text import shorten_text
 from onym.errors import UsageError
-from onym.registry import codec
-from onym.registry.iana import (
-    Change,
-    ChangeKind,
-    Irregular,
-    Snapshot,
-    format_status,
-    format_utc_time,
-    get_cell,
-)
+from onym.registry import codec, iana
 from onym.registry.iana.xml_format import escape_attribute, escape_text
 from onym.registry.records import Entry, EventKind, Status
 from onym.registry.registries import Registry, get_registry
@@ -55,7 +46,7 @@ def prepare_import(entry: Entry, before: Entry | None) -> tuple[Entry, str | Non
     return kept, _CONTROL_KEPT if differs else None
 
 
-def fill_missing_columns(snapshot: Snapshot, current: Iterable[Entry]) -> tuple[Entry, ...]:
+def fill_missing_columns(snapshot: iana.Snapshot, current: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return the file's rows, completed from the current entries of the same names.
 
     Columns that the file does not have keep the entry's value. So do columns that show the same text: a
@@ -72,7 +63,9 @@ def fill_missing_columns(snapshot: Snapshot, current: Iterable[Entry]) -> tuple[
 
 def _merge_existing(entry: Entry, old: Entry, missing: set[str]) -> Entry:
     names = {*entry.fields, *old.fields, "notes"}
-    shown_alike = {name for name in names - _MEMBERS if get_cell(entry, name) == get_cell(old, name)}
+    shown_alike = {
+        name for name in names - _MEMBERS if iana.get_cell(entry, name) == iana.get_cell(old, name)
+    }
     kept = {name: value for name, value in old.fields.items() if name in shown_alike | missing}
     fields = {
         name: value for name, value in entry.fields.items() if name in missing or name not in shown_alike
@@ -88,22 +81,24 @@ def _merge_existing(entry: Entry, old: Entry, missing: set[str]) -> Entry:
     )
 
 
-def combine_snapshots(*parts: Snapshot) -> Snapshot:
+def combine_snapshots(*parts: iana.Snapshot) -> iana.Snapshot:
     """Return one snapshot of the parts of one registry; of a repeated name the first part's row is kept."""
     if not parts or len({part.registry for part in parts}) > 1:
         raise UsageError("only snapshots of the same registry can be combined", code="usage.bad-argument")
     entries: dict[str, Entry] = {}
-    irregular: list[Irregular] = []
+    irregular: list[iana.Irregular] = []
     for part in parts:
         irregular += part.irregular
         for entry in part.entries:
             if entry.name in entries:
                 reason = f"{entry.name} is in another part already; this row is set aside"
-                irregular.append(Irregular(name=entry.name, code="duplicate", reason=reason, entry=entry))
+                irregular.append(
+                    iana.Irregular(name=entry.name, code="duplicate", reason=reason, entry=entry)
+                )
             else:
                 entries[entry.name] = entry
     covers = [part.covers for part in parts if part.covers is not None]
-    return Snapshot(
+    return iana.Snapshot(
         registry=parts[0].registry,
         entries=tuple(sorted(entries.values(), key=lambda entry: entry.name)),
         irregular=tuple(irregular),
@@ -153,7 +148,9 @@ _STATUS_RULES: Final[Mapping[tuple[Status, Status], _Rule]] = {
 _NO_CLAUSE: Final = "no clause of RFC 4395 5.3 or RFC 7595 7.3 allows it (X); only an override can record it"
 
 
-def compare_snapshots(before: Snapshot, after: Snapshot, *, at: datetime | None = None) -> tuple[Change, ...]:
+def compare_snapshots(
+    before: iana.Snapshot, after: iana.Snapshot, *, at: datetime | None = None
+) -> tuple[iana.Change, ...]:
     """Return the entries that differ, by name; only columns that both files have completely are compared.
 
     An entry with a status that `before` does not cover is reported as imported. Raises UsageError for
@@ -164,17 +161,17 @@ def compare_snapshots(before: Snapshot, after: Snapshot, *, at: datetime | None 
     columns = tuple(column for column in before.columns if column in after.columns and column != "status")
     old = {entry.name: entry for entry in before.entries}
     new = {entry.name: entry for entry in after.entries}
-    changes: list[Change | None] = []
+    changes: list[iana.Change | None] = []
     for name in sorted({*old, *new}):
         one, two = old.get(name), new.get(name)
         if one is None and two is not None and not _is_covered(before, two.status):
-            changes.append(_make_change(ChangeKind.ADDED, None, two, _IMPORT_RULE, "", at))
+            changes.append(_make_change(iana.ChangeKind.ADDED, None, two, _IMPORT_RULE, "", at))
         elif one is None or two is not None or _is_covered(after, one.status):
             changes.append(compare_entries(one, two, columns=columns, at=at))
     return tuple(filter(None, changes))
 
 
-def _is_covered(snapshot: Snapshot, status: Status) -> bool:
+def _is_covered(snapshot: iana.Snapshot, status: Status) -> bool:
     return snapshot.covers is None or status in snapshot.covers
 
 
@@ -184,7 +181,7 @@ def compare_entries(
     *,
     columns: tuple[str, ...] | None = None,
     at: datetime | None = None,
-) -> Change | None:
+) -> iana.Change | None:
     """Return the change from `before` to `after` (None: no such entry); None if `columns` show none.
 
     The default of `columns` are the columns of the registry.
@@ -193,42 +190,42 @@ def compare_entries(
         if after is None:
             return None
         reason = f"new with the status {after.status}, which no request can ask for"
-        return _make_change(ChangeKind.ADDED, None, after, _ADDITION_RULES.get(after.status), reason, at)
+        return _make_change(iana.ChangeKind.ADDED, None, after, _ADDITION_RULES.get(after.status), reason, at)
     if after is None:
         rule = (EventKind.REJECT, "E5") if before.status is Status.PENDING_REVIEW else None
         reason = f"removed with the status {before.status}: {_NO_CLAUSE}"
-        return _make_change(ChangeKind.REMOVED, before, None, rule, reason, at)
+        return _make_change(iana.ChangeKind.REMOVED, before, None, rule, reason, at)
     if before.status is not after.status:
         rule = _STATUS_RULES.get((before.status, after.status))
         reason = f"{before.status} to {after.status}: {_NO_CLAUSE}"
-        return _make_change(ChangeKind.STATUS, before, after, rule, reason, at)
+        return _make_change(iana.ChangeKind.STATUS, before, after, rule, reason, at)
     if columns is None:
         columns = tuple(column.id for column in get_registry(after.registry).columns)
-    if all(get_cell(before, column) == get_cell(after, column) for column in columns):
+    if all(iana.get_cell(before, column) == iana.get_cell(after, column) for column in columns):
         return None
     update = _ADDITION_RULES[Status.PROVISIONAL if after.status is Status.PROVISIONAL else Status.PERMANENT]
-    return _make_change(ChangeKind.FIELDS, before, after, update, "", at)
+    return _make_change(iana.ChangeKind.FIELDS, before, after, update, "", at)
 
 
-def compare_logged_entries(before: Entry | None, after: Entry | None, *, at: datetime) -> Change | None:
+def compare_logged_entries(before: Entry | None, after: Entry | None, *, at: datetime) -> iana.Change | None:
     """Return the change of a log record as `compare_entries` does; a logged change is never irregular."""
     change = compare_entries(before, after, at=at)
     return None if change is None else replace(change, irregular=None)
 
 
 def _make_change(
-    kind: ChangeKind,
+    kind: iana.ChangeKind,
     before: Entry | None,
     after: Entry | None,
     rule: _Rule | None,
     reason: str,
     at: datetime | None,
-) -> Change:
+) -> iana.Change:
     """Return the change by that rule; without a rule it is irregular for that reason."""
     either = after or before
     assert either is not None  # noqa: S101 - callers pass one
     event, row = rule or (None, None)
-    return Change(
+    return iana.Change(
         name=either.name,
         kind=kind,
         before=before,
@@ -254,7 +251,7 @@ _TAG_AUTHORITY: Final = re.compile(
 
 
 def format_atom_feed(
-    changes: Iterable[Change],
+    changes: Iterable[iana.Change],
     *,
     registry: str | None,
     updated: datetime,
@@ -287,7 +284,7 @@ def format_atom_feed(
         '<feed xmlns="http://www.w3.org/2005/Atom">',
         f"  <id>tag:{tagger}:{registry or _ALL}</id>",
         f"  <title>{escape_text(title)}: changes</title>",
-        f"  <updated>{format_utc_time(updated)}</updated>",
+        f"  <updated>{iana.format_utc_time(updated)}</updated>",
         f'  <link rel="alternate" href="{escape_attribute(home)}"/>',
         *([] if feed is None else [f'  <link rel="self" href="{escape_attribute(feed)}"/>']),
         # RFC 4287 4.1.1: a feed has an author unless each of its entries has one
@@ -299,7 +296,7 @@ def format_atom_feed(
 
 
 def _iter_entry_lines(
-    change: Change, tagger: str, link: Callable[[Entry], str], updated: datetime, *, named: bool
+    change: iana.Change, tagger: str, link: Callable[[Entry], str], updated: datetime, *, named: bool
 ) -> Iterator[str]:
     about = change.after or change.before
     assert about is not None  # noqa: S101 - a change has one
@@ -309,47 +306,47 @@ def _iter_entry_lines(
     yield "  <entry>"
     yield f"    <id>tag:{tagger}:{row.id}:{_compute_change_id(change)}</id>"
     yield f"    <title>{escape_text(title)}</title>"
-    yield f"    <updated>{format_utc_time(time)}</updated>"
+    yield f"    <updated>{iana.format_utc_time(time)}</updated>"
     yield f'    <link rel="alternate" href="{escape_attribute(link(about))}"/>'
     yield f'    <category term="{change.kind}"/>'
     yield f'    <summary type="text">{escape_text(_format_summary(change, row))}</summary>'
     yield "  </entry>"
 
 
-def _compute_change_id(change: Change) -> str:
+def _compute_change_id(change: iana.Change) -> str:
     """Return a digest of the name, kind and time, and of the entry before and after."""
     parts = [
         change.name,
         change.kind,
-        None if change.at is None else format_utc_time(change.at),
+        None if change.at is None else iana.format_utc_time(change.at),
         *(None if entry is None else codec.to_data(entry) for entry in (change.before, change.after)),
     ]
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     return sha256(text.encode("ascii")).hexdigest()[:32]
 
 
-def _format_title(change: Change) -> str:
-    after = format_status(change.after.status).lower() if change.after else ""
-    if change.kind is ChangeKind.ADDED:
+def _format_title(change: iana.Change) -> str:
+    after = iana.format_status(change.after.status).lower() if change.after else ""
+    if change.kind is iana.ChangeKind.ADDED:
         return f"{change.name}: added, {after}"
-    if change.kind is ChangeKind.REMOVED:
+    if change.kind is iana.ChangeKind.REMOVED:
         return f"{change.name}: removed"
-    if change.kind is ChangeKind.STATUS and change.before is not None:
-        return f"{change.name}: {format_status(change.before.status).lower()} to {after}"
+    if change.kind is iana.ChangeKind.STATUS and change.before is not None:
+        return f"{change.name}: {iana.format_status(change.before.status).lower()} to {after}"
     return f"{change.name}: updated"
 
 
-def _format_summary(change: Change, row: Registry) -> str:
+def _format_summary(change: iana.Change, row: Registry) -> str:
     lines = [change.irregular] if change.irregular else []
     for column in row.columns:
         old, new = (
-            "" if entry is None else shorten_text(get_cell(entry, column.id), _MAX_CELL)
+            "" if entry is None else shorten_text(iana.get_cell(entry, column.id), _MAX_CELL)
             for entry in (change.before, change.after)
         )
         if old == new:
             continue
-        if change.kind is ChangeKind.ADDED:
+        if change.kind is iana.ChangeKind.ADDED:
             lines.append(f"{column.heading}: {new}")
-        elif change.kind is not ChangeKind.REMOVED:
+        elif change.kind is not iana.ChangeKind.REMOVED:
             lines.append(f"{column.heading}: {old or '(nothing)'}, now {new or '(nothing)'}")
     return "\n".join(lines) or _format_title(change)

@@ -26,26 +26,7 @@ from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from onym.errors import StoreError, UsageError
-from onym.registry import codec
-from onym.registry.iana import (
-    MAX_COLUMNS,
-    MAX_FIELD,
-    Irregular,
-    Snapshot,
-    SourceRow,
-    SourceTable,
-    build_snapshot,
-    decode_utf8,
-    find_column_id,
-    get_cell,
-    get_heading,
-    is_known_column,
-    list_extra_columns,
-    make_snapshot_error,
-    require_registry,
-    require_row_limit,
-    require_size_limit,
-)
+from onym.registry import codec, iana
 from onym.registry.iana.xml_format import is_valid_code_point, read_xml, write_into_frame, write_xml
 from onym.registry.records import Entry, Status
 from onym.registry.registries import Registry, get_registry
@@ -82,9 +63,9 @@ def _select_part(entries: Sequence[Entry], status: Status | None) -> Sequence[En
 def _write_csv(entries: Iterable[Entry], registry: Registry, columns: Sequence[str]) -> str:
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow([get_heading(registry, column) for column in columns])
+    writer.writerow([iana.get_heading(registry, column) for column in columns])
     for entry in entries:
-        writer.writerow([_escape_formula(get_cell(entry, column)) for column in columns])
+        writer.writerow([_escape_formula(iana.get_cell(entry, column)) for column in columns])
     return out.getvalue()
 
 
@@ -98,21 +79,23 @@ def iter_csv_rows(text: str) -> Iterator[tuple[int, int, list[str]]]:
                 yield first, reader.line_num, cells
             first = reader.line_num + 1
     except csv.Error as error:
-        raise make_snapshot_error(f"not CSV: {error}", "bad-csv", line=reader.line_num) from error
+        raise iana.make_snapshot_error(f"not CSV: {error}", "bad-csv", line=reader.line_num) from error
 
 
-def _read_csv(text: str, registry: Registry, status: Status | None) -> SourceTable:
+def _read_csv(text: str, registry: Registry, status: Status | None) -> iana.SourceTable:
     """Return the rows of a CSV file; `status` is that of all rows if the file has no such column."""
     records = iter_csv_rows(text)
     titles = [_unescape_formula(cell) for cell in next(records, (1, 1, []))[2]]
-    columns = tuple(find_column_id(registry, item) for item in titles[: MAX_COLUMNS + 1])
+    columns = tuple(iana.find_column_id(registry, item) for item in titles[: iana.MAX_COLUMNS + 1])
     _require_columns(columns, titles, status)
     findings = [
-        Irregular(name="", code="unknown-column", reason=f"column {title[:40]!r} is kept as {item}", line=1)
+        iana.Irregular(
+            name="", code="unknown-column", reason=f"column {title[:40]!r} is kept as {item}", line=1
+        )
         for title, item in zip(titles, columns, strict=True)
-        if not is_known_column(registry, item)
+        if not iana.is_known_column(registry, item)
     ]
-    table = SourceTable(rows=(), columns=columns, findings=findings)
+    table = iana.SourceTable(rows=(), columns=columns, findings=findings)
     if "status" not in columns:
         table.covers = frozenset() if status is None else frozenset({status})
     table.rows = _iter_table_rows(records, columns, status, findings)
@@ -121,16 +104,16 @@ def _read_csv(text: str, registry: Registry, status: Status | None) -> SourceTab
 
 def _require_columns(columns: Sequence[str], titles: Sequence[str], status: Status | None) -> None:
     if "name" not in columns:
-        raise make_snapshot_error(
+        raise iana.make_snapshot_error(
             f"no column with names in {','.join(titles)[:60]!r}",
             "not-a-registry",
             line=1,
             hint="the first line of IANA's CSV names the columns: URI Scheme,Template,...",
         )
-    if len(columns) > MAX_COLUMNS or len(set(columns)) < len(columns) or "" in columns:
-        raise make_snapshot_error("columns without names, repeated, or too many", "bad-csv", line=1)
+    if len(columns) > iana.MAX_COLUMNS or len(set(columns)) < len(columns) or "" in columns:
+        raise iana.make_snapshot_error("columns without names, repeated, or too many", "bad-csv", line=1)
     if "status" not in columns and status is None:
-        raise make_snapshot_error(
+        raise iana.make_snapshot_error(
             "the file has no column Status, and its part of the registry is unknown",
             "part-unknown",
             line=1,
@@ -143,15 +126,15 @@ def _iter_table_rows(
     records: Iterable[tuple[int, int, list[str]]],
     columns: Sequence[str],
     status: Status | None,
-    findings: list[Irregular],
-) -> Iterator[SourceRow]:
+    findings: list[iana.Irregular],
+) -> Iterator[iana.SourceRow]:
     for line, _, raw in records:
         cells = [_unescape_formula(cell) for cell in raw]
         if len(cells) != len(columns):
             name = cells[columns.index("name")] if len(cells) > columns.index("name") else ""
             reason = f"{len(cells)} cells, but the table has {len(columns)} columns"
-            findings.append(Irregular(name=name, code="ragged-row", reason=reason, line=line))
-        yield SourceRow(line=line, cells=dict(zip(columns, cells, strict=False)), status=status)
+            findings.append(iana.Irregular(name=name, code="ragged-row", reason=reason, line=line))
+        yield iana.SourceRow(line=line, cells=dict(zip(columns, cells, strict=False)), status=status)
 
 
 #: member `format` of Onym's JSON format
@@ -168,20 +151,20 @@ def parse_strict_json(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_build_object, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
-        raise make_snapshot_error(f"not JSON: {error.msg}", "bad-json", line=error.lineno) from error
+        raise iana.make_snapshot_error(f"not JSON: {error.msg}", "bad-json", line=error.lineno) from error
     except (RecursionError, ValueError) as error:
-        raise make_snapshot_error("JSON too deep, or a number too long", "bad-json") from error
+        raise iana.make_snapshot_error("JSON too deep, or a number too long", "bad-json") from error
 
 
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise make_snapshot_error("an object repeats a member", "bad-json")
+        raise iana.make_snapshot_error("an object repeats a member", "bad-json")
     return members
 
 
 def _reject_constant(word: str) -> NoReturn:
-    raise make_snapshot_error(f"{word} is not a JSON number", "bad-json")
+    raise iana.make_snapshot_error(f"{word} is not a JSON number", "bad-json")
 
 
 def _write_json(entries: Sequence[Entry], registry: Registry, updated: date) -> str:
@@ -195,25 +178,25 @@ def _write_json(entries: Sequence[Entry], registry: Registry, updated: date) -> 
     return f'{json.dumps(head)[:-1]}, "entries": [{body}]}}\n'
 
 
-def _read_entries(data: Mapping[str, Any], registry: Registry, *, source: str) -> Snapshot:
+def _read_entries(data: Mapping[str, Any], registry: Registry, *, source: str) -> iana.Snapshot:
     """Return the snapshot in a file of Onym's JSON format."""
     if data.get("format") != FORMAT or data.get("version") != _VERSION:
-        raise make_snapshot_error(
+        raise iana.make_snapshot_error(
             "the JSON is not a registry in Onym's format",
             "not-a-registry",
             field="format",
             hint=f'"format": "{FORMAT}", "version": {_VERSION}',
         )
-    require_registry(data.get("registry"), registry, field="registry")
+    iana.require_registry(data.get("registry"), registry, field="registry")
     rows = data.get("entries")
     if not isinstance(rows, list):
-        raise make_snapshot_error("the file has no list of entries", "bad-json", field="entries")
-    require_row_limit(len(rows))
+        raise iana.make_snapshot_error("the file has no list of entries", "bad-json", field="entries")
+    iana.require_row_limit(len(rows))
     entries = tuple(_parse_entry(row, f"entries[{index}]", registry) for index, row in enumerate(rows))
     if len({entry.name for entry in entries}) < len(entries):
-        raise make_snapshot_error("two entries have the same name", "duplicate-name", field="entries")
+        raise iana.make_snapshot_error("two entries have the same name", "duplicate-name", field="entries")
     vintage = data.get("updated")
-    return Snapshot(
+    return iana.Snapshot(
         registry=registry.id,
         entries=entries,
         source=source,
@@ -226,22 +209,24 @@ def _parse_entry(row: object, place: str, registry: Registry) -> Entry:
     try:
         entry = codec.from_data(Entry, row)
     except StoreError as error:
-        raise make_snapshot_error(f"{place}: {error.message}", "bad-json", field=error.field) from error
+        raise iana.make_snapshot_error(f"{place}: {error.message}", "bad-json", field=error.field) from error
     if entry.registry != registry.id or entry.status not in registry.statuses:
         message = f"{place}: another registry, or a status that this registry does not have"
-        raise make_snapshot_error(message, "bad-json", field=place)
-    if any(len(value) > MAX_FIELD for value in entry.fields.values()):
-        message = f"{place}: more than {MAX_FIELD} characters"
-        raise make_snapshot_error(message, "snapshot-too-large", field=place)
+        raise iana.make_snapshot_error(message, "bad-json", field=place)
+    if any(len(value) > iana.MAX_FIELD for value in entry.fields.values()):
+        message = f"{place}: more than {iana.MAX_FIELD} characters"
+        raise iana.make_snapshot_error(message, "snapshot-too-large", field=place)
     return entry
 
 
-def _iter_list_rows(data: Sequence[Any]) -> Iterator[SourceRow]:
+def _iter_list_rows(data: Sequence[Any]) -> Iterator[iana.SourceRow]:
     """Yield the rows of the list of 2024-04: scheme, description, status, template, wku, refs, obsolete."""
     for index, item in enumerate(data):
         place = f"[{index}]"
         if not isinstance(item, dict) or not isinstance(item.get("scheme"), str):
-            raise make_snapshot_error(f"{place}: not an object with a scheme", "not-a-registry", field=place)
+            raise iana.make_snapshot_error(
+                f"{place}: not an object with a scheme", "not-a-registry", field=place
+            )
         name = f"{item['scheme']} (OBSOLETE)" if item.get("obsolete") is True else item["scheme"]
         texts = {column: item.get(column) for column in ("template", "description", "status")}
         cells = {
@@ -252,9 +237,9 @@ def _iter_list_rows(data: Sequence[Any]) -> Iterator[SourceRow]:
         }
         wrong = next((column for column, value in cells.items() if not isinstance(value, str)), None)
         if wrong is not None:
-            raise make_snapshot_error(f"{place}: {wrong} is not a text", "bad-json", field=wrong)
+            raise iana.make_snapshot_error(f"{place}: {wrong} is not a text", "bad-json", field=wrong)
         # the index in the list: the parser does not report lines
-        yield SourceRow(line=index + 1, cells=cells)
+        yield iana.SourceRow(line=index + 1, cells=cells)
 
 
 def _parse_well_known(value: object) -> Any:
@@ -268,9 +253,11 @@ def _parse_well_known(value: object) -> Any:
 
 def _format_references(value: object, place: str) -> str:
     if not isinstance(value, list) or len(value) > _MAX_REFERENCES:
-        raise make_snapshot_error(f"{place}: refs is not a list, or is too long", "bad-json", field="refs")
+        raise iana.make_snapshot_error(
+            f"{place}: refs is not a list, or is too long", "bad-json", field="refs"
+        )
     if not all(isinstance(item, str) for item in value):
-        raise make_snapshot_error(f"{place}: a reference is not a text", "bad-json", field="refs")
+        raise iana.make_snapshot_error(f"{place}: a reference is not a text", "bad-json", field="refs")
     return "".join(f"[RFC{item}]" if item.isdecimal() else f"[{item}]" for item in value)
 
 
@@ -284,7 +271,9 @@ _GAP: Final = "  "
 
 def _write_text(entries: Sequence[Entry], registry: Registry, updated: date) -> str:
     """Return the title, the date and one line for each entry."""
-    rows = [[_escape_cell(get_cell(entry, column.id)) for column in registry.columns] for entry in entries]
+    rows = [
+        [_escape_cell(iana.get_cell(entry, column.id)) for column in registry.columns] for entry in entries
+    ]
     titles = [column.heading for column in registry.columns]
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     lines = [
@@ -327,28 +316,28 @@ def _unescape_cell(text: str, line: int) -> str:
             return _SHORT_ESCAPES[escape]
         code = int(escape[1:], 16)
         if not is_valid_code_point(code):
-            raise make_snapshot_error(f"the character {match[0]} does not exist", "bad-text", line=line)
+            raise iana.make_snapshot_error(f"the character {match[0]} does not exist", "bad-text", line=line)
         return chr(code)
 
     return _ESCAPE.sub(decode, text)
 
 
-def _read_text(text: str, registry: Registry) -> SourceTable:
+def _read_text(text: str, registry: Registry) -> iana.SourceTable:
     """Return the rows under the ruler. Raises SnapshotError (registry.not-a-registry)."""
     ruler = _RULER.search(text)
     if ruler is None:
-        raise make_snapshot_error("the text has no line of = under the headings", "not-a-registry")
+        raise iana.make_snapshot_error("the text has no line of = under the headings", "not-a-registry")
     spans = [match.span() for match in re.finditer("=+", ruler[0])]
     head = text[: ruler.start()].splitlines()
     titles = _split_cells(head[-1] if head else "", spans)
-    columns = tuple(find_column_id(registry, title) for title in titles[: MAX_COLUMNS + 1])
+    columns = tuple(iana.find_column_id(registry, title) for title in titles[: iana.MAX_COLUMNS + 1])
     repeated = len(set(columns)) < len(columns)
-    if not {"name", "status"} <= set(columns) or repeated or len(columns) > MAX_COLUMNS:
+    if not {"name", "status"} <= set(columns) or repeated or len(columns) > iana.MAX_COLUMNS:
         message = "no columns of a registry above the line of ="
-        raise make_snapshot_error(message, "not-a-registry", line=len(head) or 1)
+        raise iana.make_snapshot_error(message, "not-a-registry", line=len(head) or 1)
     updated = _UPDATED.search(text, 0, ruler.start())
     below = text[ruler.end() :].split("\n")[1:]
-    return SourceTable(
+    return iana.SourceTable(
         rows=_iter_text_rows(below, spans, columns, len(head) + 2),
         columns=columns,
         vintage=updated[1] if updated else None,
@@ -357,11 +346,11 @@ def _read_text(text: str, registry: Registry) -> SourceTable:
 
 def _iter_text_rows(
     lines: Sequence[str], spans: Sequence[tuple[int, int]], columns: Sequence[str], first: int
-) -> Iterator[SourceRow]:
+) -> Iterator[iana.SourceRow]:
     for number, line in enumerate(lines, first):
         if line:
             cells = [_unescape_cell(cell, number) for cell in _split_cells(line, spans)]
-            yield SourceRow(line=number, cells=dict(zip(columns, cells, strict=True)))
+            yield iana.SourceRow(line=number, cells=dict(zip(columns, cells, strict=True)))
 
 
 def _split_cells(line: str, spans: Sequence[tuple[int, int]]) -> list[str]:
@@ -409,7 +398,7 @@ _CONTACT_REFERENCE: Final = re.compile(r"\[(?!RFC|draft-|status-change-|http|IAN
 _MAX_CONTACT: Final = 1000
 
 
-def _add_contacts(snapshot: Snapshot, data: bytes) -> Snapshot:
+def _add_contacts(snapshot: iana.Snapshot, data: bytes) -> iana.Snapshot:
     """Return the snapshot with a field `contact` for each entry whose reference names a contact of the file.
 
     The file is a JSON list of [id, name, organisation, URI, date]; a name that it does not have is
@@ -423,7 +412,7 @@ def _add_contacts(snapshot: Snapshot, data: bytes) -> Snapshot:
         for name in names:
             if name not in people:
                 reason = f"the file has no contact {name[:60]!r}"
-                irregular.append(Irregular(name=entry.name, code="contact-unknown", reason=reason))
+                irregular.append(iana.Irregular(name=entry.name, code="contact-unknown", reason=reason))
         contact = "; ".join(people[name] for name in names if name in people)
         fields = {**entry.fields, "contact": contact}
         entries.append(replace(entry, fields=MappingProxyType(fields)) if contact else entry)
@@ -431,17 +420,17 @@ def _add_contacts(snapshot: Snapshot, data: bytes) -> Snapshot:
 
 
 def _parse_contacts(data: bytes) -> dict[str, str]:
-    require_size_limit(data)
-    rows = parse_strict_json(decode_utf8(data))
+    iana.require_size_limit(data)
+    rows = parse_strict_json(iana.decode_utf8(data))
     if not isinstance(rows, list):
         hint = "[[id, name, organisation, URI, date], ...]"
-        raise make_snapshot_error("the file is not a list of contacts", "bad-contacts", hint=hint)
-    require_row_limit(len(rows))
+        raise iana.make_snapshot_error("the file is not a list of contacts", "bad-contacts", hint=hint)
+    iana.require_row_limit(len(rows))
     people = {}
     for index, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != 5 or not all(_is_contact_text(item) for item in row):
             message = f"[{index}]: not [id, name, organisation, URI, date]"
-            raise make_snapshot_error(message, "bad-contacts", field=f"[{index}]")
+            raise iana.make_snapshot_error(message, "bad-contacts", field=f"[{index}]")
         identifier, name, organisation, uri, _ = row
         people[identifier.strip("[]")] = _format_contact(name or organisation, uri)
     return people
@@ -480,7 +469,7 @@ def read_snapshot(
     contacts: bytes | None = None,
     status: Status | None = None,
     source: str = "-",
-) -> Snapshot:
+) -> iana.Snapshot:
     """Read a registry file.
 
     `format` is one of READ_FORMATS; None detects it. `source` is the file's name; it gives the date if the
@@ -496,7 +485,7 @@ def read_snapshot(
             code="usage.bad-format",
             hint=f"Choose one of {', '.join(READ_FORMATS)}.",
         )
-    require_size_limit(data)
+    iana.require_size_limit(data)
     row = get_registry(registry)
     part = _PART.search(source)
     snapshot = _read_format(data, format, row, status or (_PARTS[part[1]] if part else None), source)
@@ -508,20 +497,20 @@ def read_snapshot(
 
 def _read_format(
     data: bytes, format_: str | None, registry: Registry, status: Status | None, source: str
-) -> Snapshot:
+) -> iana.Snapshot:
     if format_ == "xml" or (format_ is None and data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")):
-        return replace(build_snapshot(read_xml(data, registry), registry, source=source), frame=data)
-    text = decode_utf8(data)
+        return replace(iana.build_snapshot(read_xml(data, registry), registry, source=source), frame=data)
+    text = iana.decode_utf8(data)
     if format_ == "json" or (format_ is None and text.lstrip().startswith(("{", "["))):
         value = parse_strict_json(text)
         if not isinstance(value, list) or registry.id != "uri-schemes":
             return _read_entries(value if isinstance(value, dict) else {}, registry, source=source)
-        require_row_limit(len(value))
-        table = SourceTable(rows=_iter_list_rows(value), columns=_LIST_COLUMNS)
+        iana.require_row_limit(len(value))
+        table = iana.SourceTable(rows=_iter_list_rows(value), columns=_LIST_COLUMNS)
     elif format_ == "text" or (format_ is None and _RULER.search(text)):
         table = _read_text(text, registry)
     elif _CRI_LINE.match(text):
-        raise make_snapshot_error(
+        raise iana.make_snapshot_error(
             "the file has CRI numbers and is not a registry",
             "not-a-registry",
             line=1,
@@ -529,29 +518,29 @@ def _read_format(
         )
     else:
         table = _read_csv(text, registry, status)
-    return build_snapshot(table, registry, source=source)
+    return iana.build_snapshot(table, registry, source=source)
 
 
-def add_cri_numbers(snapshot: Snapshot, data: bytes) -> Snapshot:
+def add_cri_numbers(snapshot: iana.Snapshot, data: bytes) -> iana.Snapshot:
     """Return the snapshot with the CRI numbers (draft-ietf-core-href) of a file of `number,name` lines.
 
     Names that are not registered, numbers that are repeated, and numbers that differ from the entry's number
     are reported and not added. Raises SnapshotError for a file of another kind.
     """
-    require_size_limit(data)
+    iana.require_size_limit(data)
     irregular = list(snapshot.irregular)
     entries = {entry.name: entry for entry in snapshot.entries}
     holders: dict[str, str] = {}
-    for count, (_, line, cells) in enumerate(iter_csv_rows(decode_utf8(data))):
-        require_row_limit(count)
+    for count, (_, line, cells) in enumerate(iter_csv_rows(iana.decode_utf8(data))):
+        iana.require_row_limit(count)
         if len(cells) != 2 or not _CRI_NUMBER.fullmatch(cells[0]):
             message = "the line is not number,name"
-            raise make_snapshot_error(message, "not-numbers", line=line, hint="for instance: 2,http")
+            raise iana.make_snapshot_error(message, "not-numbers", line=line, hint="for instance: 2,http")
         number, spelling = cells
         name = spelling.lower().removesuffix("(obsolete)").rstrip()
         reason = _set_cri_number(entries, holders, name, number)
         if reason is not None:
-            irregular.append(Irregular(name=spelling, code="cri-number", reason=reason, line=line))
+            irregular.append(iana.Irregular(name=spelling, code="cri-number", reason=reason, line=line))
     columns = tuple(dict.fromkeys((*snapshot.columns, "cri_number")))
     return replace(snapshot, entries=tuple(entries.values()), irregular=tuple(irregular), columns=columns)
 
@@ -606,7 +595,7 @@ def write_entries(
     if format == "csv-2022":
         return _write_csv(chosen, row, COLUMNS_2022)
     if format == "csv":
-        columns = (*(column.id for column in row.columns), *list_extra_columns(row, chosen))
+        columns = (*(column.id for column in row.columns), *iana.list_extra_columns(row, chosen))
         return _write_csv(chosen, row, columns)
     day = date(updated.year, updated.month, updated.day)
     if format == "xml" and frame is not None:

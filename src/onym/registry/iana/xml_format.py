@@ -23,22 +23,7 @@ from datetime import date
 from typing import Any, Final, NoReturn
 from xml.parsers import expat
 
-from onym.registry.iana import (
-    MAX_COLUMNS,
-    MAX_DEPTH,
-    Irregular,
-    SourceRow,
-    SourceTable,
-    build_snapshot,
-    find_column_id,
-    fold_word,
-    get_cell,
-    is_known_column,
-    make_snapshot_error,
-    require_registry,
-    require_row_limit,
-    require_size_limit,
-)
+from onym.registry import iana
 from onym.registry.records import Entry, Status
 from onym.registry.registries import Registry
 
@@ -77,7 +62,7 @@ def is_valid_code_point(code: int) -> bool:
 def decode_character(data: str, line: int | None) -> str:
     """Return the character that a processing instruction names."""
     if not _CODE.fullmatch(data) or not is_valid_code_point(int(data, 16)):
-        raise make_snapshot_error(f"{data[:16]!r} is not a code point", "bad-xml", line=line)
+        raise iana.make_snapshot_error(f"{data[:16]!r} is not a code point", "bad-xml", line=line)
     return chr(int(data, 16))
 
 
@@ -148,7 +133,7 @@ def parse_registry(data: bytes, registry: Registry) -> RegistryReader:
     try:
         reader.parser.Parse(data, True)
     except expat.ExpatError as error:
-        raise make_snapshot_error(
+        raise iana.make_snapshot_error(
             f"not XML: {expat.ErrorString(error.code)}", "bad-xml", line=error.lineno
         ) from error
     return reader
@@ -156,13 +141,13 @@ def parse_registry(data: bytes, registry: Registry) -> RegistryReader:
 
 def find_tag_column(registry: Registry, tag: str) -> str:
     """Return the column of an element inside a record."""
-    return _COLUMNS.get(tag) or find_column_id(registry, tag)
+    return _COLUMNS.get(tag) or iana.find_column_id(registry, tag)
 
 
-def read_xml(data: bytes, registry: Registry) -> SourceTable:
+def read_xml(data: bytes, registry: Registry) -> iana.SourceTable:
     """Return the records of the registry's tables. Raises SnapshotError (hostile-xml, bad-xml and others)."""
     reader = parse_registry(data, registry)
-    return SourceTable(
+    return iana.SourceTable(
         rows=reader.rows,
         columns=tuple(reader.columns),
         vintage=reader.updated,
@@ -191,10 +176,10 @@ class RegistryReader:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self.rows: list[SourceRow] = []
+        self.rows: list[iana.SourceRow] = []
         #: the row of each record of the file; None for one of another table
-        self.records: list[SourceRow | None] = []
-        self.findings: list[Irregular] = []
+        self.records: list[iana.SourceRow | None] = []
+        self.findings: list[iana.Irregular] = []
         #: empty elements may be left out, so only late columns may be missing
         self.columns = {column.id: None for column in registry.columns if column.id not in _LATE_COLUMNS}
         self.updated: str | None = None
@@ -215,7 +200,7 @@ class RegistryReader:
         self.parser.ProcessingInstructionHandler = self._add_instruction
 
     def _reject_declaration(self, *_: Any) -> NoReturn:
-        raise make_snapshot_error(
+        raise iana.make_snapshot_error(
             "the file has a document type declaration or an entity",
             "hostile-xml",
             line=self.parser.CurrentLineNumber,
@@ -224,19 +209,23 @@ class RegistryReader:
 
     def _start_element(self, name: str, attributes: dict[str, str]) -> None:
         line = self.parser.CurrentLineNumber
-        if len(self._open) >= MAX_DEPTH:
-            raise make_snapshot_error(f"elements nest beyond {MAX_DEPTH} levels", "hostile-xml", line=line)
+        if len(self._open) >= iana.MAX_DEPTH:
+            raise iana.make_snapshot_error(
+                f"elements nest beyond {iana.MAX_DEPTH} levels", "hostile-xml", line=line
+            )
         namespace, _, tag = name.rpartition(" ")
         if not self._open:
             if namespace != NAMESPACE or tag != "registry":
                 hint = f'<registry xmlns="{NAMESPACE}">'
-                raise make_snapshot_error("not a registry of IANA", "not-a-registry", line=line, hint=hint)
-            require_registry(attributes.get("id"), self.registry, field="id", line=line)
+                raise iana.make_snapshot_error(
+                    "not a registry of IANA", "not-a-registry", line=line, hint=hint
+                )
+            iana.require_registry(attributes.get("id"), self.registry, field="id", line=line)
         if tag == "registry":
             self._tables.append((attributes.get("id", ""), None))
         elif tag == "record":
             if self._is_in_record():
-                raise make_snapshot_error("a record inside a record", "bad-xml", line=line)
+                raise iana.make_snapshot_error("a record inside a record", "bad-xml", line=line)
             self._cells = {}
         self._open.append(_Element(tag, attributes, line))
 
@@ -268,7 +257,7 @@ class RegistryReader:
         if element.tag == "updated" and len(self._tables) == 1:
             self.updated = element.get_text()
         elif element.tag == "title":
-            words = fold_word(element.get_text())
+            words = iana.fold_word(element.get_text())
             status = next((part for part in _PARTS if words.startswith(part.value)), None)
             self._tables[-1] = (self._tables[-1][0], status)
 
@@ -286,21 +275,21 @@ class RegistryReader:
 
     def _add_column(self, element: _Element) -> str:
         column = find_tag_column(self.registry, element.tag)
-        if not column or len(self.columns) >= MAX_COLUMNS or len(self._ids) >= _MAX_TAGS:
+        if not column or len(self.columns) >= iana.MAX_COLUMNS or len(self._ids) >= _MAX_TAGS:
             message = f"the column {element.tag[:40]!r} is not valid, or there are too many"
-            raise make_snapshot_error(message, "bad-xml", line=element.line)
+            raise iana.make_snapshot_error(message, "bad-xml", line=element.line)
         self._ids[element.tag] = column
         self.columns[column] = None
-        if not is_known_column(self.registry, column):
+        if not iana.is_known_column(self.registry, column):
             reason = f"{element.tag[:40]!r} is kept as {column[:40]}"
             self._add_finding("", "unknown-column", reason, element.line)
         return column
 
     def _add_finding(self, name: str, code: str, reason: str, line: int) -> None:
-        self.findings.append(Irregular(name=name, code=code, reason=reason, line=line))
+        self.findings.append(iana.Irregular(name=name, code=code, reason=reason, line=line))
 
     def _finish_record(self, element: _Element) -> None:
-        require_row_limit(len(self.rows) + len(self.findings))
+        iana.require_row_limit(len(self.rows) + len(self.findings))
         cells = {
             column: ("" if column == "reference" else "\n").join(filter(None, pieces))
             for column, pieces in self._cells.items()
@@ -311,7 +300,7 @@ class RegistryReader:
             self._add_finding(cells.get("name", ""), "other-table", reason, element.line)
             self.records.append(None)
             return
-        row = SourceRow(
+        row = iana.SourceRow(
             line=element.line,
             cells=cells,
             status=status,
@@ -355,7 +344,7 @@ def _iter_record_lines(entry: Entry, registry: Registry) -> Iterator[str]:
 
 def iter_column_elements(entry: Entry, column: str) -> Iterator[str]:
     """Yield the elements of an entry's column."""
-    value = get_cell(entry, column)
+    value = iana.get_cell(entry, column)
     if column == "reference":
         yield from _iter_reference_elements(value)
     elif value:
@@ -385,7 +374,7 @@ _INDENT: Final = "\n      "
 
 def write_into_frame(frame: bytes, entries: Sequence[Entry], registry: Registry, updated: date) -> str:
     """Return the frame with these entries as its records. Raises SnapshotError if it is not a registry."""
-    require_size_limit(frame)
+    iana.require_size_limit(frame)
     reader = parse_registry(frame, registry)
     builder = ET.TreeBuilder(insert_comments=True, insert_pis=True)
     # the reader has rejected declarations and entities, and limited size and depth
@@ -415,8 +404,8 @@ class _Merge:
                 if row is None:
                     continue  # of another table
                 main = parent if main is None else main
-                found = build_snapshot(
-                    SourceTable(rows=[row], columns=()), self._registry, source="frame"
+                found = iana.build_snapshot(
+                    iana.SourceTable(rows=[row], columns=()), self._registry, source="frame"
                 ).entries
                 if not found or found[0].name in self._seen:
                     continue  # a row without a name, or the second of one name, which no import takes
@@ -436,7 +425,7 @@ class _Merge:
         columns = [
             column.id
             for column in self._registry.columns
-            if get_cell(was, column.id) != get_cell(entry, column.id)
+            if iana.get_cell(was, column.id) != iana.get_cell(entry, column.id)
         ]
         for column in columns:
             self._replace_column(record, column, self._make_elements(entry, column))
@@ -465,7 +454,7 @@ class _Merge:
         record.text, record.tail = _INDENT, "\n    "
         for column in self._registry.columns:
             self._replace_column(record, column.id, self._make_elements(entry, column.id))
-        name = get_cell(entry, "name").casefold()
+        name = iana.get_cell(entry, "name").casefold()
         places = [number for number, element in enumerate(table) if element.tag == f"{_PREFIX}record"]
         names = [_read_name(table[number], self._registry) for number in places]
         later = (place for place, other in zip(places, names, strict=True) if other > name)
