@@ -131,6 +131,8 @@ class ServerProcess:
             hint = "Build it here: pip install --force-reinstall --no-binary xllamacpp xllamacpp"
         elif error is not None:
             reason = error
+            if "libgomp" in error:
+                hint = "Slim images lack this library: apt-get install libgomp1"
         else:
             reason = f"it ended with {_format_exit_code(code)}"
         lines = [f"the model server did not start: {reason}", *self._stderr.last_lines(3)]
