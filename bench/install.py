@@ -16,10 +16,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tools"))
-
-import uv  # noqa: E402 - of tools/
-
+UV = [sys.executable, str(ROOT / "tools" / "uv.py")]
 #: what a program that calls models installs; {wheel} is the wheel of this checkout
 CANDIDATES = {
     "onym": "onym @ {wheel}",
@@ -37,18 +34,16 @@ CANDIDATES = {
 
 def build_wheel(folder: Path) -> str:
     """The URL of this checkout's wheel."""
-    subprocess.run(
-        [uv.find(), "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)], check=True
-    )
+    subprocess.run([*UV, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)], check=True)
     return next(folder.glob("*.whl")).as_uri()
 
 
 def install(requirement: str, folder: Path) -> float:
     """Install into a new environment; the seconds that it took."""
-    subprocess.run([uv.find(), "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
+    subprocess.run([*UV, "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
     python = str(folder / "bin" / "python")
     start = time.perf_counter()
-    command = [uv.find(), "pip", "install", "--quiet", "--compile-bytecode", "--link-mode", "copy"]
+    command = [*UV, "pip", "install", "--quiet", "--compile-bytecode", "--link-mode", "copy"]
     subprocess.run([*command, "--python", python, requirement], check=True)
     return time.perf_counter() - start
 

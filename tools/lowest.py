@@ -7,10 +7,8 @@ tests that need no server run. A bound that fails here is too low. Arguments rep
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import uv
@@ -19,36 +17,20 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / ".venv-lowest"
 #: the rooms whose tests need Onym's dependencies alone
 TESTS = ("tests/uri", "tests/common", "tests/sign", "tests/net", "tests/llm", "tests/store", "tests/accounts")
-#: no lower bound of these is promised: they judge Onym in its tests, so they are of the versions in uv.lock
-GROUPS = ("test",)
-
-
-def read_name(requirement: str) -> str:
-    """The name of a package, as the index spells it."""
-    return re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0].lower().replace("_", "-")
 
 
 def install() -> Path:
     """Make the environment, and return its Python."""
     program = uv.find()
-    requirements = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    pins = FOLDER / "pins.txt"
     make = [program, "venv", "--quiet", "--clear", "--python", sys.executable]
     subprocess.run([*make, str(FOLDER)], check=True)
-    python = FOLDER / "bin" / "python"
+    python, pins = FOLDER / "bin" / "python", FOLDER / "pins.txt"
+    # together with the tools of the tests, which bring some of the same packages
     resolve = [program, "pip", "compile", "--quiet", "--resolution", "lowest-direct", "--python", str(python)]
-    subprocess.run(
-        [*resolve, "--extra", "all", str(ROOT / "pyproject.toml"), "--output-file", str(pins)],
-        check=True, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    groups = [requirement for group in GROUPS for requirement in requirements["dependency-groups"][group]]
+    resolve += ["--all-extras", "--group", "test", "--output-file", str(pins), "pyproject.toml"]
+    subprocess.run(resolve, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     into = [program, "pip", "install", "--quiet", "--python", str(python)]
-    rows = requirements["project"]["optional-dependencies"].values()
-    direct = {read_name(text) for row in (requirements["project"]["dependencies"], *rows) for text in row}
-    lines = pins.read_text(encoding="utf-8").splitlines()
-    lowest = [line.partition(" ")[0] for line in lines if "==" in line and read_name(line) in direct]
-    # the rest is of the newest versions that go with these
-    subprocess.run([*into, *lowest, *groups, "onym[all] @ " + ROOT.as_uri()], check=True)
+    subprocess.run([*into, "--requirement", str(pins)], check=True)
     subprocess.run([*into, "--no-deps", "--editable", str(ROOT)], check=True)
     return python
 
