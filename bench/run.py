@@ -24,6 +24,7 @@ PARTS = (
     "endpoint.py",
     "gateway.py",
     "imports.py",
+    "install.py",
 )
 
 

@@ -1,4 +1,7 @@
-"""Run uv: the one on PATH, or one of our own, installed from the package registry the first time."""
+"""Run uv: the one on PATH, or one of our own, installed from the package registry the first time.
+
+`--python-tag` prints the version of this interpreter instead: 3.13, or 3.14t without the GIL.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
 from pathlib import Path
 
@@ -38,6 +42,10 @@ def own() -> str:
 if __name__ == "__main__":
     if sys.version_info < (3, 11):  # noqa: UP036 - this file runs before anything is installed
         sys.exit("make: Onym needs Python 3.11 or later; say which with `make PYTHON=python3.12 …`")
+    if sys.argv[1:] == ["--python-tag"]:
+        free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
+        print(f"{sys.version_info.major}.{sys.version_info.minor}{free}")
+        sys.exit()
     environment = {**os.environ, "UV_PYTHON": os.environ.get("UV_PYTHON", sys.executable)}
     environment.pop("VIRTUAL_ENV", None)
     sys.exit(subprocess.run([find(), *sys.argv[1:]], env=environment, check=False).returncode)

@@ -42,14 +42,11 @@ def require_extra(package: str, extra: str) -> None:
         raise make_missing_extra_error(package, extra)
 
 
-def make_missing_extra_error(
-    package: str, extra: str | None, *, code: str | None = None
-) -> MissingExtraError:
-    """The error for a package that is not installed; without an extra, pip installs the package itself."""
+def make_missing_extra_error(package: str, extra: str, *, code: str | None = None) -> MissingExtraError:
+    """The error for a package of onym[extra] that is not installed."""
     from onym.errors import MissingExtraError  # late, too
 
-    wanted = package.replace("_", "-") if extra is None else f"onym[{extra}]"
-    command = f"pip install '{wanted}'"
+    command = f"pip install 'onym[{extra}]'"
     return MissingExtraError(
         f"this needs {package}, which is not installed",
         code=code or f"{extra}.missing-extra",

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import json
 import stat
 import tomllib
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 
@@ -112,7 +116,7 @@ def test_init_writes_a_file_that_is_valid_and_private(run, tmp_path, monkeypatch
     assert Config.load().check() == ()
     again = run("config", "init", "--json")
     assert again.code == 4
-    assert path.read_text(encoding="utf-8") == TEMPLATE
+    assert path.read_text(encoding="utf-8").partition("\n")[2] == TEMPLATE
 
 
 def test_what_the_template_suggests_is_right_too(run, written):
@@ -127,3 +131,16 @@ def test_what_the_template_suggests_is_right_too(run, written):
     written("\n".join(line for line in suggestions if ".pem" not in line))
     ran = run("config", "check")
     assert (ran.code, ran.err) == (0, "")
+
+
+def test_init_names_the_schema_that_editors_use_and_schema_prints_it(run, tmp_path, monkeypatch):
+    path = tmp_path / "config.toml"
+    monkeypatch.setenv("ONYM_CONFIG", str(path))
+    assert run("config", "init").code == 0
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith("#:schema file://")
+    schema = json.loads(Path(url2pathname(urlsplit(first.split()[1]).path)).read_text(encoding="utf-8"))
+    assert json.loads(run("config", "schema").out) == schema
+    assert run("config", "schema", "--json").json["schema"] == schema
+    assert run("config", "schema", "gateway").out.startswith("{")
+    assert run("config", "check").code == 0

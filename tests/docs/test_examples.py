@@ -20,7 +20,7 @@ BACKED = {"python": {"example"}, "py": {"example"}, "pycon": set(), "console": {
 #: what only a reader can run: it installs, starts servers, or needs a key or the network
 _READERS_OWN = re.compile(
     r"make|pip|uv|git|cd|mkdir|python3 -m venv|\. ~/|export|ollama|llama-server|vllm|ssh|docker|#"
-    r"|createuser|createdb"
+    r"|createuser|createdb|onym config schema"
     r"|\.venv/bin/python docs/tools|onym chat 'llm://openai/|onym chat llm://embedded/|onym models pull"
 )
 

@@ -122,7 +122,7 @@ def test_a_wrong_table_is_named_with_the_place_and_without_the_password(
     assert text in caught.value.message
     frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True).stack
     assert not [
-        frame.name for frame in frames if "/onym/" in frame.filename and PASSWORD in str(frame.locals)
+        frame.name for frame in frames if "/src/onym/" in frame.filename and PASSWORD in str(frame.locals)
     ]
 
 

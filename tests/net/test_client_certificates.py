@@ -153,7 +153,7 @@ def test_an_unusable_file_is_named_with_its_fault(
             assert path in caught.value.message
             assert fault in caught.value.message
             frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
-            ours = [frame.f_locals for frame in frames if "/onym/" in frame.f_code.co_filename]
+            ours = [frame.f_locals for frame in frames if "/src/onym/" in frame.f_code.co_filename]
             assert PASSWORD not in repr(ours) + str(caught.value)
 
 

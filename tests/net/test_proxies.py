@@ -113,7 +113,7 @@ def test_an_invalid_proxy_is_refused_without_showing_it(subtests: pytest.Subtest
 def assert_hidden(error: BaseException) -> None:
     """No frame of Onym and no text of the error has the password."""
     shown = traceback.TracebackException.from_exception(error, capture_locals=True)
-    ours = [frame for frame in shown.stack if "/onym/" in frame.filename]
+    ours = [frame for frame in shown.stack if "/src/onym/" in frame.filename]
     assert ours
     assert PASSWORD not in repr([frame.locals for frame in ours]) + str(error) + repr(error)
 
@@ -275,4 +275,6 @@ def test_ctrl_c_while_a_url_is_read_leaves_no_frame_with_the_password(
     with pytest.raises(KeyboardInterrupt) as caught:
         ProxyConfig.parse(url)
     frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
-    assert PASSWORD not in repr([frame.f_locals for frame in frames if "/onym/" in frame.f_code.co_filename])
+    assert PASSWORD not in repr(
+        [frame.f_locals for frame in frames if "/src/onym/" in frame.f_code.co_filename]
+    )

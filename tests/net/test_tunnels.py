@@ -95,7 +95,7 @@ def assert_hidden(error: BaseException | None) -> None:
     """No frame of Onym's, of this error and of those before it, has the password."""
     while error is not None:
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        ours = [frame.f_locals for frame in frames if "/onym/" in frame.f_code.co_filename]
+        ours = [frame.f_locals for frame in frames if "/src/onym/" in frame.f_code.co_filename]
         assert PASSWORD not in repr(ours) + repr(error.__dict__) + str(error)
         error = error.__cause__ or error.__context__
 

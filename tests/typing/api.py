@@ -49,7 +49,8 @@ def generic(text: str) -> None:
 
 
 def call(text: str) -> None:
-    with onym.connect(text, policy=onym.Policy.local().replace(ports={11434}), timeout=None) as client:  # type: ignore[call-arg]  # timeout is an argument of the call, not of the client
+    onym.connect(text, timeout=None)  # type: ignore[call-arg]  # an argument of the call, not of the client
+    with onym.connect(text, policy=onym.Policy.local().replace(ports={11434})) as client:
         assert_type(client, onym.Client)
     client = onym.connect(text, key="sk", on_unsupported="warn", system_filter=str.strip)
     completion = client.chat("Hello", temp=0.2, tools=[onym.Tool(name="weather")])

@@ -306,8 +306,10 @@ def test_a_deep_caller_gets_an_error_of_onym_for_json_too():
             outcomes.add(error.code)
         except RecursionError:
             outcomes.add("the caller's own")
-    assert "llm.too-deep" in outcomes
+    assert outcomes <= {"read", "llm.too-deep", "the caller's own"}
     assert "read" in outcomes
+    if sys.version_info < (3, 12):  # later versions count the calls of the JSON reader by themselves
+        assert "llm.too-deep" in outcomes
 
 
 def _stack() -> list[object]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from docgen.ai_picture import ai_picture
+from docgen.config_schemas import SCHEMAS, encode_schema
 from docgen.conformance import conformance_page
 from docgen.drafts_checked import PAGE as DRAFTS_CHECKED
 from docgen.drafts_checked import drafts_checked_page
+from docgen.man_page import COMPLETIONS, completion_script, man_page
 from docgen.pages import refreshed
 from docgen.paths import DOCS, ROOT, pages
 from docgen.picture import uri_picture
@@ -27,6 +30,7 @@ from docgen.requests_picture import requests_picture
 
 __all__ = ["GENERATED_FILES", "fresh", "hand_written", "stale", "write_all"]
 
+CLI_DATA = ROOT / "src" / "onym" / "cli" / "data"
 #: path -> what writes the whole file
 GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
     DOCS / "assets" / "ai-name.svg": ai_picture,
@@ -50,6 +54,14 @@ GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
     DOCS / "reference" / "scheme-checks.md": checks_page,
     DOCS / "conformance.md": conformance_page,
     DRAFTS_CHECKED: drafts_checked_page,
+    CLI_DATA / "onym.1": man_page,
+    **{
+        CLI_DATA / "completions" / file: partial(completion_script, shell)
+        for shell, file in COMPLETIONS.items()
+    },
+    # on the site, and in the package for editors (`onym config schema`)
+    **{DOCS / "schemas" / f"{name}.schema.json": partial(encode_schema, name) for name in SCHEMAS},
+    **{CLI_DATA / "schemas" / f"{name}.schema.json": partial(encode_schema, name) for name in SCHEMAS},
 }
 
 

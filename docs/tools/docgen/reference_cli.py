@@ -9,11 +9,11 @@ import click
 from docgen.text import GENERATED, code, table
 from onym.cli._app import app
 
-__all__ = ["cli_page"]
+__all__ = ["VARIABLES", "cli_page", "walk"]
 
 _WIDTH = 100
 #: what Onym reads of the environment, beside the key variables of providers
-_VARIABLES = {
+VARIABLES = {
     "ONYM_CONFIG": "the [configuration](config.md) file",
     "ONYM_PROXY": "the proxy, as `--proxy`: a URL, `environment` or `none`",
     "ONYM_ALLOW_LOOPBACK": "`1` allows URIs to lead to this machine, wherever they come from",
@@ -48,9 +48,9 @@ def cli_page() -> str:
             "Every command takes `--json` and then prints data, errors included. What it ends with: "
             "[Exit codes](exit-codes.md).\n"
         ),
-        table(["variable", "meaning"], ([code(name), text] for name, text in _VARIABLES.items())),
+        table(["variable", "meaning"], ([code(name), text] for name, text in VARIABLES.items())),
     ]
-    for path, command in _walk(app, ("onym",)):
+    for path, command in walk(app, ("onym",)):
         out += [
             f"{'#' * min(len(path) + 1, 4)} {' '.join(path)}\n",
             f"```text\n{_help(path, command)}\n```\n",
@@ -58,14 +58,15 @@ def cli_page() -> str:
     return "\n".join(out)
 
 
-def _walk(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+def walk(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield the path of each command, and the command."""
     yield path, command
     if isinstance(command, click.Group):
         context = click.Context(command, info_name=" ".join(path))
         for name in command.list_commands(context):
             child = command.get_command(context, name)
             if child is not None and not child.hidden:
-                yield from _walk(child, (*path, name))
+                yield from walk(child, (*path, name))
 
 
 def _help(path: tuple[str, ...], command: click.Command) -> str:

@@ -44,11 +44,10 @@ _DEEPEST_PART: Final = 32
 
 
 @contextmanager
-def require_extra(package: str, extra: str | None = None) -> Iterator[None]:
+def require_extra(package: str, extra: str) -> Iterator[None]:
     """Raise MissingExtraError if `package`, which the `with` block imports, is not installed.
 
-    `extra` is the extra of Onym that installs it; without one, pip installs the package itself. A broken
-    package keeps its own error.
+    `extra` is the extra of Onym that installs it. A broken package keeps its own error.
     """
     try:
         yield

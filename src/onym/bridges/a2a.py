@@ -430,7 +430,7 @@ async def _fetch_card(url: str, keys: bytes | None, timeout: float) -> AgentCard
 
 def _require_signature(card: AgentCard, keys: bytes) -> None:
     """Verify the card's signatures. By default the SDK would fetch a key from a URL in the card itself."""
-    with sdk.require_extra("jwt"):
+    with sdk.require_extra("jwt", "a2a"):
         from a2a.utils.signing import SignatureVerificationError, create_signature_verifier
         from jwt import PyJWKSet
         from jwt.exceptions import InvalidKeyError

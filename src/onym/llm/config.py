@@ -271,7 +271,6 @@ class _Kind(NamedTuple):
 
 _TEXT: Final = _Kind(str, "text in quotes")
 _TEXTS: Final = _Kind(list, 'a list of texts, such as ["a", "b"]')
-#: the keys of `[network]`
 _NETWORK: Final = {
     "proxy": _TEXT,
     "no_proxy": _TEXTS,
@@ -280,6 +279,9 @@ _NETWORK: Final = {
     "client_key": _TEXT,
     "tls_loopback": _Kind(bool, "true or false"),
 }
+#: the keys of `[network]` with their types, and the tables in a provider's entry that become records
+NETWORK_KEYS: Final = {name: kind.type for name, kind in _NETWORK.items()}
+RECORD_KINDS: Final = {"apis": Api, "path_values": PathValue}
 
 
 def _are_texts(values: Any) -> bool:
@@ -441,7 +443,7 @@ def _mask_name(name: str) -> str:
 
 def _build_records(key: str, value: Any) -> Any:
     """Return the tables of a provider entry that consist of records as these records."""
-    kind = {"apis": Api, "path_values": PathValue}.get(key)
+    kind = RECORD_KINDS.get(key)
     return value if kind is None else {name: kind(**record) for name, record in value.items()}
 
 

@@ -427,6 +427,8 @@ class ServerProcess:
             hint = "Build it here: pip install --force-reinstall --no-binary xllamacpp xllamacpp"
         elif error is not None:
             reason = error
+            if "libgomp" in error:
+                hint = "Slim images lack this library: apt-get install libgomp1"
         else:
             reason = f"it ended with {_format_exit_code(code)}"
         lines = [f"the model server did not start: {reason}", *self._stderr.last_lines(3)]
@@ -527,17 +529,24 @@ def ensure_server(
     if context < 1 or parallel < 1:
         raise errors.UsageError("context and parallel must be at least 1")
     if find_spec("xllamacpp") is None:
+        command = _build_install_command(model if gguf is None else None)
         raise errors.MissingExtraError(
             "the runtime for embedded models is not installed",
             code="embedded.missing-extra",
-            command=_EXTRA,
-            hint=f"Run: {_EXTRA}",
+            command=command,
+            hint=f"Run: {command}",
         )
     own = _FILES.get(model) if gguf is None else _identify_file(Path(gguf))
     file = get_weights_path(model) if own is None else own[0]
     return _SERVERS.get_endpoint(
         LaunchOptions(model, str(file), context, parallel, _choose_thread_count()), start_timeout
     )
+
+
+def _build_install_command(model: str | None) -> str:
+    """Return the command that installs the runtime, and the weights of a model of the catalogue."""
+    missing = model in weights.CATALOGUE and model not in _FILES and model not in list_installed()
+    return f"{_EXTRA} && onym models pull {model}" if missing else _EXTRA
 
 
 def register_model(model: str, gguf: str | Path) -> None:

@@ -336,7 +336,7 @@ def parse_anchors(anchors: Mapping[str, Sequence[str]]) -> tuple[PinnedZone, ...
     if not hasattr(dnssec, "InvalidSignature"):
         raise MissingExtraError(
             "checking DNSSEC signatures needs dnspython[dnssec], which is not installed",
-            command="pip install 'dnspython[dnssec]'",
+            command="pip install 'onym[ai]'",
         )
     return tuple(_parse_zone(zone, lines) for zone, lines in anchors.items())
 

@@ -44,7 +44,7 @@ def open_shared_store(
 
         return ValkeyStore(Secret(plain), options=valkey or DEFAULT_VALKEY, limits=limits, clock=clock)
     if scheme in {"postgres", "postgresql", "postgresql+psycopg"}:
-        require_extra("sqlalchemy", "registry")
+        require_extra("sqlalchemy", "postgresql")
         require_extra("psycopg", "postgresql")
         from onym.store.shared_servers import PostgresStore
 

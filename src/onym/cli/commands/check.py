@@ -6,7 +6,8 @@ Nothing is sent, no name is resolved, and no key is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -14,7 +15,15 @@ from typing import TYPE_CHECKING
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import URI_TYPE, exit_with, find_provider, iter_subjects, load_providers, pass_session
+from onym.cli._input import (
+    URI_TYPE,
+    exit_with,
+    find_provider,
+    iter_subjects,
+    load_providers,
+    pass_session,
+    read_text_file,
+)
 from onym.cli._output import Session, Subject, point_at
 from onym.common.text import escape_unprintable
 from onym.errors import OnymError, ParameterError, UnsupportedError, URIError
@@ -30,6 +39,11 @@ _DRAFT = "draft-levy-llm-uri-scheme-00"
 #: similarity from which a user's name counts as a misspelling of a provider's
 _ALIKE_WORD = 0.75
 _ALIKE_HOST = 0.9
+#: a URI in a text, and the character after it
+_URI_IN_TEXT = re.compile(r"(?<![\w+.-])(?:llm|ai)://[^\s\"'`<>(){}|\\^$*,;\u2026]+(?=(.?))", re.IGNORECASE)
+#: characters that a template or a shell replaces, so that the text is not a complete URI
+_TEMPLATE_MARKS = frozenset("{<$*\\|(\u2026")
+_LONGEST_FILE = 8 * 1024 * 1024
 
 
 def check_provider(text: str, providers: ProviderTable, today: date | None = None) -> tuple[Diagnostic, ...]:
@@ -226,8 +240,9 @@ def _make_warning(
 @click.command("check")
 @click.argument("uris", nargs=-1, required=True, type=URI_TYPE, metavar="URI...")
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
+@click.option("--files", is_flag=True, help="Check the URIs in these files; print only those with problems.")
 @pass_session
-def check_command(session: Session, uris: tuple[str, ...], strict: bool) -> None:
+def check_command(session: Session, uris: tuple[str, ...], strict: bool, files: bool) -> None:
     """Check URIs and suggest corrections.
 
     Each diagnostic has a position, a code, a rule and, if possible, a corrected URI. After the rules of the
@@ -236,27 +251,47 @@ def check_command(session: Session, uris: tuple[str, ...], strict: bool) -> None
 
     URI can also be the name of an endpoint, env:NAME, or - for the lines of standard input. The exit code is
     1 if a URI has an error (with --strict also for a warning), otherwise 0. With --json, one object per URI
-    and line.
+    and line. With --files, the arguments are files, in which Onym looks for URIs. It skips templates such as
+    llm://{host}/model.
 
     \b
     Examples:
       onym check 'llm://localhost:11434/llama3:8b?temp=0.2'
       onym check 'llm://openai/gpt-5.5?temp=0.2'          (this model does not support temp)
       onym check ai://Factory.example/agent/x
-      grep -ho 'llm://[^"]*' *.env | onym check -
+      onym check --files .env config/*.yaml
     """
     fatal = {"error", "warning"} if strict else {"error"}
     failed = False
     providers = load_providers()
-    for subject in iter_subjects(session, uris):
+    for place, subject in _iter_file_subjects(uris) if files else _iter_typed_subjects(session, uris):
         text = subject.text
         if text[:3].lower() == "ai:":
             diagnostics = _check_ai_uri(text)
         else:
             diagnostics = (*check(text).diagnostics, *check_provider(text, providers))
-        failed |= any(diagnostic.severity in fatal for diagnostic in diagnostics)
-        _print_diagnostics(session, subject, diagnostics)
+        wrong = any(diagnostic.severity in fatal for diagnostic in diagnostics)
+        failed |= wrong
+        if place and not wrong:
+            continue
+        if place and not session.as_json:
+            session.print_line(f"{escape_unprintable(place)}:")
+        _print_diagnostics(session, subject, diagnostics, place)
     exit_with(exit_codes.CHECK_FAILED if failed else exit_codes.OK)
+
+
+def _iter_typed_subjects(session: Session, arguments: Sequence[str]) -> Iterator[tuple[str, Subject]]:
+    return (("", subject) for subject in iter_subjects(session, arguments))
+
+
+def _iter_file_subjects(files: Sequence[str]) -> Iterator[tuple[str, Subject]]:
+    """Yield the place FILE:LINE:COLUMN of each complete URI in the files, and its subject."""
+    for name in files:
+        for number, line in enumerate(read_text_file(name, _LONGEST_FILE).splitlines(), 1):
+            for match in _URI_IN_TEXT.finditer(line):
+                text = match[0].rstrip(".:!?]")
+                if match[1] not in _TEMPLATE_MARKS and not match[0].endswith(("...", "://")):
+                    yield f"{name}:{number}:{match.start() + 1}", Subject("-", text, typed=False)
 
 
 def _check_ai_uri(text: str) -> tuple[Diagnostic, ...]:
@@ -295,11 +330,14 @@ def _check_ai_uri(text: str) -> tuple[Diagnostic, ...]:
     )
 
 
-def _print_diagnostics(session: Session, subject: Subject, diagnostics: tuple[Diagnostic, ...]) -> None:
+def _print_diagnostics(
+    session: Session, subject: Subject, diagnostics: tuple[Diagnostic, ...], place: str
+) -> None:
     if session.as_json:
         ok = not any(diagnostic.severity == "error" for diagnostic in diagnostics)
         records = [diagnostic.as_dict() for diagnostic in diagnostics]
-        session.print_json_line({"uri": session.mask(subject.text), "ok": ok, "diagnostics": records})
+        record = {"uri": session.mask(subject.text), "ok": ok, "diagnostics": records}
+        session.print_json_line(({"place": place} if place else {}) | record)
         return
     if not diagnostics:
         session.print_line(f"{session.paint('ok', 'good')}  {point_at(subject.text, None).text}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -135,9 +137,43 @@ def init_command(session: Session, /) -> None:
         hint = "edit the file, or remove it first"
         raise ConfigError(f"{path} exists already", code="config.exists", hint=hint) from None
     with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-        out.write(TEMPLATE)
+        # editors complete and check the file by this schema
+        out.write(f"#:schema {get_schema_path('config').as_uri()}\n{TEMPLATE}")
     session.print_line(f"wrote {path}")
     session.print_record({"path": str(path)})
+
+
+#: the settings files that have a JSON Schema
+SCHEMAS = {
+    "config": "the configuration file",
+    "gateway": "the settings of a gateway",
+    "registry": "the settings of a registry service",
+    "registries": "registries of your own",
+}
+
+
+def get_schema_path(name: str) -> Path:
+    """Return the JSON Schema that Onym ships for a file of settings."""
+    return Path(__file__).parents[1] / "data" / "schemas" / f"{name}.schema.json"
+
+
+@config_command.command("schema", short_help="Print the JSON Schema of a settings file.")
+@click.argument("name", type=click.Choice(list(SCHEMAS)), default="config", metavar="[NAME]")
+@pass_session
+def schema_command(session: Session, name: str) -> None:
+    """Print the JSON Schema of a settings file, with which editors complete and check it.
+
+    NAME is config (the default), gateway, registry or registries. Put `#:schema ./NAME.schema.json` into the
+    first line of the TOML file.
+
+    \b
+    Examples:
+      onym config schema > config.schema.json
+      onym config schema gateway > gateway.schema.json
+    """
+    text = get_schema_path(name).read_text(encoding="utf-8")
+    session.print_line(text.rstrip("\n"))
+    session.print_record({"name": name, "schema": json.loads(text)})
 
 
 def _get_path_text(config: Config) -> str | None:

@@ -626,8 +626,8 @@ def _parse_yaml(text: str) -> Any:
         raise MissingExtraError(
             "YAML needs PyYAML, which is not installed (JSON does not need it)",
             code="convert.needs-yaml",
-            command="pip install pyyaml",
-            hint="Run: pip install pyyaml",
+            command="pip install 'onym[yaml]'",
+            hint="Run: pip install 'onym[yaml]'",
         ) from None
     try:
         # aliases can make a small text a huge value, so values are counted before they are built
