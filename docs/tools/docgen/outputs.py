@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from docgen.ai_picture import ai_picture
-from docgen.conformance import conformance_page
+from docgen.changelog import changelog_page
+from docgen.conformance import CONFORMANCE_PAGES, conformance_index, document_page
 from docgen.drafts_checked import PAGE as DRAFTS_CHECKED
 from docgen.drafts_checked import drafts_checked_page
 from docgen.pages import refreshed
@@ -20,7 +22,6 @@ from docgen.reference_config import config_page
 from docgen.reference_diagnostics import diagnostics_page
 from docgen.reference_errors import errors_page, exit_codes_page
 from docgen.reference_llm import parameters_page, providers_page
-from docgen.reference_matrix import matrix_page
 from docgen.reference_registry import checks_page, http_page, procedure_page, python_page
 from docgen.reference_strings import strings_page
 from docgen.requests_picture import requests_picture
@@ -42,13 +43,14 @@ GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
     DOCS / "reference" / "exit-codes.md": exit_codes_page,
     DOCS / "reference" / "parameters.md": parameters_page,
     DOCS / "reference" / "providers.md": providers_page,
-    DOCS / "reference" / "provider-matrix.md": matrix_page,
     DOCS / "reference" / "llm-strings.md": strings_page,
     DOCS / "reference" / "registry-python.md": python_page,
     DOCS / "reference" / "registry-http.md": http_page,
     DOCS / "reference" / "registry-procedure.md": procedure_page,
     DOCS / "reference" / "scheme-checks.md": checks_page,
-    DOCS / "conformance.md": conformance_page,
+    DOCS / "conformance" / "index.md": conformance_index,
+    **{DOCS / "conformance" / f"{name}.md": partial(document_page, name) for name in CONFORMANCE_PAGES},
+    DOCS / "changelog.md": changelog_page,
     DRAFTS_CHECKED: drafts_checked_page,
 }
 
