@@ -1,1 +1,30 @@
-//
+// Two things that the pages also do without: tables that scroll can be reached by keyboard, and long tables filtered.
+"use strict";
+
+document$.subscribe(() => {
+  // what scrolls sideways takes the focus, so that the arrow keys move it
+  for (const box of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code")) {
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+  }
+  for (const place of document.querySelectorAll("[data-filter]")) {
+    if (place.childElementCount) continue;
+    const field = document.createElement("input");
+    const count = document.createElement("output");
+    field.type = "search";
+    field.placeholder = field.ariaLabel = place.dataset.filter;
+    place.append(field, count);
+    // the table after the field, with or without the theme's scrolling box around it
+    let next = place.nextElementSibling;
+    const table = next.matches("table") ? next : next.querySelector("table");
+    const rows = [...table.tBodies[0].rows].map((row) => [row, row.textContent.toLowerCase()]);
+    field.addEventListener("input", () => {
+      const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let shown = 0;
+      for (const [row, text] of rows) {
+        row.hidden = !words.every((word) => text.includes(word));
+        shown += !row.hidden;
+      }
+      count.value = words.length ? `${shown} of ${rows.length}` : "";
+    });
+  }
+});

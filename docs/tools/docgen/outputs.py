@@ -30,9 +30,11 @@ __all__ = ["GENERATED_FILES", "fresh", "hand_written", "stale", "write_all"]
 
 #: path -> what writes the whole file
 GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
-    DOCS / "assets" / "ai-name.svg": ai_picture,
-    DOCS / "assets" / "llm-uri.svg": uri_picture,
-    DOCS / "assets" / "one-string.svg": requests_picture,
+    **{
+        DOCS / "assets" / f"{name}{suffix}.svg": partial(draw, narrow=bool(suffix))
+        for name, draw in (("ai-name", ai_picture), ("llm-uri", uri_picture), ("one-string", requests_picture))
+        for suffix in ("", "-narrow")
+    },
     DOCS / "reference" / "ai-python.md": ai_page,
     DOCS / "reference" / "aiip.md": aiip_page,
     DOCS / "reference" / "api.md": api_page,
