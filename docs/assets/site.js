@@ -1,11 +1,21 @@
-// Two things that the pages also do without: tables that scroll can be reached by keyboard, and long tables filtered.
+// What the pages also do without: boxes that scroll can be reached by keyboard, landmarks and cells are named for screen
+// readers, and long tables can be filtered.
 "use strict";
 
 document$.subscribe(() => {
-  // what scrolls sideways takes the focus, so that the arrow keys move it
-  for (const box of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code")) {
-    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+  // what scrolls sideways takes the focus, so that the arrow keys move it; the theme adds boxes and buttons late
+  const finish = () => {
+    for (const bar of document.querySelectorAll("nav.md-code__nav:not([role])")) bar.setAttribute("role", "none");
+    for (const box of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code")) {
+      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    }
+  };
+  // a header cell without text is an ordinary cell
+  for (const cell of document.querySelectorAll(".md-typeset th:empty")) {
+    cell.replaceWith(document.createElement("td"));
   }
+  finish();
+  new MutationObserver(finish).observe(document.querySelector("article"), { childList: true, subtree: true });
   for (const place of document.querySelectorAll("[data-filter]")) {
     if (place.childElementCount) continue;
     const field = document.createElement("input");

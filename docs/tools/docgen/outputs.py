@@ -32,7 +32,11 @@ __all__ = ["GENERATED_FILES", "fresh", "hand_written", "stale", "write_all"]
 GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
     **{
         DOCS / "assets" / f"{name}{suffix}.svg": partial(draw, narrow=bool(suffix))
-        for name, draw in (("ai-name", ai_picture), ("llm-uri", uri_picture), ("one-string", requests_picture))
+        for name, draw in (
+            ("ai-name", ai_picture),
+            ("llm-uri", uri_picture),
+            ("one-string", requests_picture),
+        )
         for suffix in ("", "-narrow")
     },
     DOCS / "reference" / "ai-python.md": ai_page,

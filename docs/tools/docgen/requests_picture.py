@@ -89,7 +89,9 @@ def requests_picture(*, narrow: bool = False) -> str:
     for number, column in enumerate(columns):
         x = _LEFT if narrow else _LEFT + number * _COLUMN
         if not narrow:
-            lines.append(f'<path d="M{width // 2} 50V64H{x + 150}V{_TOP - 36}" stroke="{FAINT}" fill="none"/>')
+            lines.append(
+                f'<path d="M{width // 2} 50V64H{x + 150}V{_TOP - 36}" stroke="{FAINT}" fill="none"/>'
+            )
         lines += [
             f'<text x="{x + indent * _CHAR:.1f}" y="{y + row * _LINE}" font-size="13" fill="{colour}"'
             f"{' font-weight=' + chr(34) + 'bold' + chr(34) if row == 0 else ''}"
@@ -109,7 +111,11 @@ def _string(width: int, *, narrow: bool) -> Iterator[str]:
         rows = [*rows, pieces] if narrow else [[*rows[0], *pieces]]
     for number, row in enumerate(rows):
         spans = "".join(f'<tspan fill="{colour}">{escape(text)}</tspan>' for text, colour in row)
-        at = f'x="{_LEFT + (number > 0) * 24}" y="{26 + 24 * number}"' if narrow else f'x="{width // 2}" y="38"'
+        at = (
+            f'x="{_LEFT + (number > 0) * 24}" y="{26 + 24 * number}"'
+            if narrow
+            else f'x="{width // 2}" y="38"'
+        )
         yield f'<text {at} font-size="18"{"" if narrow else " text-anchor=" + chr(34) + "middle" + chr(34)}>{spans}</text>'
 
 
