@@ -16,11 +16,8 @@ _VERSION = "Not yet released"
 
 def changelog_page() -> str:
     """The page."""
-    head, _, released = (
-        (ROOT / "CHANGELOG.md")
-        .read_text(encoding="utf-8")
-        .partition("<!-- towncrier release notes start -->\n")
-    )
+    whole = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    head, _, released = whole.partition("<!-- towncrier release notes start -->\n")
     return "\n".join([GENERATED, head.rstrip() + "\n", _next_release(), released]).rstrip() + "\n"
 
 

@@ -1,4 +1,4 @@
-"""docs/conformance/: a page for each document, from spec/requirements.toml and the tests that name its ids."""
+"""docs/conformance/: a page for each document, from spec/requirements.toml and the tests that name it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def conformance_index() -> str:
                 "requirement, or if a quoted sentence is not in its source.\n"
             ),
             _summary(),
-            "`onym conformance` answers the language-neutral cases of `vectors/`, one JSON object per line.\n",
+            "`onym conformance` answers the language-neutral cases of `vectors/`, one JSON a line.\n",
         ]
     )
 

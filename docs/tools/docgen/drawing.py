@@ -1,7 +1,7 @@
 """What all pictures share: colours that follow the reader's theme, and the frame of an SVG.
 
-A picture has no background. A browser shows the dark colours where the page around the picture is dark: it takes
-`prefers-color-scheme` from the `color-scheme` of the element that embeds the picture.
+A picture has no background. A browser shows the dark colours if the page around the picture is dark: it
+takes `prefers-color-scheme` from the `color-scheme` of the element that embeds the picture.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ def frame(width: int, height: int, title: str, description: str, lines: Iterable
     return "\n".join(
         [
             (
-                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img" '
-                'aria-labelledby="title desc" font-family="ui-monospace, DejaVu Sans Mono, monospace">'
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+                'role="img" aria-labelledby="title desc" '
+                'font-family="ui-monospace, DejaVu Sans Mono, monospace">'
             ),
             f'<title id="title">{escape(title)}</title>',
             f'<desc id="desc">{escape(description)}</desc>',

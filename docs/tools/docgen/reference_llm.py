@@ -77,9 +77,10 @@ _LIMITS = {
 
 _SENT = tuple(name for name in WELL_KNOWN if name not in ("timeout", "retries"))
 _WIRE = (
-    "By wire format, before a provider's own names; [Parameters by provider](#parameters-by-provider) has them provider by "
-    "provider. Dots nest. `timeout` and `retries` are the client's and are not in the request; `cache` is "
-    "there where the API has a switch for its prompt cache.\n"
+    "By wire format, before a provider's own names, which are in "
+    "[Parameters by provider](#parameters-by-provider). Dots nest. `timeout` and `retries` are the "
+    "client's and are not in the request; `cache` is there where the API has a switch for its prompt "
+    "cache.\n"
 )
 
 
@@ -164,7 +165,8 @@ _PROVIDERS = (
     "Who serves models, as data. A host that no row names is taken for an OpenAI-compatible server with its "
     "interface below `/v1`; `?api=NAME` says where it speaks something else. A row's word is an alias of its "
     "first host. A key variable is read for the row's own hosts alone, at the row's port. What each of the "
-    "twelve parameters becomes is in the [matrix](parameters.md#parameters-by-provider); how to reach the large clouds is in "
+    "twelve parameters becomes is in the "
+    "[matrix](parameters.md#parameters-by-provider); how to reach the large clouds is in "
     "[Reaching a provider](../how-to/providers.md).\n"
 )
 _FAMILIES = (

@@ -1,4 +1,4 @@
-"""The second half of docs/reference/parameters.md: providers by parameters, from what the planner does with each."""
+"""The second half of docs/reference/parameters.md: providers by parameters, from what the planner does."""
 
 from __future__ import annotations
 

@@ -111,12 +111,9 @@ def _string(width: int, *, narrow: bool) -> Iterator[str]:
         rows = [*rows, pieces] if narrow else [[*rows[0], *pieces]]
     for number, row in enumerate(rows):
         spans = "".join(f'<tspan fill="{colour}">{escape(text)}</tspan>' for text, colour in row)
-        at = (
-            f'x="{_LEFT + (number > 0) * 24}" y="{26 + 24 * number}"'
-            if narrow
-            else f'x="{width // 2}" y="38"'
-        )
-        yield f'<text {at} font-size="18"{"" if narrow else " text-anchor=" + chr(34) + "middle" + chr(34)}>{spans}</text>'
+        x, y = (_LEFT + 24 * (number > 0), 26 + 24 * number) if narrow else (width // 2, 38)
+        anchor = "start" if narrow else "middle"
+        yield f'<text x="{x}" y="{y}" font-size="18" text-anchor="{anchor}">{spans}</text>'
 
 
 def _column(each: Plan) -> list[tuple[int, str, str]]:
