@@ -24,7 +24,7 @@ The file is `config.toml` in the user's configuration folder for `onym`: `~/.con
 `~/Library/Application Support/onym` on macOS, `%LOCALAPPDATA%\\onym` on Windows. `ONYM_CONFIG` names another.
 There need not be one. `onym config` shows and checks it.
 
-```toml
+```toml title="config.toml"
 {example}```
 
 What Onym does not know in it is an error, with the line.
