@@ -2,12 +2,12 @@
 
     .venv/bin/python docs/tools/rank_search.py [site]
 
-Zensical ranks a match in a title before one in the path of a page, and that before one in the text. It has no setting for
-a page's rank, so this rewrites the index that it has built, site/search.json:
+Zensical ranks a match in a title before one in the path of a page, and that before one in the text. It has no
+setting for a page's rank, so this rewrites the index that it has built, site/search.json:
 
 - a heading below a page's own in the reference is found by its text, which then begins with the heading
-- of the changelog, the decision records and the conformance pages, a search finds titles and first sentences, as text;
-  requirement ids are kept, too
+- of the changelog, the decision records and the conformance pages, a search finds titles and first sentences,
+  as text, and the ids of requirements
 """
 
 from __future__ import annotations

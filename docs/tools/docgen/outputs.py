@@ -8,6 +8,7 @@ from pathlib import Path
 
 from docgen.ai_picture import ai_picture
 from docgen.changelog import changelog_page
+from docgen.charts import chart_picture, charts
 from docgen.conformance import CONFORMANCE_PAGES, conformance_index, document_page
 from docgen.drafts_checked import PAGE as DRAFTS_CHECKED
 from docgen.drafts_checked import drafts_checked_page
@@ -30,6 +31,7 @@ __all__ = ["GENERATED_FILES", "fresh", "hand_written", "stale", "write_all"]
 
 #: path -> what writes the whole file
 GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
+    **{DOCS / "assets" / "charts" / f"{name}.svg": partial(chart_picture, name) for name in charts()},
     **{
         DOCS / "assets" / f"{name}{suffix}.svg": partial(draw, narrow=bool(suffix))
         for name, draw in (
