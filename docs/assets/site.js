@@ -1,5 +1,5 @@
 // What the pages also do without: boxes that scroll can be reached by keyboard, landmarks and cells are named for screen
-// readers, and long tables can be filtered.
+// readers, screenshots open in their own size, and long tables can be filtered.
 "use strict";
 
 document$.subscribe(() => {
@@ -13,6 +13,14 @@ document$.subscribe(() => {
   // a header cell without text is an ordinary cell
   for (const cell of document.querySelectorAll(".md-typeset th:empty")) {
     cell.replaceWith(document.createElement("td"));
+  }
+  // a screenshot opens in its own size
+  for (const picture of document.querySelectorAll(".md-typeset img[src$='.png']")) {
+    if (picture.closest("a")) continue;
+    const link = document.createElement("a");
+    link.href = picture.src;
+    picture.replaceWith(link);
+    link.append(picture);
   }
   finish();
   new MutationObserver(finish).observe(document.querySelector("article"), { childList: true, subtree: true });
