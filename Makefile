@@ -72,6 +72,7 @@ floors: $(VENV)/.test ## import-linter: who may import whom
 docs: $(VENV)/.test ## build the documentation strictly, into site/
 	$(BIN)/python docs/tools/generate.py --check
 	$(BIN)/zensical build --clean --strict
+	$(BIN)/python docs/tools/rank_search.py
 
 bench: $(VENV)/.test ## parse and client beside their peers, as ratios
 	@$(UV) sync --quiet --locked --inexact --all-extras --group bench

@@ -60,6 +60,14 @@ def test_a_shell_block_holds_only_what_a_reader_alone_can_run(page: Path) -> Non
         assert fence.language in BACKED or not re.search(r"^\$ ", fence.body, re.MULTILINE), fence.line
 
 
+@as_subtests("page", pages(), ids=named)
+def test_a_block_that_is_a_file_shows_the_name_of_the_file(page: Path) -> None:
+    files = {"toml", "ini", "yaml", "nginx", "dockerfile"}
+    for fence in fences(page.read_text(encoding="utf-8")):
+        if fence.verb in {"example", "file"} or fence.language in files:
+            assert f' title="{fence.title}"' in fence.info, fence.line
+
+
 def test_every_example_is_on_a_page_and_every_script_has_an_example() -> None:
     shown = {
         fence.argument

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from docgen.matrix import MODEL, SCHEMA, Cell, differences, families, lines, silent_rows, table_rows
-from docgen.reference_matrix import matrix_page, shown
+from docgen.reference_matrix import matrix_part, shown
 
 import onym
 from onym.errors import ParameterError, UnsupportedError
@@ -191,7 +191,7 @@ def test_every_family_of_a_provider_is_asked_but_those_of_all_other_models() -> 
 
 @cache
 def told_of_rows() -> dict[str, str]:
-    return {line.split("|")[1].strip(): line for line in matrix_page().splitlines() if line.startswith("| [")}
+    return {line.split("|")[1].strip(): line for line in matrix_part().splitlines() if line.startswith("| [")}
 
 
 @as_subtests("row", table_rows(), ids=lambda row: row.name)
@@ -211,7 +211,7 @@ def test_the_key_and_the_label_are_in_the_headers_that_the_page_names(row: Provi
 
 
 def test_every_row_is_on_the_page_and_those_of_other_services_refuse_a_call() -> None:
-    page = matrix_page()
+    page = matrix_part()
     assert len(table_rows()) + len(silent_rows()) == len(ProviderTable.builtin())
     for row in silent_rows():
         assert row.docs in page

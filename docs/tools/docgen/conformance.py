@@ -1,4 +1,4 @@
-"""docs/conformance.md, from spec/requirements.toml and the tests that name its ids."""
+"""docs/conformance/: a page for each document, from spec/requirements.toml and the tests that name it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from requirement_records import holders, records
 
-__all__ = ["conformance_page"]
+__all__ = ["CONFORMANCE_PAGES", "conformance_index", "document_page"]
 
 _PARTS = (
     (
@@ -31,7 +31,7 @@ _PARTS = (
         "The ai draft",
         "Every MUST, SHOULD, MAY and NEED NOT of draft-sogomonian-ai-uri-scheme-01, and its other demands.",
     ),
-    ("onym", "Onym's own promises", "Why each was chosen: [Decisions](explanation/decisions.md)."),
+    ("onym", "Onym's own promises", "Why each was chosen: [Decisions](../explanation/decisions.md)."),
 )
 _SHOWN = {
     "tested": "tested",
@@ -41,29 +41,39 @@ _SHOWN = {
 }
 
 
-def conformance_page() -> str:
-    """The page."""
-    out = [
-        GENERATED,
-        "# Conformance\n",
-        (
-            "What the specifications ask, what Onym does about it, and the tests that hold it. A test "
-            "fails when a requirement has no test, when a test names an unknown requirement, or when a "
-            "quoted sentence is not in its source.\n"
-        ),
-        _summary(),
-    ]
-    for source, title, lead in _PARTS:
-        ours = [record for name, record in records().items() if name.startswith(f"{source}-")]
-        out += [f"## {title}\n", f"{lead}\n", *_sections(ours)]
-    return "\n".join(out)
+#: the pages of single documents, as they are named in docs/conformance/
+CONFORMANCE_PAGES = tuple(source for source, _, _ in _PARTS)
+
+
+def conformance_index() -> str:
+    """The overview: how many requirements each document has, and their state."""
+    return "\n".join(
+        [
+            GENERATED,
+            "# Conformance\n",
+            (
+                "These pages list every requirement of the specifications, what Onym does about it, and the "
+                "tests that check it. A test fails if a requirement has no test, if a test names an unknown "
+                "requirement, or if a quoted sentence is not in its source.\n"
+            ),
+            _summary(),
+            "`onym conformance` answers the language-neutral cases of `vectors/`, one JSON a line.\n",
+        ]
+    )
+
+
+def document_page(source: str) -> str:
+    """The requirements of one document."""
+    title, lead = next((title, lead) for name, title, lead in _PARTS if name == source)
+    ours = [record for name, record in records().items() if name.startswith(f"{source}-")]
+    return "\n".join([GENERATED, f"# {title}: requirements\n", f"{lead}\n", *_sections(ours)])
 
 
 def _summary() -> str:
     rows = []
     for source, title, _ in _PARTS:
         count = Counter(r["status"] for name, r in records().items() if name.startswith(f"{source}-"))
-        rows.append([title, *(str(count[status]) for status in _SHOWN)])
+        rows.append([f"[{title}]({source}.md)", *(str(count[status]) for status in _SHOWN)])
     return table(["source", *(each.strip("*") for each in _SHOWN.values())], rows)
 
 
@@ -72,7 +82,7 @@ def _sections(ours: Iterable[Mapping[str, Any]]) -> Iterable[str]:
     for record in ours:
         if record["section"] != last:
             last = record["section"]
-            yield f"### {_heading(record)}\n"
+            yield f"## {_heading(record)}\n"
         yield _clause(record)
 
 

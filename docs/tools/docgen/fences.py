@@ -1,6 +1,6 @@
 """Fenced blocks of a Markdown page, each with the directive that stands before it.
 
-A directive is an HTML comment on the line before the fence:
+A directive is an HTML comment on the line before the fence. `rewrite` gives the block the title of its file:
 
     <!-- example: docs_src/first_call.py -->    a ```python block that holds this file
     <!-- output: docs_src/first_call.py -->     a ```text block that holds what the file prints
@@ -17,12 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 __all__ = ["Fence", "fences", "rewrite"]
 
 _FENCE = re.compile(
     r"(?:^<!-- (?P<verb>example|output|run|serve|file|tested)(?:: (?P<argument>.+?))? -->\n\n?)?"
-    r"^```(?P<language>[\w.+-]*)[^\n]*\n(?P<body>.*?)^```$",
+    r"^```(?P<language>[\w.+-]*)(?P<info>[^\n]*)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -36,6 +37,15 @@ class Fence:
     verb: str | None
     argument: str | None
     line: int
+    info: str
+
+    @property
+    def title(self) -> str | None:
+        """What the page shows above the block: its own title, or the name of its file."""
+        given = re.search(r'title="([^"]*)"', self.info)
+        if given is not None:
+            return given[1]
+        return Path(self.argument or "").name if self.verb in {"example", "file"} else None
 
 
 def fences(text: str) -> list[Fence]:
@@ -47,8 +57,11 @@ def rewrite(text: str, body: Callable[[Fence], str]) -> str:
     """The page with the body of each block replaced by `body(fence)`."""
 
     def replaced(match: re.Match[str]) -> str:
-        start, end = match.span("body")
-        return text[match.start() : start] + body(_read(text, match)) + text[end : match.end()]
+        fence = _read(text, match)
+        info = match["info"]
+        if fence.title is not None and "title=" not in info:
+            info = f'{info} title="{fence.title}"'
+        return text[match.start() : match.start("info")] + f"{info}\n{body(fence)}```"
 
     return _FENCE.sub(replaced, text)
 
@@ -60,4 +73,5 @@ def _read(text: str, match: re.Match[str]) -> Fence:
         match["verb"],
         match["argument"],
         text.count("\n", 0, match.start("language")) + 1,
+        match["info"],
     )

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from docgen.ai_picture import ai_picture
 from docgen.config_schemas import SCHEMAS, encode_schema
-from docgen.conformance import conformance_page
+from docgen.changelog import changelog_page
+from docgen.charts import chart_picture, charts
+from docgen.conformance import CONFORMANCE_PAGES, conformance_index, document_page
 from docgen.drafts_checked import PAGE as DRAFTS_CHECKED
 from docgen.drafts_checked import drafts_checked_page
 from docgen.man_page import COMPLETIONS, completion_script, man_page
@@ -23,7 +25,6 @@ from docgen.reference_config import config_page
 from docgen.reference_diagnostics import diagnostics_page
 from docgen.reference_errors import errors_page, exit_codes_page
 from docgen.reference_llm import parameters_page, providers_page
-from docgen.reference_matrix import matrix_page
 from docgen.reference_registry import checks_page, http_page, procedure_page, python_page
 from docgen.reference_strings import strings_page
 from docgen.requests_picture import requests_picture
@@ -33,9 +34,16 @@ __all__ = ["GENERATED_FILES", "fresh", "hand_written", "stale", "write_all"]
 CLI_DATA = ROOT / "src" / "onym" / "cli" / "data"
 #: path -> what writes the whole file
 GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
-    DOCS / "assets" / "ai-name.svg": ai_picture,
-    DOCS / "assets" / "llm-uri.svg": uri_picture,
-    DOCS / "assets" / "one-string.svg": requests_picture,
+    **{DOCS / "assets" / "charts" / f"{name}.svg": partial(chart_picture, name) for name in charts()},
+    **{
+        DOCS / "assets" / f"{name}{suffix}.svg": partial(draw, narrow=bool(suffix))
+        for name, draw in (
+            ("ai-name", ai_picture),
+            ("llm-uri", uri_picture),
+            ("one-string", requests_picture),
+        )
+        for suffix in ("", "-narrow")
+    },
     DOCS / "reference" / "ai-python.md": ai_page,
     DOCS / "reference" / "aiip.md": aiip_page,
     DOCS / "reference" / "api.md": api_page,
@@ -46,13 +54,14 @@ GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
     DOCS / "reference" / "exit-codes.md": exit_codes_page,
     DOCS / "reference" / "parameters.md": parameters_page,
     DOCS / "reference" / "providers.md": providers_page,
-    DOCS / "reference" / "provider-matrix.md": matrix_page,
     DOCS / "reference" / "llm-strings.md": strings_page,
     DOCS / "reference" / "registry-python.md": python_page,
     DOCS / "reference" / "registry-http.md": http_page,
     DOCS / "reference" / "registry-procedure.md": procedure_page,
     DOCS / "reference" / "scheme-checks.md": checks_page,
-    DOCS / "conformance.md": conformance_page,
+    DOCS / "conformance" / "index.md": conformance_index,
+    **{DOCS / "conformance" / f"{name}.md": partial(document_page, name) for name in CONFORMANCE_PAGES},
+    DOCS / "changelog.md": changelog_page,
     DRAFTS_CHECKED: drafts_checked_page,
     CLI_DATA / "onym.1": man_page,
     **{

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
+from docgen.drawing import BLUE, FAINT, GREEN, GREY, ORANGE, PINK, RED, TEAL, VIOLET, frame
 from onym.uri.generic import split_uri
 from onym.uri.llm import LLMURI
 
@@ -17,15 +19,17 @@ EXAMPLE = "llm://my-app:sk-made-up@api.openai.com:443/gpt-5.5?temp=0.7&max_token
 _CHAR = 11.4
 _SMALL = 8.2
 _LEFT = 16
+#: characters of a line of the URI on a phone
+_NARROW = 30
 _COLOURS = {
-    "scheme": "#6b7280",
-    "label": "#0f766e",
-    "key": "#b91c1c",
-    "host": "#1d4ed8",
-    "port": "#7c3aed",
-    "model": "#b45309",
-    "parameters": "#15803d",
-    "fragment": "#be185d",
+    "scheme": GREY,
+    "label": TEAL,
+    "key": RED,
+    "host": BLUE,
+    "port": VIOLET,
+    "model": ORANGE,
+    "parameters": GREEN,
+    "fragment": PINK,
 }
 
 
@@ -66,38 +70,46 @@ def _spans(text: str) -> Iterator[Span]:
     yield from found("fragment", parts.fragment, uri.fragment)
 
 
-def uri_picture(text: str = EXAMPLE) -> str:
-    """The picture, as SVG text. Its description holds every part for those who cannot see it."""
+def uri_picture(text: str = EXAMPLE, *, narrow: bool = False) -> str:
+    """The picture, as SVG text; `narrow` breaks the URI into lines, for a phone."""
     parts = spans(text)
-    width = int(max(_middle(each) + 5 + _SMALL * len(_said(each)) for each in parts) + _LEFT)
-    height = 80 + 22 * len(parts)
     described = "; ".join(map(_said, parts))
-    lines = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-            'aria-labelledby="title desc" font-family="ui-monospace, DejaVu Sans Mono, monospace">'
-        ),
-        '<title id="title">An llm URI, part by part</title>',
-        f'<desc id="desc">{escape(described)}</desc>',
-        f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
-        *_text_line(text, parts),
+    if narrow:
+        width, below = 2 * _LEFT + int(_NARROW * _CHAR), 40 + 26 * (-(-len(text) // _NARROW))
+        rows = list(_narrow_rows(parts, width, below))
+        height = below + 22 * len(rows)
+    else:
+        width = int(max(_middle(each) + 5 + _SMALL * len(_said(each)) for each in parts) + _LEFT)
+        height = 80 + 22 * len(parts)
         # the last part is named first, so that no line crosses a name
-        *(line for row, each in enumerate(reversed(parts)) for line in _row(each, row)),
-        "</svg>",
-    ]
-    return "\n".join(lines) + "\n"
+        rows = [line for row, each in enumerate(reversed(parts)) for line in _row(each, row)]
+    lines = [*_text_line(text, parts, _NARROW if narrow else len(text)), *rows]
+    return frame(width, height, "An llm URI, part by part", described, lines)
 
 
-def _text_line(text: str, parts: list[Span]) -> Iterator[str]:
+def _text_line(text: str, parts: list[Span], length: int) -> Iterator[str]:
     """The URI itself, each character at its own place so that lines meet it in any font."""
-    colour = ["#9ca3af"] * len(text)
+    colour = [FAINT] * len(text)
     for each in parts:
         colour[each.start : each.end] = [_COLOURS[each.part]] * (each.end - each.start)
     for at, character in enumerate(text):
+        row, column = divmod(at, length)
         yield (
-            f'<text x="{_LEFT + at * _CHAR:.1f}" y="40" font-size="18" fill="{colour[at]}">'
+            f'<text x="{_LEFT + column * _CHAR:.1f}" y="{40 + 26 * row}" font-size="18" fill="{colour[at]}">'
             f"{escape(character)}</text>"
         )
+
+
+def _narrow_rows(parts: list[Span], width: int, below: int) -> Iterator[str]:
+    """The name of each part and what was read there, in lines that fit."""
+    at = 0
+    for each in parts:
+        for line in textwrap.wrap(_said(each), int((width - 2 * _LEFT) / _SMALL), subsequent_indent="  "):
+            yield (
+                f'<text x="{_LEFT}" y="{below + 22 * at}" font-size="13" fill="{_COLOURS[each.part]}"'
+                f' xml:space="preserve">{escape(line)}</text>'
+            )
+            at += 1
 
 
 def _row(each: Span, row: int) -> Iterator[str]:

@@ -57,8 +57,8 @@ def entry(name: str, value: Any, level: str = "##", anchor: str | None = None) -
 
 
 def _made_elsewhere(value: Any) -> bool:
-    """Classes that people get from `parse`, `connect` or a call, and do not make themselves."""
-    return value in _MADE_ELSEWHERE
+    """Classes that people get from `parse`, `connect` or a call, and protocols: nobody calls them."""
+    return value in _MADE_ELSEWHERE or getattr(value, "_is_protocol", False)
 
 
 _MADE_ELSEWHERE = (
@@ -106,7 +106,8 @@ def _signature(value: Any) -> str:
     except ValueError:
         return "(…)"
     given = list(_parameters(found))
-    result = "" if inspect.isclass(value) else f" -> {_type(found.return_annotation)}"
+    returned = found.return_annotation
+    result = "" if inspect.isclass(value) or returned is found.empty else f" -> {_type(returned)}"
     short = f"({', '.join(given)}){result}"
     return short if len(short) < 90 else "(\n    " + ",\n    ".join(given) + f",\n){result}"
 
@@ -121,7 +122,8 @@ def _parameters(found: inspect.Signature) -> Iterator[str]:
         starred = starred or each.kind in (each.KEYWORD_ONLY, each.VAR_POSITIONAL)
         stars = "*" if each.kind is each.VAR_POSITIONAL else "**" if each.kind is each.VAR_KEYWORD else ""
         default = "" if each.default is each.empty else f" = {_default(each.default)}"
-        yield f"{stars}{name}: {_type(each.annotation)}{default}"
+        kind = "" if each.annotation is each.empty else f": {_type(each.annotation)}"
+        yield f"{stars}{name}{kind}{default}"
 
 
 def _default(value: Any) -> str:

@@ -11,14 +11,14 @@ from onym.cli._app import app
 
 __all__ = ["VARIABLES", "cli_page", "walk"]
 
-_WIDTH = 100
+_WIDTH = 80
 #: what Onym reads of the environment, beside the key variables of providers
 VARIABLES = {
     "ONYM_CONFIG": "the [configuration](config.md) file",
     "ONYM_PROXY": "the proxy, as `--proxy`: a URL, `environment` or `none`",
     "ONYM_ALLOW_LOOPBACK": "`1` allows URIs to lead to this machine, wherever they come from",
     "ONYM_CACHE": "the folder of the embedded model's weights",
-    "ONYM_CACHE_DIR": "the folder of [kept answers](../how-to/cache.md)",
+    "ONYM_CACHE_DIR": "the folder of [cached responses](../how-to/cache.md)",
     "ONYM_CACHE_SIZE": "its largest size: bytes, or `64MiB`",
     "ONYM_CACHE_AGE": "how long an answer is kept: seconds, or `12h`, `7d`",
     "ONYM_AI_PROOF_STORE": "the shared store of `onym ai serve`, as `--proof-store`",

@@ -24,7 +24,7 @@ The file is `config.toml` in the user's configuration folder for `onym`: `~/.con
 `~/Library/Application Support/onym` on macOS, `%LOCALAPPDATA%\\onym` on Windows. `ONYM_CONFIG` names another.
 There need not be one. `onym config` shows and checks it.
 
-```toml
+```toml title="config.toml"
 {example}```
 
 What Onym does not know in it is an error, with the line.
@@ -48,7 +48,7 @@ it: [What the presets are](../explanation/decisions.md#where-a-uri-may-lead).
 {policy_words}
 ## network {{: #network }}
 
-How connections leave this computer: [Proxies and private CAs](../how-to/networks.md). `proxy` is a URL,
+How connections leave this computer: [Use a proxy or a private CA](../how-to/networks.md). `proxy` is a URL,
 `"environment"` or `"none"`, `no_proxy` a list of hosts and networks that are reached without it. `ca_files`
 are trusted besides the system's authorities; `client_cert` and `client_key` are the client's own (PEM). With
 `tls_loopback = true`, servers on this computer have TLS. Options and `ONYM_PROXY` take precedence.

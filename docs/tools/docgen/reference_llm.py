@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from docgen.reference_matrix import matrix_part
 from docgen.text import GENERATED, cell, code, prose, table
 from onym.llm import dialects, parameters, profiles
 from onym.llm.dialects import DIALECTS
@@ -76,9 +77,10 @@ _LIMITS = {
 
 _SENT = tuple(name for name in WELL_KNOWN if name not in ("timeout", "retries"))
 _WIRE = (
-    "By wire format, before a provider's own names; [the matrix](provider-matrix.md) has them provider by "
-    "provider. Dots nest. `timeout` and `retries` are the client's and are not in the request; `cache` is "
-    "there where the API has a switch for its prompt cache.\n"
+    "By wire format, before a provider's own names, which are in "
+    "[Parameters by provider](#parameters-by-provider). Dots nest. `timeout` and `retries` are the "
+    "client's and are not in the request; `cache` is there where the API has a switch for its prompt "
+    "cache.\n"
 )
 
 
@@ -141,6 +143,7 @@ def parameters_page() -> str:
                 ["limit", "default", "of what"],
                 [[code(name), str(getattr(limits, name)), words] for name, words in _LIMITS.items()],
             ),
+            matrix_part(),
         ]
     )
 
@@ -162,7 +165,8 @@ _PROVIDERS = (
     "Who serves models, as data. A host that no row names is taken for an OpenAI-compatible server with its "
     "interface below `/v1`; `?api=NAME` says where it speaks something else. A row's word is an alias of its "
     "first host. A key variable is read for the row's own hosts alone, at the row's port. What each of the "
-    "twelve parameters becomes is in the [matrix](provider-matrix.md); how to reach the large clouds is in "
+    "twelve parameters becomes is in the "
+    "[matrix](parameters.md#parameters-by-provider); how to reach the large clouds is in "
     "[Reaching a provider](../how-to/providers.md).\n"
 )
 _FAMILIES = (

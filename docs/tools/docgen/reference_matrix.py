@@ -1,16 +1,16 @@
-"""docs/reference/provider-matrix.md: providers by parameters, from what the planner does with each."""
+"""The second half of docs/reference/parameters.md: providers by parameters, from what the planner does."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from docgen.matrix import Cell, Line, differences, families, lines, silent_rows, table_rows
-from docgen.text import GENERATED, cell, code, table
+from docgen.text import cell, code, table
 from onym.llm.profiles import Profile
 from onym.llm.providers import Provider
 from onym.uri.parameters import WELL_KNOWN
 
-__all__ = ["matrix_page", "shown"]
+__all__ = ["matrix_part", "shown"]
 
 _LEGEND = """\
 Each cell says what becomes of the parameter in a call to that provider, for a model of no family below:
@@ -25,9 +25,11 @@ Each cell says what becomes of the parameter in a call to that provider, for a m
 A model of a family can take less, or take it elsewhere: see [Families of models](#families-of-models).
 """
 _INTRO = (
-    "What the twelve well-known parameters become at each provider. [Providers](providers.md) says where "
-    "each fact comes from; [Parameters](parameters.md) says what the twelve mean.\n"
+    "What the twelve standard parameters become at each provider. [Providers](providers.md) says where "
+    "each fact comes from.\n"
 )
+#: assets/site.js puts a field for words before the table that follows
+_FILTERED = '<div data-filter="Filter providers or parameters"></div>\n'
 _APIS = (
     "What `?api=NAME` chooses at providers that have several. Where a row of the table names several "
     "providers, they treat the parameters alike.\n"
@@ -47,26 +49,26 @@ _SILENT = (
 )
 
 
-def matrix_page() -> str:
-    """The page."""
+def matrix_part() -> str:
+    """The chapters by provider."""
     keys = ("provider", "json", "json_schema", "prompt cache", "app label", "key variables", "key header")
     return "\n".join(
         [
-            GENERATED,
-            "# Parameters by provider\n",
+            "## Parameters by provider\n",
             _INTRO,
             _LEGEND,
+            _FILTERED,
             table(("provider", *map(code, WELL_KNOWN)), map(_main, _default())),
-            "## Other wire formats\n",
+            "### Other wire formats\n",
             _APIS,
             table(("api", "providers", *map(code, WELL_KNOWN)), _grouped()),
-            "## Families of models\n",
+            "### Families of models\n",
             _FAMILIES,
             table(("family", "at", "models", "differs"), _families()),
-            "## Formats, prompt cache, label and key\n",
+            "### Formats, prompt cache, label and key\n",
             _KEYS,
             table(keys, map(_rest, table_rows())),
-            "## Named, and not spoken\n",
+            "### Named, and not spoken\n",
             _SILENT,
             ", ".join(f"[{cell(row.title)}]({row.docs})" for row in silent_rows()) + "\n",
         ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
+from docgen.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PINK, TEAL, VIOLET, frame
 from onym.llm.plan import Plan
 from onym.llm.planner import PlannerSettings, build_plan
 from onym.llm.providers import ProviderTable
@@ -25,16 +27,17 @@ _KEYS = {"OPENAI_API_KEY": "made-up-1", "ANTHROPIC_API_KEY": "made-up-2", "GEMIN
 #: what stays on one line where nothing in it is a parameter's
 _COMPACT = 44
 _COLUMN, _LEFT, _TOP = 376, 16, 116
+#: characters of a line of a column
+_WIDE = 45
 _LINE, _CHAR = 19, 7.85
 _COLOURS = {
-    "system": "#be185d",
-    "temp": "#1d4ed8",
-    "max_tokens": "#15803d",
-    "top_k": "#7c3aed",
-    "stop": "#b45309",
-    "model": "#0f766e",
+    "system": PINK,
+    "temp": BLUE,
+    "max_tokens": GREEN,
+    "top_k": VIOLET,
+    "stop": ORANGE,
+    "model": TEAL,
 }
-_PLAIN, _FAINT = "#374151", "#9ca3af"
 
 
 class Line(NamedTuple):
@@ -76,41 +79,41 @@ def _members(value: Any, path: str, depth: int, named: set[str]) -> Iterator[Lin
         yield Line(depth, f"{right}{comma}", where)
 
 
-def requests_picture() -> str:
-    """The picture, as SVG text. Its description says the same in words."""
+def requests_picture(*, narrow: bool = False) -> str:
+    """The picture, as SVG text; `narrow` puts the requests below each other, for a phone."""
     columns = [_column(each) for each in plans()]
-    width = 2 * _LEFT + _COLUMN * len(columns) - 20
-    height = _TOP + _LINE * max(map(len, columns)) + 12
+    width = 2 * _LEFT + _COLUMN * (1 if narrow else len(columns)) - 20
     described = ". ".join(_described(each) for each in plans())
-    lines = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-            'aria-labelledby="title desc" font-family="ui-monospace, DejaVu Sans Mono, monospace">'
-        ),
-        '<title id="title">One string, three requests</title>',
-        f'<desc id="desc">{escape(described)}</desc>',
-        f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
-        _string(width),
-    ]
+    lines = list(_string(width, narrow=narrow))
+    y = 20 + 24 * len(lines) + 30 if narrow else _TOP
     for number, column in enumerate(columns):
-        x = _LEFT + number * _COLUMN
-        lines.append(f'<path d="M{width // 2} 50V64H{x + 150}V{_TOP - 36}" stroke="{_FAINT}" fill="none"/>')
+        x = _LEFT if narrow else _LEFT + number * _COLUMN
+        if not narrow:
+            lines.append(
+                f'<path d="M{width // 2} 50V64H{x + 150}V{_TOP - 36}" stroke="{FAINT}" fill="none"/>'
+            )
         lines += [
-            f'<text x="{x + indent * _CHAR:.1f}" y="{_TOP + row * _LINE}" font-size="13" fill="{colour}"'
+            f'<text x="{x + indent * _CHAR:.1f}" y="{y + row * _LINE}" font-size="13" fill="{colour}"'
             f"{' font-weight=' + chr(34) + 'bold' + chr(34) if row == 0 else ''}"
             f' xml:space="preserve">{escape(text)}</text>'
             for row, (indent, text, colour) in enumerate(column)
         ]
-    return "\n".join([*lines, "</svg>"]) + "\n"
+        y += _LINE * (len(column) + 1) if narrow else 0
+    height = y - _LINE if narrow else _TOP + _LINE * max(map(len, columns)) + 12
+    return frame(width, height, "One string, three requests", described, lines)
 
 
-def _string(width: int) -> str:
-    """The string itself, its parameters in their colours."""
-    pieces = [("llm://", _FAINT), ("PROVIDER/MODEL", _COLOURS["model"])]
+def _string(width: int, *, narrow: bool) -> Iterator[str]:
+    """The string itself, its parameters in their colours; on a phone a parameter a line."""
+    rows = [[("llm://", FAINT), ("PROVIDER/MODEL", _COLOURS["model"])]]
     for number, pair in enumerate(PARAMETERS.split("&")):
-        pieces += [("&" if number else "?", _FAINT), (pair, _COLOURS[pair.partition("=")[0]])]
-    spans = "".join(f'<tspan fill="{colour}">{escape(text)}</tspan>' for text, colour in pieces)
-    return f'<text x="{width // 2}" y="38" font-size="18" text-anchor="middle">{spans}</text>'
+        pieces = [("&" if number else "?", FAINT), (pair, _COLOURS[pair.partition("=")[0]])]
+        rows = [*rows, pieces] if narrow else [[*rows[0], *pieces]]
+    for number, row in enumerate(rows):
+        spans = "".join(f'<tspan fill="{colour}">{escape(text)}</tspan>' for text, colour in row)
+        x, y = (_LEFT + 24 * (number > 0), 26 + 24 * number) if narrow else (width // 2, 38)
+        anchor = "start" if narrow else "middle"
+        yield f'<text x="{x}" y="{y}" font-size="18" text-anchor="{anchor}">{spans}</text>'
 
 
 def _column(each: Plan) -> list[tuple[int, str, str]]:
@@ -120,14 +123,15 @@ def _column(each: Plan) -> list[tuple[int, str, str]]:
     key = next(name for name, value in each.headers if isinstance(value, Secret))
     rows = [
         (0, f"{each.endpoint.text}", _COLOURS["model"]),
-        (0, f"{each.method} {address.hostname}", _PLAIN),
-        (0, address.path, _COLOURS["model"] if each.endpoint.model in address.path else _PLAIN),
-        (0, f"{key}: ***", _PLAIN),
+        (0, f"{each.method} {address.hostname}", INK),
+        (0, address.path, _COLOURS["model"] if each.endpoint.model in address.path else INK),
+        (0, f"{key}: ***", INK),
     ]
     for line in body_lines(each.body or {}, set(wires)):
         name = "model" if line.path == "model" else _parameter(line.path, wires)
-        rows.append((2 * line.depth, line.text, _COLOURS.get(name or "", _PLAIN)))
-    rows += [(0, f"{name} refused: {reason}", _COLOURS[name]) for name, reason in _refused(each)]
+        rows.append((2 * line.depth, line.text, _COLOURS.get(name or "", INK)))
+    for name, reason in _refused(each):
+        rows += [(0, line, _COLOURS[name]) for line in textwrap.wrap(f"{name} refused: {reason}", _WIDE)]
     return rows
 
 

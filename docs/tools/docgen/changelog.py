@@ -1,0 +1,28 @@
+"""docs/changelog.md: CHANGELOG.md with the fragments of changelog.d, as towncrier would write them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+from docgen.paths import ROOT
+from docgen.text import GENERATED
+
+__all__ = ["changelog_page"]
+
+_VERSION = "Not yet released"
+
+
+def changelog_page() -> str:
+    """The page."""
+    whole = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    head, _, released = whole.partition("<!-- towncrier release notes start -->\n")
+    return "\n".join([GENERATED, head.rstrip() + "\n", _next_release(), released]).rstrip() + "\n"
+
+
+def _next_release() -> str:
+    """The fragments as the next release's chapter, without a date."""
+    command = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", _VERSION, "--date", "-"]
+    draft = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=120).stdout.decode()
+    return re.sub(r"\A.*?^## [^\n]*", f"## {_VERSION}", draft, flags=re.DOTALL | re.MULTILINE)
