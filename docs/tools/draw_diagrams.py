@@ -15,7 +15,7 @@ from pathlib import Path
 from docgen.diagrams import DIAGRAMS, SVG_HEADER, THEMES, source_hash
 from playwright.sync_api import Page, sync_playwright
 
-MERMAID = Path(__file__).parent / "mermaid"
+MERMAID = Path(__file__).parents[2] / "tools" / "mermaid"
 _DRAW = """async ([source, variables]) => {
   mermaid.initialize({
     startOnLoad: false, theme: "base", themeVariables: variables, fontFamily: variables.fontFamily,
