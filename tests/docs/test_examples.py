@@ -16,7 +16,12 @@ from model_support import unavailable
 from support import as_subtests
 
 #: languages whose blocks are code of ours, and what must stand before such a block
-BACKED = {"python": {"example"}, "py": {"example"}, "pycon": set(), "console": {"run", "serve", "tested"}}
+BACKED = {
+    "python": {"example", "before"},
+    "py": {"example"},
+    "pycon": set(),
+    "console": {"run", "serve", "tested"},
+}
 #: what only a reader can run: it installs, starts servers, or needs a key or the network
 _READERS_OWN = re.compile(
     r"make|pip|uv|git|cd|mkdir|python3 -m venv|\. ~/|export|ollama|llama-server|vllm|ssh|docker|#"
@@ -48,6 +53,9 @@ def test_no_python_or_console_block_stands_without_a_run(page: Path) -> None:
     for fence in fences(text):
         if fence.verb == "tested":
             assert page.name in (ROOT / str(fence.argument)).read_text(encoding="utf-8"), fence.line
+        if fence.verb == "before":
+            assert re.search(rf"^(?:from|import) {fence.argument}\b", fence.body, re.MULTILINE), fence.line
+            compile(fence.body, named(page), "exec")
     assert not re.findall(r"^[ \t>]+```\w", text, re.MULTILINE), "an indented block is not seen by the tools"
 
 

@@ -37,15 +37,24 @@ def scripts() -> Mapping[str, Any]:
 def run_example(path: Path) -> str:
     """What `path` prints, in a process of its own, with LLM_URI leading to a provider of the tests.
 
+    An example of what a page replaces (`before_*.py`) reaches the same provider through OPENAI_BASE_URL.
+
     Raises CalledProcessError when it fails, or warns.
     """
     script = scripts().get(path.stem, {})
     with FakeProvider() as fake, tempfile.TemporaryDirectory(prefix="onym-docs-") as home:
         for answer in script.get("answers", ()):
             (fake.fail if "status" in answer else fake.answer)(**answer)
+        other = {
+            "OPENAI_BASE_URL": f"http://127.0.0.1:{fake.port}/v1",
+            "OPENAI_API_KEY": "sk-made-up-0123456789",
+        }
         done = subprocess.run(
             [sys.executable, "-W", "error", str(path)],
-            env=clean_environment(home) | {"LLM_URI": fake.uri("llama3")} | script.get("environment", {}),
+            env=clean_environment(home)
+            | {"LLM_URI": fake.uri("llama3")}
+            | (other if path.stem.startswith("before_") else {})
+            | script.get("environment", {}),
             cwd=home,
             stdout=subprocess.PIPE,
             timeout=120,

@@ -10,6 +10,7 @@ A directive is an HTML comment on the line before the fence. `rewrite` gives the
     <!-- serve: port=9000 -->                   runs until the page ends
     <!-- file: config.toml -->                  a block that is written to a file for the commands after it
     <!-- tested: tests/server/test_x.py -->     a ```console block whose commands this test reads and runs
+    <!-- before: litellm -->                    a ```python block for this other library, which is not run
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 __all__ = ["Fence", "fences", "rewrite"]
 
 _FENCE = re.compile(
-    r"(?:^<!-- (?P<verb>example|output|run|serve|file|tested)(?:: (?P<argument>.+?))? -->\n\n?)?"
+    r"(?:^<!-- (?P<verb>example|output|run|serve|file|tested|before)(?:: (?P<argument>.+?))? -->\n\n?)?"
     r"^```(?P<language>[\w.+-]*)(?P<info>[^\n]*)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
