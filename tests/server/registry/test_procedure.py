@@ -281,3 +281,42 @@ def test_an_archive_starts_and_shows_a_list_review(fresh: Site) -> None:
     assert link(fresh, "ian", "<!DOCTYPE x><feed/>").json()["code"] == "registry.bad-archive"
     state = fresh.world.do(fresh.world.store.request, identifier).state
     assert state is RequestState.LIST_REVIEW
+
+
+# -- personal data
+
+
+def redact(site: Site, login: str | None, **body: Any) -> Any:
+    return site.world.client.post(
+        "/api/v1/registries/uri-schemes/redactions", json=body, headers=site.headers(login)
+    )
+
+
+def test_personal_data_leaves_the_log_through_the_api(fresh: Site) -> None:
+    person = "gone.person@example.net"
+    fields = {"applications": "flying", "contact": f"Gone Person <{person}>"}
+    identifier = fresh.open("gonekite", "kitty", status="provisional", fields=fields)
+
+    def see(path: str) -> str:
+        return str(fresh.get(f"/api/v1/{path}", fresh.headers("ian"), "application/json").text)
+
+    reason = "asked by the person"
+    for login, status in ((None, 401), ("rita", 403), ("eve", 403)):
+        assert redact(fresh, login, text=person, reason=reason).status_code == status
+    listed = redact(fresh, "ian", text=person, reason=reason, dry_run=True).json()
+    assert listed["record"] is None
+    assert listed["removed"]
+    assert person in see(f"requests/{identifier}")
+    leaky = redact(fresh, "ian", text=person, reason=f"delete {person.upper()}").json()
+    assert (leaky["code"], leaky["field"]) == ("registry.bad-data", "reason")
+    done = redact(fresh, "ian", text=person, reason=reason)
+    assert done.status_code == 200, done.text
+    assert done.json()["removed"] == listed["removed"]
+    assert person not in see(f"requests/{identifier}")
+    assert person not in see("log?limit=200")
+    again = redact(fresh, "ian", text=person, reason=reason).json()
+    assert again["code"] == "registry.nothing-to-remove"
+    assert fresh.world.do(fresh.world.store.verify).records
+    audited = fresh.world.do(fresh.world.store.audit.page).items
+    assert person not in str(audited)
+    assert any(record.action == "registry.redact" and record.outcome == "ok" for record in audited)

@@ -350,7 +350,7 @@ async def apply_event(
     require_access(visitor)
     # an event without scopes is refused below
     if EVENT_SCOPES[kind] and EVENT_SCOPES[kind].isdisjoint(visitor.scopes):
-        raise _make_missing_scope_error(EVENT_SCOPES[kind])
+        raise make_missing_scope_error(EVENT_SCOPES[kind])
     set_audit_action(request, f"registry.{kind}", about or name or "")
     if kind in (EventKind.IMPORT, EventKind.DEFINE):
         raise RefusalError(
@@ -371,7 +371,8 @@ async def apply_event(
     return applied
 
 
-def _make_missing_scope_error(scopes: Iterable[Scope]) -> AccessError:
+def make_missing_scope_error(scopes: Iterable[Scope]) -> AccessError:
+    """Return the error of a token that has none of these scopes."""
     names = " or ".join(repr(str(scope)) for scope in sorted(scopes))
     return AccessError(
         f"this API token has no scope {names}", code="accounts.missing-scope", field="scope",

@@ -10,8 +10,8 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from onym.errors import RegistryError, UnknownEntryError
-from onym.registry.records import EventKind, RequestState, Role
+from onym.errors import RefusalError, RegistryError, UnknownEntryError
+from onym.registry.records import EventKind, RequestState, Role, Scope
 from onym.registry.registries import REGISTRIES
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.service import (
@@ -36,6 +36,8 @@ from onym.server.registry.api.models import (
     LinkedMessages,
     MessageData,
     OpenBody,
+    RedactionBody,
+    RedactionReport,
     RegistryList,
     RequestList,
     SearchHits,
@@ -58,10 +60,12 @@ from onym.server.registry.dependencies import (
     find_hidden_ids,
     find_registry,
     find_request,
+    get_current_time,
     get_response_cache,
     get_store,
     list_visitor_events,
     load_entry_changes,
+    make_missing_scope_error,
     make_unknown_entry_error,
     redact_record,
 )
@@ -84,7 +88,9 @@ from onym.server.security.conditional_requests import (
     require_absent,
     require_match,
 )
+from onym.server.security.middleware import set_audit_action
 from onym.server.security.sessions import get_visitor, require_access
+from onym.server.security.sessions import make_actor as actor_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
@@ -535,6 +541,37 @@ async def link_messages(request: HTTPRequest) -> Response:
             LinkedMessages(request=after.id, state=str(after.state), version=after.version, messages=messages)
         )
     report = ArchiveReport(messages=len(content.messages), skipped=content.skipped, requests=tuple(linked))
+    return make_api_response(request, report, headers={"cache-control": "no-store"})
+
+
+async def redact_log(request: HTTPRequest) -> Response:
+    """POST: remove every line with a text from the registry's log, or list these lines."""
+    row = find_registry(request)
+    visitor = get_visitor(request)
+    require_access(visitor, registry=row.id, roles=(Role.IANA,))
+    if Scope.IANA not in visitor.scopes:
+        raise make_missing_scope_error((Scope.IANA,))
+    body = await decode_body(request, RedactionBody)
+    # before anything can fail: the audit log must not get the text
+    set_audit_action(request, "registry.redact", row.id)
+    if body.text.strip().casefold() in body.reason.casefold():
+        raise RefusalError(
+            "the reason contains the text that is removed",
+            code="registry.bad-data",
+            field="reason",
+            hint="Give a reason without the data, such as a number of your ticket.",
+        )
+    store = get_store(request)
+    if body.dry_run:
+        found = await store.find_redaction(row.id, body.text)
+    else:
+        found = await store.redact(
+            row.id, body.text, actor_of(visitor, row.id), get_current_time(request), reason=body.reason
+        )
+        get_response_cache(request).clear_after_write()
+    report = RedactionReport(
+        record=found.number, removed={str(number): tuple(places) for number, places in found.places.items()}
+    )
     return make_api_response(request, report, headers={"cache-control": "no-store"})
 
 

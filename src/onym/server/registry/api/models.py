@@ -376,6 +376,21 @@ class ArchiveReport(_Data):
     requests: tuple[LinkedMessages, ...]
 
 
+class RedactionBody(_Body):
+    """A text to remove from a registry's log, and why, without the text. `dry_run` only lists the lines."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=1_000, pattern=_LINE)]
+    reason: Annotated[str, Meta(min_length=1, max_length=1_000, pattern=_LINE)]
+    dry_run: bool = False
+
+
+class RedactionReport(_Data):
+    """The lines that were removed, or would be, by record; `record` is the log's record of it."""
+
+    record: int | None
+    removed: dict[str, tuple[str, ...]]
+
+
 class TokenBody(_Body):
     """A token to create. `days` is its lifetime; the default is the longest allowed."""
 

@@ -212,6 +212,15 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         scope="iana or review", etag=False,
     ),
     Operation(
+        id="redactLog", method="POST", path="/registries/{registry}/redactions", handler=handlers.redact_log,
+        summary="Remove every line with a person's name or address from the log, or list these lines. "
+        "The log's digests stay valid, and a record lists what was removed.",
+        parameters=("registry",), body=m.RedactionBody,
+        example={"text": "ann@example.net", "reason": "ticket 4711", "dry_run": True},
+        answers={200: m.RedactionReport}, faults=(400, 401, 403, 404, 409, 413, 415, 422), public=False,
+        scope="iana", etag=False,
+    ),
+    Operation(
         id="check", method="POST", path="/check", handler=handlers.check_template,
         summary="Check a template, an Internet-Draft or an RFC's text. Nothing is saved.", body=m.CheckBody,
         example={"template": "Scheme name: kite\n\nStatus: provisional\n", "fields": _FIELDS},
