@@ -65,7 +65,6 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {
         **kept,
         "HOME": str(home),
-        "ONYM_CONFIG": str(tmp_path / "no-such-config.toml"),
         "PYTHONUTF8": "1",
         "PYTHONWARNINGS": "error",
     }

@@ -11,9 +11,7 @@ import pytest
 from onym import __version__, errors
 from onym.cli import exit_codes
 from onym.cli._app import COMMANDS, app
-from onym.cli._errors import build_error_record, format_error
-from onym.cli._input import json_option
-from onym.cli._next_command import find_next_command
+from onym.cli._errors import build_error_record, find_next_command, format_error
 from onym.cli._output import Session, Subject, has_colour, is_terminal, to_plain_data
 from onym.uri.secret import Secret
 from support import as_subtests
@@ -94,8 +92,7 @@ def failing(monkeypatch):
     """A command that fails as it is told to."""
 
     def install(error):
-        @click.command("parse")
-        @json_option
+        @make_command("parse")
         def command():
             raise error
 

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from gateway_support import ask
 from onym.ai.gateway.audit import AuditLog, rotate_log, verify_log
 from onym.cli._output import Session
+from onym.cli.commands.ai.gateway import gateway_command as gateway
 from onym.cli.commands.ai.serve import audit_command as audit
-from onym.cli.commands.gateway import gateway_command as gateway
 from onym.errors import ConfigError, CredentialError, OnymError
 from onym.sign.keystore import KeyStore
 from support import free_port, untraced
@@ -108,7 +108,7 @@ def test_a_log_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_the_gateway_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     code = (
         "import sys; from onym.cli._output import Session; "
-        "from onym.cli.commands.gateway import gateway_command; "
+        "from onym.cli.commands.ai.gateway import gateway_command; "
         "gateway_command.main(sys.argv[1:], obj=Session(as_json='--json' in sys.argv), standalone_mode=False)"
     )
     port = free_port()

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from onym.ai.gateway.audit import verify_log
 from onym.cli._output import Session
-from onym.cli.commands.gateway import gateway_command
+from onym.cli.commands.ai.gateway import gateway_command
 from onym.errors import OnymError
 from people_support import ACR, Browser, People, people
 from support import free_port

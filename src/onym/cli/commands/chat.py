@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onym.cli._commands import make_command, pass_session
 from onym.cli._errors import format_error
-from onym.cli._input import pass_session, read_lines, read_stdin, read_text_file, uri_argument
+from onym.cli._input import read_lines, read_stdin, read_text_file, uri_argument
 from onym.cli._llm_client import CallOptions, ConnectedCall, call_options, open_client
 from onym.cli._output import (
     Session,
@@ -275,7 +276,7 @@ def keep_line_history(session: Session, path: Path) -> Iterator[None]:
                 out.writelines(line + "\n" for line in lines)
 
 
-@click.command("embed")
+@make_command("embed")
 @uri_argument
 @click.argument("texts", nargs=-1)
 @click.option("--batch", type=click.IntRange(1, 2048), default=64, show_default=True, metavar="N",
@@ -325,7 +326,7 @@ def _embed_texts(session: Session, to: ConnectedCall, texts: Iterator[str], batc
     return tokens
 
 
-@click.command("chat")
+@make_command("chat")
 @uri_argument
 @click.argument("prompt", nargs=-1)
 @click.option("-i", "--interactive", is_flag=True, help="Hold a conversation, with a line history.")

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import URI_TYPE, exit_with, find_provider, iter_subjects, load_providers, pass_session
+from onym.cli._commands import exit_with, make_command, pass_session
+from onym.cli._input import URI_TYPE, find_provider, iter_subjects, load_providers
 from onym.cli._output import Session, Subject, point_at
 from onym.common.text import escape_unprintable
 from onym.errors import OnymError, ParameterError, UnsupportedError, URIError
@@ -223,7 +224,7 @@ def _make_warning(
     )
 
 
-@click.command("check")
+@make_command("check")
 @click.argument("uris", nargs=-1, required=True, type=URI_TYPE, metavar="URI...")
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
 @pass_session

@@ -10,9 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import IO, TYPE_CHECKING, Any, Final
 
-import click
-
-from onym.cli._input import json_option
+from onym.cli._commands import make_command
 from onym.cli._output import encode_json, select_fields, to_plain_data
 from onym.errors import ConformanceError, OnymError, URIError, UsageError
 
@@ -191,8 +189,7 @@ def _get_choice(question: Question, name: str, allowed: tuple[str, ...], default
 _CHUNK = 1 << 16
 
 
-@click.command("conformance")
-@json_option
+@make_command("conformance")
 def conformance_command() -> None:
     """Answer conformance questions, one JSON object per line.
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onym.cli._commands import make_command, make_duration_option, pass_session
 from onym.cli._errors import build_error_record
-from onym.cli._input import URI_TYPE, load_providers, pass_session, uri_argument
+from onym.cli._input import URI_TYPE, load_providers, uri_argument
 from onym.cli._llm_client import CallOptions, ConnectedCall, call_options, open_client
 from onym.cli._output import Session, encode_json, is_terminal, select_fields, show_download, to_plain_data
 from onym.cli.commands.check import find_misspellings
@@ -45,7 +46,7 @@ _ACTIONS = {
 _LONGEST = 60
 
 
-@click.command("explain")
+@make_command("explain")
 @uri_argument
 @click.argument("prompt", nargs=-1)
 @click.option("-s", "--system", metavar="TEXT", help="The system prompt, as for `onym chat`.")
@@ -253,10 +254,9 @@ class _Steps:
         self._session.print_line(f"{mark} {name:<8} {escape_unprintable(self._session.mask(text))}{took}")
 
 
-@click.command("ping")
+@make_command("ping")
 @uri_argument
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
-              metavar="SECONDS", help="Timeout of the connection and of the request.")  # fmt: skip
+@make_duration_option("--timeout", default="10s", show_default=True, help="Timeout of each request.")
 @call_options
 @pass_session
 def ping_command(session: Session, /, timeout: float, **options: Any) -> None:

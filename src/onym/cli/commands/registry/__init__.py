@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from onym.cli._input import OrderedGroup
-from onym.cli.commands.registry import admin, lookup, procedure, transfer, user, webhook
+from onym.cli._commands import OrderedGroup
+from onym.cli.commands.registry import admin, lookup, procedure, transfer, user
 
 
 @click.group("registry", cls=OrderedGroup)
@@ -48,6 +48,6 @@ for command in (
     admin.restore_command,
     admin.serve_command,
     user.user_command,
-    webhook.webhook_command,
+    admin.webhook_command,
 ):
     registry_command.add_command(command)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import exit_with, read_file, read_text_file
-from onym.cli._next_command import complete_command
+from onym.cli._commands import exit_with, make_command
+from onym.cli._errors import complete_command
+from onym.cli._input import read_body, read_file, read_text_file
 from onym.cli._output import Session, select_fields
 from onym.cli.commands.registry._common import (
     account_options,
@@ -103,7 +104,7 @@ async def _check_file(
         raise UsageError(
             f"{options.registry} has no procedure {options.profile}",
             code="usage.profile",
-            hint=f"use --profile {' or '.join(row.profiles)}",
+            hint=f"use --procedure {' or '.join(row.profiles)}",
         )
     form = SubmissionInput(
         registry=row,
@@ -136,9 +137,9 @@ def render_blank_template(profile: Profile) -> str:
     return "\n".join(lines)
 
 
-@click.command("template", short_help="Print an empty template to fill in.")
+@make_command("template", short_help="Print an empty template to fill in.")
 @registry_option
-@click.option("--profile", type=_PROFILE, help="The procedure. Default: the registry's own.")
+@click.option("--procedure", "profile", type=_PROFILE, help="The procedure. Default: the registry's own.")
 @pass_database
 async def template_command(session: Session, /, registry: str, profile: str | None, db: str | None) -> None:
     """Print an empty template to fill in. Standard error explains each field.
@@ -146,7 +147,7 @@ async def template_command(session: Session, /, registry: str, profile: str | No
     \b
     Examples:
       onym registry template > myscheme.txt
-      onym registry template --profile rfc4395
+      onym registry template --procedure rfc4395
       onym registry template -r llm-parameters
     """
     row = registry_row(registry)
@@ -190,10 +191,12 @@ class _SubmitOptions:
     exact: bool
 
 
-@click.command("submit", short_help="Check a template or draft, and request registration.")
+@make_command("submit", short_help="Check a template or draft, and request registration.")
 @click.argument("file", metavar="FILE|REQUEST")
 @registry_option
-@click.option("--profile", type=_PROFILE, help="The procedure. Default: the one that the template fits.")
+@click.option(
+    "--procedure", "profile", type=_PROFILE, help="The procedure. Default: the one that the template fits."
+)
 @click.option("--status", metavar="STATUS", help="The requested status. Default: the template's.")
 @click.option("--kind", type=click.Choice([str(kind) for kind in RequestKind]), default=str(RequestKind.NEW),
               show_default=True, help="The kind of request.")  # fmt: skip
@@ -430,13 +433,14 @@ _ROUNDS: Final = 20
 _MAX_DATA: Final = 1_000_000
 
 
-@click.command("decide", short_help="Take a step of a procedure, such as approve or reject.")
+@make_command("decide", short_help="Take a step of a procedure, such as approve or reject.")
 @click.argument("target", metavar="REQUEST|NAME")
 @click.argument("decision", type=click.Choice(_DECISIONS), metavar="DECISION")
 @click.option("--reason", help="The reason, which is logged and sent to the registrant.")
 @click.option("--set", "members", metavar="MEMBER=TEXT", multiple=True,
               help="Another member of the event (repeatable).")  # fmt: skip
-@click.option("--data", metavar="JSON", help="Members of the event as one JSON object.")
+@click.option("-d", "--data", metavar="DATA",
+              help="Members of the event: a JSON object, @FILE, or - for standard input.")  # fmt: skip
 @click.option("--expect", type=click.IntRange(0), metavar="VERSION",
               help="Fail unless the request has this version.")  # fmt: skip
 @registry_option
@@ -514,7 +518,7 @@ async def decide_command(
 def _build_event_data(reason: str | None, members: Sequence[str], data: str | None) -> dict[str, Any]:
     """Build the members of the event: --data first, then --set and --reason. Raises UsageError."""
     try:
-        event_data = json.loads(data[: _MAX_DATA + 1]) if data is not None else {}
+        event_data = {} if data is None else json.loads(read_body(data, _MAX_DATA))
     except (ValueError, RecursionError):
         event_data = None
     if not isinstance(event_data, dict):
@@ -555,7 +559,7 @@ def _print_applied(session: Session, applied: Applied, names: dict[str, str], at
         print_entry(session, decision.entry, names)
 
 
-@click.command("link-messages", short_help="Link the messages of a mailing list's archive.")
+@make_command("link-messages", short_help="Link the messages of a mailing list's archive.")
 @click.argument("file", metavar="FILE")
 @click.option("--link", metavar="URL", help="The address of a message without Archived-At: an https URL "
               "with {id} for its Message-ID.")  # fmt: skip
@@ -639,7 +643,7 @@ async def _link_messages(
     return get_applied_request(await apply_step(store, event, actor, at, expected=about.version, exact=exact))
 
 
-@click.command("tick", short_help="Process due timeouts and expiries.")
+@make_command("tick", short_help="Process due timeouts and expiries.")
 @at_option
 @click.option("--dry-run", is_flag=True, help="List due events without processing them.")
 @click.option("--send", is_flag=True, help="Send waiting mail and webhooks afterwards, as `serve` does.")
