@@ -56,7 +56,7 @@ def test_stats_count_the_answers_and_their_size(run, filled: Path) -> None:
 
 
 def test_clear_forgets_every_answer(run, filled: Path) -> None:
-    assert run("cache", "clear").out == "deleted 2 responses\n"
+    assert run("cache", "clear", "--yes").out == "deleted 2 responses\n"
     assert run("cache", "clear", "--json").json == {"folder": str(filled), "cleared": 0, "octets": 0}
     assert run("cache", "stats", "--json").json["answers"] == 0
 

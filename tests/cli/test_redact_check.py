@@ -97,7 +97,7 @@ def test_quiet_without_a_check_is_refused(run):
 
 
 def test_a_missing_file_is_an_error_and_not_a_passed_check(run, tree):
-    assert run("redact", "--check", str(tree / "src" / "clean.py"), str(tree / "missing")).code == 74
+    assert run("redact", "--check", str(tree / "src" / "clean.py"), str(tree / "missing")).code == 2
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read every folder")

@@ -180,7 +180,7 @@ def test_a_portable_backup_keeps_the_audit_log_and_older_ones_can_be_restored(
     (tmp_path / "old.jsonl").write_text("".join(old))
     for name in ("new", "old"):
         target = str(tmp_path / f"{name}.db")
-        own("restore", str(tmp_path / f"{name}.jsonl"), "--db", target)
+        own("restore", "--yes", str(tmp_path / f"{name}.jsonl"), "--db", target)
         records = own("audit", "--db", target, "--json").json["records"]
         assert [record["action"] for record in records] == ["registry.restore", "account.add"]
         assert own("audit", "verify", "--db", target, "--json").json["number"] == 2

@@ -252,7 +252,8 @@ def test_a_permanent_scheme_goes_through_list_review_and_the_expert(own, write):
 
 def test_silence_of_the_expert_registers_provisionally_under_rfc_4395(own, write):
     old = TEMPLATE.replace("Applications", OLD_FIELDS + "Applications")
-    found = own("submit", "--profile", "rfc4395", "--anyway", write(old), "--at", "2026-11-01", "--json").json
+    words = ("--procedure", "rfc4395", "--anyway", write(old), "--at", "2026-11-01", "--json")
+    found = own("submit", *words).json
     assert found["request"]["profile"] == "rfc4395"
     ran = own("decide", "uri-schemes-1", "check-complete", "--as", "iana", "--at", "2026-11-02T09:00")
     assert "the Designated Expert, until 2026-11-16" in ran.out
@@ -588,16 +589,16 @@ def test_a_backup_is_restored_into_an_empty_database(own, write, tmp_path, form)
     own("submit", write())
     backup, fresh = tmp_path / "backup", str(tmp_path / "fresh.db")
     own("backup", str(backup), *form)
-    ran = own("restore", str(backup), "--db", fresh)
+    ran = own("restore", "--yes", str(backup), "--db", fresh)
     assert ran.out.startswith("restored  no errors")
     assert own("status", "uri-schemes-1", "--db", fresh).out == own("status", "uri-schemes-1").out
-    assert "registry.not-empty" in own("restore", str(backup), "--db", fresh, ok=False).err
+    assert "registry.not-empty" in own("restore", "--yes", str(backup), "--db", fresh, ok=False).err
 
 
 def test_a_restore_says_where_to(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "backup").write_text("", encoding="utf-8")
-    ran = run("registry", "restore", "backup")
+    ran = run("registry", "restore", "--yes", "backup")
     assert ran.code == 2
     assert "onym registry init --db registry.db" in ran.err
 

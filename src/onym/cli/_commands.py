@@ -185,6 +185,17 @@ def _insert_shared(params: list[click.Parameter]) -> list[click.Parameter]:
     return [*params[:last], *SHARED_OPTIONS, *params[last:]]
 
 
+def count_shared_options(words: Sequence[str]) -> int:
+    """Return how many of the first words are shared options and their values."""
+    at = 0
+    while at < len(words) and words[at] in _SHARED_NAMES:
+        at += 2 if words[at] == "--color" else 1
+    return at
+
+
+_SHARED_NAMES: Final = frozenset(name for option in SHARED_OPTIONS for name in option.opts)
+
+
 def suggest_command(group: str, word: str, names: Iterable[str]) -> str:
     """Return the hint for a word that is not a command of a group."""
     from difflib import get_close_matches

@@ -309,13 +309,13 @@ def _get_endpoint_text(name: str, config: Config | None) -> str:
 
     close = get_close_matches(name, config.endpoints, n=1)
     raise ConfigError(
-        f'"{name}" is neither an llm:// URI nor an endpoint in {_format_config_path(config)}',
+        f'"{name}" is neither an llm:// URI nor an endpoint in {format_config_path(config)}',
         code="config.no-endpoint",
         hint=f"did you mean {close[0]}?" if close else SCHEME_HINT,
     )
 
 
-def _format_config_path(config: Config) -> str:
+def format_config_path(config: Config) -> str:
     """Return the path of the configuration file, with ~ for the user's home folder."""
     from pathlib import Path
 

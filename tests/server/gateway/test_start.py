@@ -111,9 +111,9 @@ def test_a_file_of_authorities_of_the_command_line_is_read_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text(tmp_path / "openssl.log")
-    found = started(monkeypatch, "--ca-file", str(tmp_path / "openssl.log"))
+    found = started(monkeypatch, "--ca", str(tmp_path / "openssl.log"))
     assert (found.exit_code, "openssl.log" in found.output) == (4, True)
-    assert "--ca-file" in found.output
+    assert "--ca" in found.output
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def batch_command(session: Session, /, source: str, output: str, **arguments: An
     Examples:
       onym batch llm://openai/gpt-5.4-mini requests.jsonl -o results.jsonl
       onym batch fast requests.parquet -o results.parquet --concurrency 128
-      zcat requests.jsonl.gz | onym batch fast - -o results.jsonl --order completion
+      zcat rows.jsonl.gz | onym batch fast - -o results.jsonl --order completion
       onym batch fast requests.jsonl -o results.jsonl --retry-errors
       onym batch fast requests.jsonl -o results.jsonl --provider-batch
     """

@@ -242,7 +242,7 @@ def check_command(session: Session, uris: tuple[str, ...], strict: bool) -> None
     \b
     Examples:
       onym check 'llm://localhost:11434/llama3:8b?temp=0.2'
-      onym check 'llm://openai/gpt-5.5?temp=0.2'          (this model does not support temp)
+      onym check 'llm://openai/gpt-5.5?temp=0.2'      (not supported by the model)
       onym check ai://Factory.example/agent/x
       grep -ho 'llm://[^"]*' *.env | onym check -
     """

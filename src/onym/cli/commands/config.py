@@ -213,10 +213,10 @@ def _print_config(session: Session, record: dict[str, Any]) -> None:
 
 @click.group("cache", cls=OrderedGroup)
 def cache_command() -> None:
-    """Inspect and clear the response cache, which calls with cache=true use.
+    """Inspect and clear the response cache.
 
-    The cache is in your cache folder; ONYM_CACHE_DIR names another one. ONYM_CACHE_SIZE (256MiB) and
-    ONYM_CACHE_AGE (7d) limit its size and the age of responses.
+    Calls with cache=true use it. The cache is in your cache folder; ONYM_CACHE_DIR names another one.
+    ONYM_CACHE_SIZE (256MiB) and ONYM_CACHE_AGE (7d) limit its size and the age of responses.
 
     \b
     Examples:
@@ -314,7 +314,7 @@ def completions_command(session: Session, shell: str) -> None:
     \b
     Examples:
       onym completions bash > ~/.local/share/bash-completion/completions/onym
-      onym completions zsh > ~/.zfunc/_onym        (with fpath+=~/.zfunc before compinit)
+      onym completions zsh > ~/.zfunc/_onym     (fpath+=~/.zfunc before compinit)
       onym completions fish > ~/.config/fish/completions/onym.fish
     """
     kind = get_completion_class(shell)

@@ -193,7 +193,6 @@ _CHUNK = 1 << 16
 def conformance_command() -> None:
     """Answer conformance questions, one JSON object per line.
 
-    \b
     Operations: uri.parse, uri.resolve, uri.normalize, llm.parse, ai.parse, redact, net.decide.
     An unreadable question gets {"ok": false, "error": {"code": "conformance.bad-question", ...}}, and the
     next one is read. Answers come in order, repeat `id`, and are flushed. At the end of the input the exit
@@ -201,7 +200,7 @@ def conformance_command() -> None:
 
     \b
     Example:
-      echo '{"id":1,"op":"llm.parse","text":"llm://openai/gpt-5.5?temp=0.2"}' | onym conformance
+      echo '{"id":1,"op":"llm.parse","text":"llm://h/m"}' | onym conformance
     """
     serve_questions(sys.stdin.buffer, sys.stdout.buffer)
 

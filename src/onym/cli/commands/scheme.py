@@ -195,9 +195,9 @@ def diff_command(session: Session, file_a: str, file_b: str, start: str | None, 
 
 @scheme_command.command("examples", short_help="Generate strings that match a grammar.")
 @click.argument("file")
-@click.option("-n", "count", type=click.IntRange(1, MAX_EXAMPLES), default=10,
+@click.option("-n", "count", type=click.IntRange(1, MAX_EXAMPLES), metavar="N", default=10,
               help="The number of strings (default 10).")  # fmt: skip
-@click.option("--seed", type=int, default=0, help="The seed of the random choice (default 0).")
+@click.option("--seed", type=int, metavar="N", default=0, help="The seed of the random choice (default 0).")
 @start_option
 @pass_session
 def examples_command(session: Session, file: str, count: int, seed: int, start: str | None) -> None:

@@ -82,7 +82,7 @@ def _mask_userinfo(userinfo: str) -> str:
     return f"{user}:{MARK}" if colon else userinfo
 
 
-@make_command("parse")
+@make_command("parse", short_help="Split a URI into its parts.")
 @uri_argument
 @click.option("--strict", is_flag=True, help="Reject everything that the draft forbids.")
 @click.option("--as", "kind", type=click.Choice(["llm", "ai", "uri"]),
@@ -94,7 +94,7 @@ def parse_command(session: Session, uri: str, strict: bool, kind: str | None) ->
     \b
     Examples:
       onym parse 'llm://api.openai.com/gpt-5.5?temp=0.7&max_tokens=1500'
-      onym parse --json fast                        (a name from your configuration)
+      onym parse --json fast                 (a name from your configuration)
       onym parse --as uri 'https://example.org/a?b'
     """
     subject = resolve_subject(session, uri)
@@ -142,7 +142,7 @@ def _format_typed(value: object) -> str:
     return f"{value if isinstance(value, str) else encode_json(value)}  ({kind})"
 
 
-@make_command("normalize")
+@make_command("normalize", short_help="Print URIs in canonical form.")
 @click.argument("uris", nargs=-1, required=True, type=URI_TYPE, metavar="URI...")
 @click.option("--generic", is_flag=True, help="Use only the rules of RFC 3986, for a URI of any scheme.")
 @click.option("--reveal", is_flag=True, help="Print the key instead of ***.")
@@ -189,7 +189,7 @@ def _normalize_text(text: str, generic: bool, reveal: bool) -> str:
 @click.option("--model", required=True, metavar="NAME", help="The model; / separates path segments.")
 @click.option("--label", metavar="TEXT", help="The app label: your application, project or organisation.")
 @key_stdin_option
-@click.option("--key-env", metavar="NAME", help="The variable that contains the API key: auth=env:NAME.")
+@click.option("--key-env", metavar="VARIABLE", help="The variable that contains the API key: auth=env:NAME.")
 @param_option
 @click.option("--profile", metavar="NAME", help="A profile of the configuration file (the fragment).")
 @click.option("--reveal", is_flag=True, help="Print the key instead of ***.")
@@ -199,9 +199,9 @@ def build_command(session: Session, /, **options: Any) -> None:
 
     \b
     Examples:
-      onym build --provider openai --model gpt-5.5 -p temp=0.2 --key-env OPENAI_API_KEY
+      onym build --provider openai --model gpt-5.5 --key-env OPENAI_API_KEY
       onym build --host localhost --port 8080 --model qwen/qwen3:8b
-      pass show openai | onym build --provider openai --model gpt-5.5 --key-stdin --reveal
+      pass show openai | onym build --host h --model m --key-stdin --reveal
     """
     host, key_env, reveal = options["host"], options["key_env"], options["reveal"]
     if (host is None) is (options["provider"] is None):
@@ -243,7 +243,7 @@ _SOURCES = ("env", "litellm", "langchain", "ai-sdk", "llm-strings")
 _TARGETS = ("env", "litellm", "langchain", "ai-sdk")
 
 
-@make_command("convert")
+@make_command("convert", short_help="Convert URIs from and to the model names of other tools.")
 @click.option(
     "--from", "source", type=click.Choice(_SOURCES), help="The format of TEXT; the result is a URI."
 )
@@ -388,7 +388,7 @@ def redact_command(session: Session, files: tuple[str, ...], check: bool) -> Non
       my-server 2>&1 | onym redact
       onym redact server.log > clean.log
       onym redact --check .env src
-      git diff --cached --name-only -z --diff-filter=d | xargs -0 -r onym redact --check
+      git ls-files -z | xargs -0 -r onym redact --check
     """
     if check:
         _check_files(session, files or ("-",))

@@ -21,7 +21,7 @@ def ai_command() -> None:
     Examples:
       onym ai discover bank.example
       onym ai describe ai://factory.example/model/helper
-      onym ai invoke ai://factory.example/model/helper -d '{"prompt": "Say hello."}' --save out/
+      onym ai invoke ai://factory.example/model/helper -d @prompt.json --save out/
       onym ai verify out/receipt.jwt --body out/body --history history.json
       onym ai keys new keys/ && onym ai serve module:app --keys keys/
     """

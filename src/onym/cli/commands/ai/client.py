@@ -504,7 +504,7 @@ def _write_stdout(content: bytes) -> None:
 @click.option("--async", "as_task", is_flag=True, help="Begin a long task; `onym ai tasks` goes on with it.")
 @make_duration_option("--wait", help="With --async: the longest time to wait for the result.")
 @click.option("--approval", metavar="FILE", help="The evidence that people approved the call.")
-@click.option("--token-env", metavar="NAME", help="The variable that contains the access token.")
+@click.option("--token-env", metavar="VARIABLE", help="The variable that contains the access token.")
 @click.option("--client-id", metavar="ID", help="The client ID that the token was issued to.")
 @click.option("--save", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Save the body and receipt.jwt in DIR, for `onym ai verify`.")  # fmt: skip
@@ -537,8 +537,8 @@ def invoke_command(
 
     \b
     Examples:
-      onym ai invoke ai://factory.example/model/helper -d '{"prompt": "Say hello."}'
-      onym ai invoke 'ai://factory.example/agent/forklift-42?zone=A3' --allow physical
+      onym ai invoke ai://factory.example/model/helper -d '{"prompt": "Hi"}'
+      onym ai invoke ai://factory.example/agent/forklift-42 --allow physical
       onym ai invoke ai://factory.example/model/helper -d @prompt.json --save out/
     """
     from onym.ai.records import EVENTS, parse_media_type  # late: the JOSE library

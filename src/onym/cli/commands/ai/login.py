@@ -109,9 +109,9 @@ def login_command(
 
     \b
     Examples:
-      onym ai login bank.example --issuer https://login.bank.example --client-id onym-cli
-      onym ai login bank.example --issuer https://login.bank.example --client-id onym-cli --device
-      onym ai login https://gateway.example --issuer https://login.example --client-id onym-cli
+      onym ai login bank.example --issuer https://bank.example --client-id me
+      onym ai login bank.example --client-id me --device
+      onym ai login https://gw.example --issuer https://id.example --client-id me
       onym ai login https://gateway.example --approve
     """
     from onym.ai.credentials import SignIn, open_sign_ins

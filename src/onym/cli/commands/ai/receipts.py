@@ -82,8 +82,8 @@ def verify_command(
     \b
     Examples:
       onym ai verify receipt.jwt --body answer.json --history keys.json
-      onym ai verify receipt.jwt --keys jwks.json --uri ai://bank.example/balance --json
-      onym ai verify receipt.jwt --history keys.json --approval approval.jwt --approver-keys gateway.json
+      onym ai verify receipt.jwt --keys jwks.json --uri ai://bank.example/balance
+      onym ai verify receipt.jwt --approval approval.jwt --approver-keys gw.json
     """
     require_extra("joserfc", "ai")
     from onym.sign.approval import verify_receipt_approval
@@ -269,7 +269,7 @@ _LOST_KEY_HINT: Final = (
 _folder = click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 
 
-@click.group("keys", cls=OrderedGroup)
+@click.group("keys", cls=OrderedGroup, short_help="Manage the keys that sign the answers of an authority.")
 def keys_command() -> None:
     """Manage the keys with which an ai:// authority signs its answers. Every command accepts --json.
 

@@ -51,7 +51,7 @@ _FORM: Final = "write module:name for a module in this folder or an installed on
 @click.argument("app", metavar="MODULE:APP")
 @click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True,
               help="The address to listen on.")  # fmt: skip
-@click.option("--port", type=click.IntRange(0, 65535), default=_PORT, show_default=True,
+@click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", default=_PORT, show_default=True,
               help="The port; 0 is any free port.")  # fmt: skip
 @click.option("--tls-cert", metavar="FILE", type=_PATH, help="The certificate chain (PEM).")
 @click.option("--tls-key", metavar="FILE", type=_PATH, help="Its private key, if it is in another file.")
@@ -102,8 +102,8 @@ def serve_command(
 
     \b
     Examples:
-      onym ai serve factory:app --tls-cert cert.pem --tls-key key.pem --host 0.0.0.0 --port 443
-      onym ai serve factory:app --keys keys/ --proof-store proofs.sqlite --secrets secrets/
+      onym ai serve factory:app --host 0.0.0.0 --port 443 --tls-cert cert.pem
+      onym ai serve factory:app --proof-store proofs.sqlite --secrets secrets/
     """
     if tls_key is not None and tls_cert is None:
         raise UsageError("--tls-key needs --tls-cert")

@@ -46,7 +46,7 @@ _MAX_INPUT: Final = 1024 * 1024
 #: the argument of a task, and the options of the client
 _task_options = add_options(
     click.argument("task", metavar="ID"),
-    click.option("--token-env", metavar="NAME", help="The variable that contains the access token."),
+    click.option("--token-env", metavar="VARIABLE", help="The variable that contains the access token."),
     click.option("--client-id", metavar="ID", help="The client ID that the token was issued to."),
     ai_options,
 )
@@ -71,7 +71,7 @@ def tasks_command() -> None:
 @tasks_command.command("list")
 @pass_session
 def list_command(session: Session, /) -> None:
-    """List the tasks that this computer has begun, the newest first."""
+    """List the tasks that this computer began, the newest first."""
     from onym.ai.tasks import TaskFile
 
     tasks = TaskFile().list()[::-1]
@@ -166,7 +166,10 @@ def input_command(
     client_id: str | None,
     **options: Unpack[AIOptions],
 ) -> None:
-    """Send a task the input that it waits for; `show` prints the form."""
+    """Send a task the input that it waits for.
+
+    `onym ai tasks show` prints the form.
+    """
     try:
         values: Any = json.loads(read_body(data, _MAX_INPUT))
     except ValueError:
@@ -253,7 +256,7 @@ def approve_command() -> None:
 
     \b
     Examples:
-      onym ai login https://gateway.example --issuer https://login.example --client-id onym-cli --approve
+      onym ai login https://gateway.example --approve
       onym ai approve list
       onym ai approve yes 2NtOeG4qXWqAcqRJgBVjU0Vt
       onym ai approve ask out/approval-request.json
@@ -264,7 +267,10 @@ def approve_command() -> None:
 @_gateway_options
 @pass_session
 def list_approvals_command(session: Session, /, gateway: str | None, **options: Unpack[AIOptions]) -> None:
-    """List the calls that wait and that you may see, the oldest first."""
+    """List the calls that wait, the oldest first.
+
+    The list has the calls that you may see.
+    """
     with _open_approvals(session, gateway, options) as desk:
         rows = desk.run(desk.client.list_waiting())
     names = ("id", "target", "effects", "requester", "created", "expires", "own")
@@ -283,12 +289,12 @@ def list_approvals_command(session: Session, /, gateway: str | None, **options: 
 def show_approval_command(
     session: Session, /, approval: str, gateway: str | None, **options: Unpack[AIOptions]
 ) -> None:
-    """Show a call: what it does, its input, who asks, and its state."""
+    """Show a call: its effects, its input, who asks, its state."""
     with _open_approvals(session, gateway, options) as desk:
         _show_call(session, desk.run(desk.client.get(approval)))
 
 
-@approve_command.command("yes")
+@approve_command.command("yes", short_help="Show a call, and approve it.")
 @_approval_options
 @click.option("--sign-in", "login", metavar="NAME", help="Sign in anew on your own device, as NAME (CIBA).")
 @pass_session
@@ -339,7 +345,7 @@ def no_command(session: Session, /, approval: str, gateway: str | None, **option
     session.print_note("you have denied the call")
 
 
-@approve_command.command("ask")
+@approve_command.command("ask", short_help="Ask for the approval of a call that was saved.")
 @click.argument("file", metavar="FILE")
 @_gateway_options
 @pass_session
@@ -361,7 +367,7 @@ def ask_command(session: Session, /, file: str, gateway: str | None, **options: 
     session.print_note(f"get the evidence with: {complete_commands(session, command)}")
 
 
-@approve_command.command("evidence")
+@approve_command.command("evidence", short_help="Print the evidence that people approved a call.")
 @_approval_options
 @make_duration_option("--wait", help="The longest time to wait for the decision.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",

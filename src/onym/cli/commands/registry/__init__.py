@@ -8,7 +8,7 @@ from onym.cli._commands import OrderedGroup
 from onym.cli.commands.registry import admin, lookup, procedure, transfer, user
 
 
-@click.group("registry", cls=OrderedGroup)
+@click.group("registry", cls=OrderedGroup, short_help="Look up entries, request changes, run a registry.")
 def registry_command() -> None:
     """Look up registry entries, request changes, or run a registry. Every command accepts --json.
 

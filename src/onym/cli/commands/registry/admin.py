@@ -80,7 +80,7 @@ async def init_command(
     \b
     Examples:
       onym registry init --db registry.db
-      pass show registry | onym registry init --db registry.db --login ann --password-stdin
+      pass show registry | onym registry init --login ann --password-stdin
       onym registry init --db names.db --definition company.toml
     """
     defined = None if definition is None else _load_definition(definition)
@@ -215,7 +215,7 @@ async def verify_command(session: Session, /, rebuild: bool, head: str | None, d
     Examples:
       onym registry verify --db registry.db
       onym registry verify --rebuild
-      onym registry verify --head 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+      onym registry verify --head "$(cat head.txt)"
     """
     anchor = None if head is None else _parse_anchor(head)
     async with open_store(session, db) as store:
@@ -263,7 +263,14 @@ def _print_verified(session: Session, verified: Verified, word: str) -> None:
 )
 @click.option("--account", metavar="LOGIN", help="Only acts of this account.")
 @click.option("--action", metavar="ACTION", help="Only this action, such as account.roles.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Records to list.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    default=50,
+    show_default=True,
+    help="Records to list.",
+)
 @click.option("--after", metavar="CURSOR", help="Continue after `next` of an earlier list (--json).")
 @pass_database
 async def audit_command(
@@ -377,8 +384,8 @@ async def redact_command(
 
     \b
     Examples:
-      onym registry redact --dry-run --reason "asked by the person" --text ann@example.net
-      pass show gone | onym registry redact --reason "asked by the person"
+      onym registry redact --dry-run --reason "ticket 7" --text ann@example.net
+      pass show gone | onym registry redact --reason "ticket 7" --yes
     """
     wanted = sys.stdin.readline() if text is None else text
     if wanted.strip() and wanted.strip().casefold() in reason.casefold():
@@ -452,7 +459,7 @@ async def restore_command(session: Session, /, file: str, yes: bool, db: str | N
     \b
     Examples:
       onym registry restore registry-2026-11-21.db --db new.db
-      onym registry restore registry-2026-11-21.jsonl --db postgresql://registry@/registry
+      onym registry restore registry.jsonl --db postgresql://registry@/registry
     """
     place = require_database(session, db)
     confirm_action(session, f"Restore {file} into {place}?", yes=yes)
@@ -467,7 +474,9 @@ async def restore_command(session: Session, /, file: str, yes: bool, db: str | N
 
 @make_command("serve", short_help="Serve the registry's web pages and API.")
 @click.option("--host", metavar="ADDRESS", help="The address to listen on (127.0.0.1, or the settings).")
-@click.option("--port", type=click.IntRange(1, 65535), help="The port. Default: 8000, or the settings.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), metavar="PORT", help="The port. Default: 8000, or the settings."
+)
 @click.option("--base-url", metavar="ORIGIN",
               help="The public origin: https://registry.example. Required unless on loopback.")  # fmt: skip
 @click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG.")

@@ -169,8 +169,8 @@ def _format_origin(snapshot: Snapshot) -> str:
 @make_command("search", short_help="Find entries by name, description or reference.")
 @click.argument("text", default="")
 @registry_option
-@click.option("--status", "wanted", type=STATUS_CHOICE, help="Only this status.")
-@click.option("--limit", type=click.IntRange(1, _MAX_ROWS), default=_ROWS, show_default=True,
+@click.option("--status", "wanted", type=STATUS_CHOICE, metavar="STATUS", help="Only this status.")
+@click.option("--limit", type=click.IntRange(1, _MAX_ROWS), metavar="N", default=_ROWS, show_default=True,
               help="Maximum number of rows.")  # fmt: skip
 @pass_database
 async def search_command(

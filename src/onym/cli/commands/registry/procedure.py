@@ -231,7 +231,7 @@ async def submit_command(
       onym registry template > myscheme.txt     (fill it in)
       onym registry submit --dry-run myscheme.txt
       onym registry submit --db registry.db --account ann myscheme.txt
-      onym registry submit --archive https://mailarchive.ietf.org/arch/msg/uri-review/x uri-schemes-17
+      onym registry submit --archive https://lists.example/x uri-schemes-17
     """
     chosen = _SubmitOptions(at=parse_time(at), exact=at is not None, **options)
     _require_archive_url(chosen.archive)
@@ -469,22 +469,25 @@ async def decide_command(
 
     \b
       registrant  revise announce submit resubmit withdraw designate retire
-      IANA        check-complete reject-incomplete assign-expert draft-published override
-      expert      ask-more-review resume-review approve approve-as-provisional ask-ietf-review reject
-                  assign-expert recuse
-      IESG        iesg-approve iesg-decline ask-upgrade reassign demand-changes appoint-expert
-      appeals     appeal appeal-to-iab withdraw-appeal uphold-appeal dismiss-appeal
+      IANA        check-complete reject-incomplete assign-expert
+                  draft-published override
+      expert      ask-more-review resume-review approve approve-as-provisional
+                  ask-ietf-review reject assign-expert recuse
+      IESG        iesg-approve iesg-decline ask-upgrade reassign
+                  demand-changes appoint-expert
+      appeals     appeal appeal-to-iab withdraw-appeal uphold-appeal
+                  dismiss-appeal
       namespaces  enter-safe-mode suspend reinstate revoke renew
       every role with an update: attach-security-note
 
     \b
     Examples:
       onym registry decide uri-schemes-17 check-complete --as iana
-      onym registry decide uri-schemes-17 reject --as expert --reason "in use under another name"
+      onym registry decide uri-schemes-17 reject --as expert --reason "in use"
       onym registry decide uri-schemes-17 assign-expert --as iana --set expert=eve
       onym registry decide uri-schemes-17 appeal --reason "another draft was read"
-      onym registry decide conti override --set remove=yes --reason "never used, asked for by its author"
-      onym registry decide conti override --set undoes=423 --reason "it is used after all"
+      onym registry decide conti override --set remove=yes --reason "never used"
+      onym registry decide conti override --set undoes=423 --reason "it is used"
       onym registry decide agents renew -r ai-namespaces --set expires=2028-01-31
     """
     event_data = _build_event_data(reason, members, data)
@@ -590,7 +593,7 @@ async def link_messages_command(
     Examples:
       onym registry link-messages --dry-run 2026-11.mbox
       onym registry link-messages --as iana 2026-11.mbox
-      onym registry link-messages --as iana --link 'https://lists.example/arch/{id}' old.mbox
+      onym registry link-messages --link 'https://lists.example/{id}' old.mbox
     """
     from onym.registry.list_archive import MAX_BYTES  # late: mail and XML for this command alone
 

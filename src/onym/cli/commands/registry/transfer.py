@@ -220,7 +220,7 @@ def _print_import(session: Session, record: dict[str, Any], *, dry_run: bool) ->
 @make_command("export", short_help="Export a registry in one of many formats.")
 @click.option("--format", "format_", type=click.Choice(_FORMATS), default="xml", show_default=True,
               help="The format of the file.")  # fmt: skip
-@click.option("--status", type=STATUS_CHOICE, help="The status, for csv-2015.")
+@click.option("--status", type=STATUS_CHOICE, metavar="STATUS", help="The status, for csv-2015.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False),
               help="Write to FILE, which is replaced only when the export is complete.")  # fmt: skip
 @click.option("--sign-key", metavar="FILE", help="A private key (JWK) to sign the namespaces file.")
@@ -250,8 +250,8 @@ async def export_command(
     \b
     Examples:
       onym registry export --format csv -o uri-schemes.csv
-      onym registry export -r ai-namespaces --format namespaces --sign-key root.jwk -o namespaces.jws
-      onym registry export --db registry.db --format atom --authority registry.example,2026
+      onym registry export --format namespaces --sign-key root.jwk -o names.jws
+      onym registry export --format atom --authority registry.example,2026
     """
     if sign_key is not None and format_ != "namespaces":
         raise UsageError("--sign-key needs --format namespaces", code="usage.command-line")

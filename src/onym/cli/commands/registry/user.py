@@ -155,7 +155,7 @@ def user_command() -> None:
 
     \b
     Examples:
-      onym registry user add ann --name "Ann Example" --email ann@example.net --role expert
+      onym registry user add ann --email ann@example.net --role expert
       onym registry user roles ann --add iana -r uri-schemes
       onym registry user token ann --label ci --scope read --scope submit
     """
@@ -272,7 +272,7 @@ async def add_command(
 
     \b
     Example:
-      onym registry user add ann --name "Ann Example" --email ann@example.net --role expert
+      onym registry user add ann --email ann@example.net --role expert
     """
     account = make_account(
         login,
