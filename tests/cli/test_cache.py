@@ -61,6 +61,16 @@ def test_clear_forgets_every_answer(run, filled: Path) -> None:
     assert run("cache", "stats", "--json").json["answers"] == 0
 
 
+@pytest.mark.parametrize(("answer", "code", "left"), [("n\n", 130, 2), ("\n", 130, 2), ("y\n", 0, 0)])
+def test_a_terminal_asks_before_the_answers_go(run, terminal, filled: Path, answer, code, left) -> None:
+    assert run("cache", "clear", "--json").json["error"]["code"] == "usage.confirmation"
+    asked = terminal("cache", "clear", env={"ONYM_CACHE_DIR": str(filled)})
+    asked.read_until("[y/N] ")
+    asked.type(answer)
+    assert asked.end() == code
+    assert run("cache", "stats", "--json").json["answers"] == left
+
+
 def test_bounds_are_shown_as_they_are_set(run, folder: Path) -> None:
     for size, age, said in (
         ("2GiB", "90m", ("2 GiB", "90 minutes")),

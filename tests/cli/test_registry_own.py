@@ -364,10 +364,10 @@ def test_members_of_an_event_may_be_json(own, write):
 
 def test_a_stale_decision_is_refused(own, write):
     own("submit", write())
-    ran = own("decide", "uri-schemes-1", "check-complete", "--expect", "1", ok=False)
+    ran = own("decide", "uri-schemes-1", "check-complete", "--if-version", "1", ok=False)
     assert ran.code == 11
     assert "registry.stale" in ran.err
-    own("decide", "uri-schemes-1", "check-complete", "--expect", "2")
+    own("decide", "uri-schemes-1", "check-complete", "--if-version", "2")
 
 
 def test_an_unknown_request_or_decision_names_the_way_on(own):

@@ -58,13 +58,17 @@ MEANINGS: Final[Mapping[int, str]] = {
 }
 
 
+#: codes of errors about a missing file
+_MISSING: Final = frozenset({"audit.missing", "config.missing"})
+
+
 def get_exit_code(error: errors.OnymError) -> int:
     """Return the exit code of the error's class, or of what caused it.
 
     A missing file has one code for every command, and discovery that the network ended has the network's.
     """
     cause = error.__cause__
-    if isinstance(cause, FileNotFoundError) or error.code == "config.missing":
+    if isinstance(cause, FileNotFoundError) or error.code in _MISSING:
         return USAGE
     if isinstance(error, errors.DiscoveryError) and isinstance(cause, errors.NetError):
         return get_exit_code(cause)

@@ -368,7 +368,7 @@ def _find_command(words: Sequence[str]) -> tuple[click.Command, click.Context]:
     from onym.cli._app import app
 
     command: click.Command = app
-    context = app.context_class(app, info_name="onym", **app.context_settings)
+    context: click.Context = app.context_class(app, info_name="onym", **app.context_settings)
     for word in words:
         names = command.list_commands(context) if isinstance(command, click.Group) else []
         if word not in names or not isinstance(command, click.Group):

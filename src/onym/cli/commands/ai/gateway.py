@@ -38,7 +38,7 @@ _config_option = click.option(
 @click.option(
     "--port", type=click.IntRange(1, 65535), metavar="PORT", help="The port. Default: 8480, or the settings."
 )
-@click.option("--base-url", metavar="ORIGIN", help="The public origin, such as https://gw.example.")
+@click.option("--base-url", metavar="URL", help="The public origin, such as https://gw.example.")
 @click.option("--tls-cert", "certificate", metavar="FILE", help="The certificate chain (PEM).")
 @click.option("--tls-key", "key", metavar="FILE", help="Its private key (PEM).")
 @click.option("--keys", metavar="DIR", help="The folder of the signing keys (onym ai keys new).")

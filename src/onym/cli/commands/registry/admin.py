@@ -477,7 +477,7 @@ async def restore_command(session: Session, /, file: str, yes: bool, db: str | N
 @click.option(
     "--port", type=click.IntRange(1, 65535), metavar="PORT", help="The port. Default: 8000, or the settings."
 )
-@click.option("--base-url", metavar="ORIGIN",
+@click.option("--base-url", metavar="URL",
               help="The public origin: https://registry.example. Required unless on loopback.")  # fmt: skip
 @click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG.")
 @db_option

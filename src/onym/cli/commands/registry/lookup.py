@@ -299,7 +299,7 @@ async def status_command(session: Session, /, request: str, at: str | None, db: 
 
 
 @make_command("review", short_help="List open requests and who has the next step.")
-@click.option("-r", "--registry", help="Only this registry.")
+@click.option("-r", "--registry", metavar="REGISTRY", help="Only this registry.")
 @click.option("--for", "role", type=ROLE_CHOICE, help="Only requests that wait for this role.")
 @at_option
 @pass_database

@@ -441,7 +441,7 @@ _MAX_DATA: Final = 1_000_000
               help="Another member of the event (repeatable).")  # fmt: skip
 @click.option("-d", "--data", metavar="DATA",
               help="Members of the event: a JSON object, @FILE, or - for standard input.")  # fmt: skip
-@click.option("--expect", type=click.IntRange(0), metavar="VERSION",
+@click.option("--if-version", "expect", type=click.IntRange(0), metavar="VERSION",
               help="Fail unless the request has this version.")  # fmt: skip
 @registry_option
 @account_options
