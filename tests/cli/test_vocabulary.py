@@ -9,10 +9,12 @@ from collections import defaultdict
 
 import click
 import pytest
+from jsonschema import Draft202012Validator
 
 from onym.cli import exit_codes
 from onym.cli._app import app
 from onym.cli._commands import SHARED_OPTIONS, DurationType, format_duration
+from onym.cli.commands.config import load_schemas
 from support import as_subtests
 
 #: options whose metavar depends on the command, with the reason
@@ -264,3 +266,25 @@ def test_a_body_is_text_a_file_or_standard_input(run, tmp_path):
     for data, stdin in (("[1]", None), (f"@{body}", None), ("-", "[1]")):
         ran = run("registry", "decide", "x", "revoke", "-d", data, "--db", db, "--json", stdin=stdin)
         assert "JSON object" in json.dumps(ran.json), ran
+
+
+def test_the_output_of_every_command_has_a_schema(run):
+    # `conftest.py` compares every document that the tests print with its schema
+    runnable = {
+        " ".join(words)
+        for words, command in walk()
+        if not isinstance(command, click.Group) or command.invoke_without_command
+    }
+    assert set(load_schemas()["commands"]) == runnable - {""}
+    assert set(run("help", "json-schema", "--json").json["commands"]) == runnable - {""}
+
+
+def test_a_schema_is_printed_for_other_programs(run):
+    schema = run("help", "json-schema", "ai", "invoke").json
+    Draft202012Validator.check_schema(schema)
+    validator = Draft202012Validator(schema)
+    assert not validator.is_valid({"status": 200})
+    assert validator.is_valid(run("ai", "invoke", "nonsense", "--json").json)
+    ran = run("help", "json-schema", "prse", "--json")
+    assert ran.code == exit_codes.USAGE
+    assert "parse" in ran.json["error"]["hint"]

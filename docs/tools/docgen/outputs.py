@@ -15,7 +15,7 @@ from docgen.picture import uri_picture
 from docgen.reference_ai import ai_page
 from docgen.reference_aiip import aiip_page
 from docgen.reference_api import api_page
-from docgen.reference_cli import cli_page
+from docgen.reference_cli import cli_page, json_page
 from docgen.reference_config import config_page
 from docgen.reference_diagnostics import diagnostics_page
 from docgen.reference_errors import errors_page, exit_codes_page
@@ -40,6 +40,7 @@ GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
     DOCS / "reference" / "diagnostics.md": diagnostics_page,
     DOCS / "reference" / "errors.md": errors_page,
     DOCS / "reference" / "exit-codes.md": exit_codes_page,
+    DOCS / "reference" / "cli-json.md": json_page,
     DOCS / "reference" / "parameters.md": parameters_page,
     DOCS / "reference" / "providers.md": providers_page,
     DOCS / "reference" / "provider-matrix.md": matrix_page,

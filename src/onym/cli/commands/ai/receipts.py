@@ -55,7 +55,9 @@ _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
 @click.option("--approver-keys", metavar="FILE", help="The approver's key history, for --approval.")
 @click.option("--at", "when", metavar="TIME",
               help="Verify as of this time (ISO 8601 with an offset or Z). Default: now.")  # fmt: skip
-@click.option("--gateway-receipt", "gateway", is_flag=True, help="The receipt is a gateway's (AIIP-Gateway-Receipt).")
+@click.option(
+    "--gateway-receipt", "gateway", is_flag=True, help="The receipt is a gateway's (AIIP-Gateway-Receipt)."
+)
 @pass_session
 def verify_command(
     session: Session,
