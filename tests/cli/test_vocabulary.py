@@ -19,6 +19,7 @@ from support import as_subtests
 
 #: options whose metavar depends on the command, with the reason
 DIFFERENT = {
+    "--from": "a format to convert, or the hash that a log continues",
     "--host": "the server of a URI, or the address to listen on",
     "--keys": "a folder of signing keys, or a file of public ones",
     "--history": "a file of public keys, or whether to write all of them",
@@ -214,6 +215,8 @@ NAMING = [
     ("ai", "discover", "h", "--namespaces", MISSING),
     ("ai", "gateway", "check", "--config", MISSING),
     ("ai", "gateway", "--config", MISSING),
+    ("ai", "gateway", "--ca", MISSING),
+    ("ai", "gateway", "--keys", MISSING),
     ("registry", "serve", "--config", MISSING),
     ("registry", "tick", "--config", MISSING),
     ("registry", "status", "uri-schemes-1", "--db", MISSING),

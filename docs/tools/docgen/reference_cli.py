@@ -47,9 +47,9 @@ def cli_page() -> str:
         GENERATED,
         "# Command line\n",
         (
-            "Every command accepts `--json` and then prints data, errors included: [JSON output](cli-json.md). The "
-            "codes that a command ends with are in [Exit codes](exit-codes.md). `onym help options` lists the "
-            "options that every command has.\n"
+            "Every command accepts `--json` and then prints data, errors included: "
+            "[JSON output](cli-json.md). The codes that a command ends with are in "
+            "[Exit codes](exit-codes.md). `onym help options` lists the options that every command has.\n"
         ),
         table(["variable", "meaning"], ([code(name), text] for name, text in _VARIABLES.items())),
     ]
@@ -87,22 +87,21 @@ def json_page() -> str:
         "# JSON output\n",
         (
             "With `--json`, a command prints one JSON document on standard output. A command that reports "
-            "events or several inputs prints one document on each line. An error is an object with the member "
-            "`error`.\n"
+            "events or several inputs prints one document on each line. An error is an object with the "
+            "member `error`.\n"
         ),
         "`onym help json-schema COMMAND` prints the JSON Schema (2020-12) of a command:\n",
         "```console\n$ onym help json-schema parse\n```\n",
         (
-            "The tables list the members of each document. A member in italics is not in every document. A later "
-            "version may add members, so ignore those that you do not know.\n"
+            "The tables list the members of each document. A member in italics is not in every document. A "
+            "later version may add members, so ignore those that you do not know.\n"
         ),
         "## Errors\n",
         _members(schemas["$defs"]["error"]["properties"]["error"]),
     ]
     for name, schema in schemas["commands"].items():
         out.append(f"## onym {name}\n")
-        for form in schema.get("anyOf", [schema]):
-            out.append(_members(form))
+        out.extend(_members(form) for form in schema.get("anyOf", [schema]))
     return "\n".join(out)
 
 

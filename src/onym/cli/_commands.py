@@ -274,7 +274,7 @@ def format_duration(seconds: float) -> str:
         count = seconds / _UNITS[unit]
         if count >= 1 and count.is_integer():
             return f"{count:.0f}{unit}"
-    return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"
+    return f"{seconds:g}s" if seconds >= 1 or not seconds else f"{seconds * 1000:g}ms"
 
 
 def make_duration_option(

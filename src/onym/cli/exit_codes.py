@@ -68,8 +68,15 @@ def get_exit_code(error: errors.OnymError) -> int:
     A missing file has one code for every command, and discovery that the network ended has the network's.
     """
     cause = error.__cause__
-    if isinstance(cause, FileNotFoundError) or error.code in _MISSING:
+    if error.code in _MISSING or _is_about_missing_file(error):
         return USAGE
     if isinstance(error, errors.DiscoveryError) and isinstance(cause, errors.NetError):
         return get_exit_code(cause)
     return error.exit_code
+
+
+def _is_about_missing_file(error: BaseException) -> bool:
+    """Return whether the error, or one that it replaces, is about a missing file."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return isinstance(error, FileNotFoundError)

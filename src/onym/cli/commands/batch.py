@@ -49,7 +49,10 @@ _USUAL = {"concurrency": 32, "order": "input", "engine": "local", "max_errors": 
 @click.option("--cancel", is_flag=True,
               help="With --provider-batch: cancel the batches and fetch finished results.")  # fmt: skip
 @make_duration_option(
-    "--poll", most=3600.0, help="With --provider-batch: the first wait between two status requests (5s)."
+    "--poll",
+    least=0.0,
+    most=3600.0,
+    help="With --provider-batch: the first wait between two status requests (5s).",
 )
 @click.option("--retry-errors", is_flag=True, help="Send rows again that failed in an earlier run.")
 @click.option("--max-errors", type=click.IntRange(1), metavar="N", help="Stop after N failed rows.")

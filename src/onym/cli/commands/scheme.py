@@ -50,7 +50,8 @@ def scheme_command() -> None:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--rules", "profile", type=click.Choice(["rfc4395", "rfc7595"]),
               help="The rules to check against. Default: by the template's labels, or rfc7595.")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", help="The report's format.")
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", metavar="FORMAT",
+              help="The format of the report: text, json or sarif.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
 @click.option("--questions", is_flag=True, help="List the questions that only a person can judge.")
 @pass_session

@@ -88,7 +88,7 @@ _SHOWN: Final = 20
 
 @make_command("import", short_help="Import a published registry (CSV, XML, JSON or text).")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", "format_", help="The format of the files. Default: detected.")
+@click.option("--format", "format_", metavar="FORMAT", help="The format of the files. Default: detected.")
 @click.option("--contacts", type=click.Path(dir_okay=False),
               help="A file of contacts: [[id, name, organisation, URI, date], ...]")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Read and report without changes.")
@@ -218,8 +218,8 @@ def _print_import(session: Session, record: dict[str, Any], *, dry_run: bool) ->
 
 
 @make_command("export", short_help="Export a registry in one of many formats.")
-@click.option("--format", "format_", type=click.Choice(_FORMATS), default="xml", show_default=True,
-              help="The format of the file.")  # fmt: skip
+@click.option("--format", "format_", type=click.Choice(_FORMATS), default="xml", metavar="FORMAT",
+              show_default=True, help=f"The format of the file: {', '.join(_FORMATS)}.")  # fmt: skip
 @click.option("--status", type=STATUS_CHOICE, metavar="STATUS", help="The status, for csv-2015.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False),
               help="Write to FILE, which is replaced only when the export is complete.")  # fmt: skip

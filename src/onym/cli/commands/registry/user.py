@@ -41,7 +41,7 @@ _SCOPES: Final = ("read", "submit", "review", "iana", "iesg", "admin")
 @click.argument("login")
 @click.option("--label", default="", help="The purpose of the token.")
 @click.option("--scope", "scopes", type=click.Choice(_SCOPES), multiple=True, metavar="SCOPE",
-              help="A permission of the token: read, submit, review, iana, iesg or admin (repeatable).")  # fmt: skip
+              help="A permission: read, submit, review, iana, iesg or admin (repeatable).")  # fmt: skip
 @make_duration_option("--lifetime", least=86_400.0, most=3660 * 86_400.0, default="365d", show_default=True,
                       help="How long the token is valid.")  # fmt: skip
 @click.option("--revoke", metavar="ID", help="Revoke this token.")
