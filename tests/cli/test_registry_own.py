@@ -447,9 +447,9 @@ def test_a_token_is_shown_once_and_kept_as_a_digest(own, tmp_path):
     assert token.encode() not in (tmp_path / "registry.db").read_bytes()
     (found,) = own("user", "token", "ann", "--json").json["tokens"]
     assert (found["label"], found["scopes"], found["revoked"]) == ("ci", ["read", "submit"], None)
-    own("user", "token", "ann", "--revoke", found["id"])
+    own("user", "token", "ann", "--yes", "--revoke", found["id"])
     assert "revoked" in own("user", "token", "ann").out
-    assert own("user", "token", "ann", "--revoke", "x", "--scope", "read", ok=False).code == 2
+    assert own("user", "token", "ann", "--yes", "--revoke", "x", "--scope", "read", ok=False).code == 2
     assert "no tokens" in own("user", "add", "ben", "--no-password").err + own("user", "token", "ben").err
 
 
@@ -457,7 +457,7 @@ def test_a_token_is_ended_under_the_name_of_its_owner_alone(own):
     own("user", "add", "ben", "--no-password")
     own("user", "token", "ben", "--label", "his", "--scope", "read")
     (found,) = own("user", "token", "ben", "--json").json["tokens"]
-    ran = own("user", "token", "ann", "--revoke", found["id"], ok=False)
+    ran = own("user", "token", "ann", "--yes", "--revoke", found["id"], ok=False)
     assert "accounts.unknown-token" in ran.err
     assert own("user", "token", "ben", "--json").json["tokens"] == [found]
 

@@ -172,15 +172,14 @@ def test_nothing_is_lost_without_a_confirmation(run, words, tmp_path, monkeypatc
     ran = run(*words, "--json")
     assert ran.code == exit_codes.USAGE
     assert ran.json["error"]["code"] == "usage.confirmation"
-    assert ran.json["error"]["hint"].endswith("--yes")
+    assert ran.json["error"]["next"].endswith("--yes")
     assert (tmp_path / "out").read_text() == "earlier results"
 
 
 def test_the_command_to_confirm_works_as_printed(run, tmp_path):
     folder = str(tmp_path / "my keys")
     kid = run("ai", "keys", "new", folder, "--json").json["kid"]
-    hint = run("ai", "keys", "revoke", folder, kid, "--json").json["error"]["hint"]
-    words = shlex.split(hint.partition("run: ")[2])
+    words = shlex.split(run("ai", "keys", "revoke", folder, kid, "--json").json["error"]["next"])
     assert words[0] == "onym"
     assert run(*words[1:]).json["kid"] != kid
 

@@ -297,11 +297,14 @@ def confirm_action(session: Session, question: str, *, yes: bool) -> None:
     if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
         from shlex import join
 
-        raise UsageError(
+        error = UsageError(
             f"{question} This cannot be undone, and there is no terminal to ask on",
             code="usage.confirmation",
-            hint=f"to confirm, run: {session.mask(join(['onym', *session.words, '--yes']))}",
+            hint="add --yes to confirm",
         )
+        # what to run next: the same command
+        vars(error)["command"] = join(["onym", *session.words, "--yes"])
+        raise error
     sys.stdout.flush()
     sys.stderr.write(f"{session.mask(question)} This cannot be undone. [y/N] ")
     sys.stderr.flush()

@@ -80,7 +80,7 @@ async def token_command(
                     field="token",
                     hint=f"onym registry user token {account.login} lists the tokens",
                 )
-            confirm_action(session, f"Revoke the token {revoke} of {account.login}?", yes=yes)
+            confirm_action(session, f"Revoke {revoke} of {account.login}?", yes=yes)
             act = make_audit_record("token.revoke", f"{account.login}: {revoke}")
             await store.tokens.revoke(revoke, utc_now(), audit=act)
         if scopes:
