@@ -300,7 +300,7 @@ class KeyStore:
             if self.path.exists():
                 require_private_folder(self.path)
             hint = f"create the first key with onym ai keys new {self.path}"
-            missing = error if isinstance(error, FileNotFoundError) else None
+            missing = None if self.path.exists() else error
             raise CredentialError(f"{self.path} has no keys: {error.strerror}", hint=hint) from missing
         require_private_folder(self.path)
         stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
