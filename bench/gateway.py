@@ -24,7 +24,7 @@ from _registry_service import Round
 from _server import _cores
 
 CONNECTIONS = 64
-NAMES = {"nginx": "nginx, a plain proxy", "gateway": "onym gateway"}
+NAMES = {"nginx": "nginx, a plain proxy", "gateway": "onym ai gateway"}
 
 
 class _Connection(_registry_service._Connection):

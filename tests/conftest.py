@@ -71,7 +71,8 @@ def _empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest
     for name in list(os.environ):
         if name.endswith(_AMBIENT) or (name.startswith("ONYM_") and name not in _KEEP):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("ONYM_CONFIG", str(Path(__file__).with_name("no-such-config.toml")))
+    # a folder without a configuration
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(Path(__file__).with_name("no-such-folder")))
     monkeypatch.setenv("ONYM_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "responses"))
 
 

@@ -325,7 +325,7 @@ def _from_the_command_line(town: Town, ann: Visitor, bob: Visitor) -> None:
     )
     _check(begun.returncode == 15, f"exit code {begun.returncode}: there is a task, and no result yet")
     _onym(folder, "ai", "tasks", "list")
-    _onym(folder, "ai", "tasks", "result", begun.stdout.strip(), "--wait", "60", "--ca", "ca.pem")
+    _onym(folder, "ai", "tasks", "result", begun.stdout.strip(), "--wait", "60s", "--ca", "ca.pem")
     _title("Ann asks for another payment, and Bob approves it at a terminal")
     _ask_for_payment(town, ann, 20)
     approve = ["--issuer", town.issuer, "--client-id", "onym-cli", "--approve", "--acr", TWO_FACTORS]

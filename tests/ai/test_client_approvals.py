@@ -211,7 +211,7 @@ def test_the_receipt_of_a_tasks_result_is_verified_offline_with_its_approval(
     challenge = shop.approver.understand(request["transaction_challenge"], keys, resource)
     (tmp_path / "approval.jwt").write_text(shop.approver.approve(challenge))
     more = ("--idempotency-key", request["idempotency_key"], "--approval", str(tmp_path / "approval.jwt"))
-    done = cli(*sent, *more, "--async", "--wait", "60", uri=shop.factory.uri("/task"))
+    done = cli(*sent, *more, "--async", "--wait", "60s", uri=shop.factory.uri("/task"))
     assert done.exit_code == 0, done.output
     (tmp_path / "approver.json").write_bytes(shop.approver.key_set())
     (tmp_path / "history.json").write_bytes(shop.factory.keys.history(2e9))

@@ -7,13 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner
+from jsonschema import Draft202012Validator
 
 from onym.cli._app import app
+from onym.cli._output import Session, encode_json
+from onym.cli.commands.config import make_schema
 from registry_support import postgres, postgres_url, smtp
 
 __all__ = ["postgres", "postgres_url", "smtp"]
@@ -40,6 +44,39 @@ class Ran(NamedTuple):
 Run = Callable[..., Ran]
 
 
+@lru_cache
+def make_validator(command: str) -> Draft202012Validator:
+    """What compares the output of a command with its JSON Schema."""
+    schema = make_schema(command)
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+@pytest.fixture(autouse=True)
+def _validate_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every JSON document that a command prints in this process has the form of its schema."""
+
+    def validate(session: Session, value: object) -> None:
+        root = None if session.context is None else session.context.find_root()
+        # a few tests run a command without the application above it
+        if root is not None and root.command is app:
+            make_validator(session.command).validate(json.loads(encode_json(value)))
+
+    print_record, print_json_line = Session.print_record, Session.print_json_line
+
+    def print_valid_record(session: Session, value: object) -> None:
+        if session.as_json:
+            validate(session, value)
+        print_record(session, value)
+
+    def print_valid_line(session: Session, value: object) -> None:
+        validate(session, value)
+        print_json_line(session, value)
+
+    monkeypatch.setattr(Session, "print_record", print_valid_record)
+    monkeypatch.setattr(Session, "print_json_line", print_valid_line)
+
+
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """`onym ARGS` in this process."""
@@ -50,6 +87,10 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         result = CliRunner().invoke(app, list(args), input=stdin, prog_name="onym")
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
+        if args[:1] == ("chat",) and "--json" in args:
+            # `chat` writes its events itself, because they may go to a file
+            for line in result.stdout.splitlines():
+                make_validator("chat").validate(json.loads(line))
         return Ran(result.exit_code, result.stdout, result.stderr)
 
     return call
@@ -65,7 +106,6 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {
         **kept,
         "HOME": str(home),
-        "ONYM_CONFIG": str(tmp_path / "no-such-config.toml"),
         "PYTHONUTF8": "1",
         "PYTHONWARNINGS": "error",
     }

@@ -123,7 +123,7 @@ def test_a_call_is_asked_for_approved_at_a_terminal_and_its_evidence_fetched(
         screen.type(f"{typed}\n")
         assert screen.end() == code, screen.shown
     file = tmp_path / "approval.jwt"
-    done = ann("approve", "evidence", name, "--wait", "60", "--save", str(file))
+    done = ann("approve", "evidence", name, "--wait", "60s", "-o", str(file))
     assert (done.code, done.out) == (0, ""), done.err
     assert file.read_text().count(".") == 2
     again = ann("approve", "evidence", name, "--json").json
@@ -192,7 +192,7 @@ def test_a_denial_needs_no_terminal_and_is_final(people: People, saved: Any) -> 
     ann, bob = people("ann"), people("bob")
     name = ann("approve", "ask", str(saved()), "--json").json["id"]
     assert bob("approve", "no", name, "--json").json["state"] == "denied"
-    assert ann("approve", "evidence", name, "--wait", "60").code == exit_codes.AIIP
+    assert ann("approve", "evidence", name, "--wait", "60s").code == exit_codes.AIIP
     assert bob("approve", "no", name).code == exit_codes.AIIP
 
 

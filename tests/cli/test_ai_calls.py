@@ -177,12 +177,14 @@ def test_the_same_key_does_it_once_and_says_so(ai: Any) -> None:
 def test_a_file_is_sent_as_it_is(ai: Any, tmp_path: Path) -> None:
     path = tmp_path / "body.json"
     path.write_text('{"a": 1, "b": 1}')
-    ran = ai("invoke", "/tool/add", "--body", str(path), "--type", "application/json")
+    ran = ai("invoke", "/tool/add", "-d", f"@{path}", "--type", "application/json")
     assert ran.out == "2"
-    untyped = ai("invoke", "/tool/add", "--body", str(path))
-    assert untyped.code == exit_codes.USAGE
-    assert "--type" in untyped.err
-    assert ai("invoke", "/tool/add", "--body", str(path), "-d", "{}").code == exit_codes.USAGE
+    untyped = ai("invoke", "/tool/add", "-d", f"@{path}")
+    assert untyped.out == "2"
+    path.write_text("no JSON")
+    refused = ai("invoke", "/tool/add", "-d", f"@{path}")
+    assert refused.code == exit_codes.USAGE
+    assert "--type" in refused.err
 
 
 @pytest.fixture
@@ -318,7 +320,7 @@ def test_what_cannot_be_resolved_ends_with_its_own_code(
     run: Any, uri: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    ran = run("ai", "invoke", uri, "--no-dns", "--timeout", "60")
+    ran = run("ai", "invoke", uri, "--no-dns", "--timeout", "60s")
     assert ran.code == code, ran.err
     assert "error" in ran.err
 
@@ -332,6 +334,6 @@ def test_a_name_server_is_an_address_with_a_port(run: Any, server: str) -> None:
 def test_a_registry_file_needs_its_key(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "names.jws"
     path.write_text("x")
-    ran = run("ai", "resolve", "ai://bank/x", "--registry", str(path))
+    ran = run("ai", "resolve", "ai://bank/x", "--namespaces", str(path))
     assert ran.code == exit_codes.USAGE
-    assert "--registry-key" in ran.err
+    assert "--namespaces-key" in ran.err

@@ -56,7 +56,7 @@ def test_a_second_first_key_is_refused_with_the_way_on(run: Run, folder: str) ->
 
 def test_rotation_publishes_the_next_key_and_says_when_it_signs(run: Run, folder: str) -> None:
     old = new(run, folder)
-    ran = run("ai", "keys", "rotate", folder, "--max-age", "600")
+    ran = run("ai", "keys", "rotate", folder, "--max-age", "600s")
     assert (ran.code, "signs from 20" in ran.out) == (0, True)
     found = run("ai", "keys", "list", folder, "--json").json["keys"]
     assert [record["state"] for record in found] == ["signs", "waits"]
@@ -76,7 +76,7 @@ def test_rotation_may_change_the_algorithm(run: Run, folder: str) -> None:
 
 def test_a_revoked_key_is_replaced_listed_and_published_as_revoked(run: Run, folder: str) -> None:
     old = new(run, folder)
-    ran = run("ai", "keys", "revoke", folder, old)
+    ran = run("ai", "keys", "revoke", folder, old, "--yes")
     assert ran.code == 0
     assert "revoked" in ran.err
     now = ran.out.split()[0]
@@ -91,13 +91,13 @@ def test_a_revoked_key_is_replaced_listed_and_published_as_revoked(run: Run, fol
 def test_a_kid_that_begins_with_a_hyphen_is_a_kid(run: Run, folder: str) -> None:
     new(run, folder)
     for kid in ("-3xQ", "--json-like"):
-        ran = run("ai", "keys", "revoke", folder, kid, "--json")
+        ran = run("ai", "keys", "revoke", folder, kid, "--yes", "--json")
         assert (ran.code, ran.json["error"]["code"]) == (4, "credential.no-key")
 
 
 def test_a_history_keeps_what_the_set_does_not(run: Run, folder: str, tmp_path: Path) -> None:
     old = new(run, folder)
-    run("ai", "keys", "revoke", folder, old)
+    run("ai", "keys", "revoke", folder, old, "--yes")
     output = tmp_path / "history.json"
     ran = run("ai", "keys", "publish", folder, "--history", "-o", str(output), "--json")
     assert ran.json == {"output": str(output)}
@@ -174,10 +174,10 @@ def test_machines_join_a_fleet_and_any_key_can_be_revoked(tmp_path: Path, run: R
         kids.append(json.loads(done.out)["kid"])
     listed = json.loads(run("ai", "keys", "list", "--fleet", fleet, "--json").out)["keys"]
     assert {(row["kid"], row["state"]) for row in listed} == {(kids[0], "signs"), (kids[1], "waits")}
-    assert run("ai", "keys", "revoke", kids[1], "--fleet", fleet).code == 0
+    assert run("ai", "keys", "revoke", kids[1], "--yes", "--fleet", fleet).code == 0
     again = run("ai", "keys", "list", "--fleet", fleet)
     assert "revoked" in again.out
     assert run("ai", "keys", "revoke", str(tmp_path / "first"), kids[0], "--fleet", fleet).code == 2
-    assert run("ai", "keys", "revoke", "no-such-key", "--fleet", fleet).code == 4
+    assert run("ai", "keys", "revoke", "no-such-key", "--yes", "--fleet", fleet).code == 4
     assert run("ai", "keys", "revoke", str(tmp_path / "first")).code == 2
     assert run("ai", "keys", "list").code == 2

@@ -97,16 +97,16 @@ def test_a_policy_that_refuses_names_the_one_that_allows_it(run: Any, name: str,
     assert "Policy." not in done.err
 
 
-@pytest.mark.parametrize("option", ["--registry", "--registry-key"])
+@pytest.mark.parametrize("option", ["--namespaces", "--namespaces-key"])
 def test_a_key_file_of_the_command_line_that_holds_none_is_no_forged_receipt(
     run: Any, tmp_path: Path, option: str
 ) -> None:
     (tmp_path / "names.jws").write_text("x")
-    (tmp_path / "key.jwk").write_text("{}" if option == "--registry-key" else json.dumps(PUBLIC))
-    words = ("--registry", str(tmp_path / "names.jws"), "--registry-key", str(tmp_path / "key.jwk"))
+    (tmp_path / "key.jwk").write_text("{}" if option == "--namespaces-key" else json.dumps(PUBLIC))
+    words = ("--namespaces", str(tmp_path / "names.jws"), "--namespaces-key", str(tmp_path / "key.jwk"))
     done = run("ai", "resolve", "ai://bank/x", *words)
-    assert done.code == (2 if option == "--registry-key" else 12)
-    assert ("key.jwk" in done.err) is (option == "--registry-key")
+    assert done.code == (2 if option == "--namespaces-key" else 12)
+    assert ("key.jwk" in done.err) is (option == "--namespaces-key")
 
 
 @pytest.mark.parametrize(

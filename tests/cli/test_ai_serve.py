@@ -299,7 +299,7 @@ def test_processes_share_a_store_of_proofs_and_secrets_or_do_not_start(
 
     KeyStore(folder / "keys").new(at=time.time())
     (folder / "served.py").write_text(GUARDED)
-    assert run("gateway", "secrets", "rotate", "secrets").code == 0
+    assert run("ai", "gateway", "secrets", "rotate", "secrets").code == 0
     started: list[Any] = []
     monkeypatch.setattr(http_server, "run_app", lambda app, **options: started.append(app))
 
@@ -339,7 +339,7 @@ def test_workers_share_proofs_and_secrets(
 ) -> None:
     KeyStore(folder / "keys").new(at=time.time())
     (folder / "served.py").write_text(GUARDED)
-    assert run("gateway", "secrets", "rotate", "secrets").code == 0
+    assert run("ai", "gateway", "secrets", "rotate", "secrets").code == 0
     shared = ("--proof-store", "proofs.sqlite", "--secrets", "secrets")
     args = ("served:app", "--keys", "keys", "--port", "0", "--workers", "2", "--json")
     with serving(folder, environment, *args, *shared) as child:

@@ -81,7 +81,7 @@ def test_a_task_is_begun_shown_and_ended(run: Any, factory: Factory, tmp_path: P
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     early = run("tasks", "result", task[:6])
     assert (early.exit_code, early.stdout) == (15, "")
-    waited = run("tasks", "wait", task, "--wait", "0.1", "--json")
+    waited = run("tasks", "wait", task, "--wait", "0.1s", "--json")
     assert waited.exit_code == 15
     assert json.loads(waited.stdout)["error"]["task"] == task
     shown = run("tasks", "show", task)
@@ -103,7 +103,7 @@ def test_a_task_is_begun_shown_and_ended(run: Any, factory: Factory, tmp_path: P
 
 def test_a_result_that_comes_in_time_is_printed(run: Any, factory: Factory) -> None:
     GO.set()
-    found = run("invoke", factory.uri("/slow"), "-d", '{"load": 7}', "--async", "--wait", "60")
+    found = run("invoke", factory.uri("/slow"), "-d", '{"load": 7}', "--async", "--wait", "60s")
     assert (found.exit_code, found.stdout) == (0, '{"moved":7}')
     plain = run("invoke", factory.uri("/plain"), "--async")
     assert (plain.exit_code, plain.stdout) == (0, "1")
@@ -111,7 +111,7 @@ def test_a_result_that_comes_in_time_is_printed(run: Any, factory: Factory) -> N
 
 def test_a_wait_that_is_over_tells_the_task(run: Any, factory: Factory) -> None:
     GO.clear()
-    found = run("invoke", factory.uri("/slow"), "-d", '{"load": 7}', "--async", "--wait", "0.1")
+    found = run("invoke", factory.uri("/slow"), "-d", '{"load": 7}', "--async", "--wait", "0.1s")
     task = json.loads(run("tasks", "list", "--json", network=False).stdout)["tasks"][0]["id"]
     assert found.exit_code == 15
     assert "onym ai tasks wait --ca" in found.stderr
@@ -130,11 +130,11 @@ def test_a_task_gets_its_input(run: Any, factory: Factory) -> None:
     assert "Which zone?" in asked.stdout
     assert run("tasks", "input", task, "-d", "[]").exit_code == 2
     assert run("tasks", "input", task, "-d", '{"zone": "A3"}').exit_code == 0
-    assert run("tasks", "result", task, "--wait", "60").stdout == "A3"
+    assert run("tasks", "result", task, "--wait", "60s").stdout == "A3"
 
 
 def test_mistakes_are_told(run: Any, factory: Factory, tmp_path: Path) -> None:
-    assert run("invoke", factory.uri("/plain"), "--wait", "3").exit_code == 2
+    assert run("invoke", factory.uri("/plain"), "--wait", "3s").exit_code == 2
     assert run("invoke", factory.uri("/plain"), "--async", "--stream").exit_code == 2
     unknown = run("tasks", "show", "nothing")
     assert (unknown.exit_code, "has begun no task nothing" in unknown.stderr) == (2, True)

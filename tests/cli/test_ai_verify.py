@@ -217,10 +217,12 @@ def test_a_gateways_receipt_is_asked_for_by_name(run: Run, files: Files) -> None
     gateway = replace(RECEIPT, kind=GATEWAY, issuer="https://gateway.example", nonce=None, upstream="u" * 43)
     token = files.write("g", sign_receipt(gateway, key()))
     assert run("ai", "verify", token, "--keys", files.keys).code == 12
-    ran = run("ai", "verify", token, "--keys", files.keys, "--gateway", "--body", files.body, "--json")
+    ran = run(
+        "ai", "verify", token, "--keys", files.keys, "--gateway-receipt", "--body", files.body, "--json"
+    )
     assert ran.code == 0
     assert "issuer" in ran.json["unchecked"]
-    assert run("ai", "verify", files.receipt, "--keys", files.keys, "--gateway").code == 12
+    assert run("ai", "verify", files.receipt, "--keys", files.keys, "--gateway-receipt").code == 12
 
 
 # streams

@@ -11,9 +11,8 @@ import pytest
 from onym import __version__, errors
 from onym.cli import exit_codes
 from onym.cli._app import COMMANDS, app
-from onym.cli._errors import build_error_record, format_error
-from onym.cli._input import json_option
-from onym.cli._next_command import find_next_command
+from onym.cli._commands import make_command
+from onym.cli._errors import build_error_record, find_next_command, format_error
 from onym.cli._output import Session, Subject, has_colour, is_terminal, to_plain_data
 from onym.uri.secret import Secret
 from support import as_subtests
@@ -50,12 +49,51 @@ def test_the_names_of_modules_and_commands_agree(name):
     assert command.name == name
 
 
-def test_the_help_lists_every_command_and_every_exit_code(run):
-    ran = run("--help")
-    assert all(f"\n  {name} " in ran.out for name in COMMANDS)
-    assert all(f"\n  {code} " in ran.out for code in exit_codes.MEANINGS)
-    assert "ONYM_ALLOW_LOOPBACK=1" in ran.out
-    assert "OPENAI_API_KEY" in ran.out
+def test_the_help_fits_on_a_small_terminal_and_says_where_to_go_on(run):
+    ran = run("--help", env={"COLUMNS": "80"})
+    lines = ran.out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert all(re.search(rf"\b{name}\b", ran.out) for name in COMMANDS)
+    assert all(topic in ran.out for topic in ("help commands", "help uris", "onym help."))
+
+
+def test_the_topics_list_every_command_and_every_exit_code(run):
+    assert all(f"\n  {name} " in run("help", "commands").out for name in COMMANDS)
+    assert all(f"\n  {code} " in run("help", "exit-codes").out for code in exit_codes.MEANINGS)
+    assert "ONYM_ALLOW_LOOPBACK=1" in run("help", "uris").out
+    assert "--color" in run("help", "options").out
+    assert run("help", "exit-codes", "--json").json["topic"] == "exit-codes"
+
+
+def test_help_explains_a_command_like_its_own_option(run):
+    assert run("help", "ai", "invoke").out == run("ai", "invoke", "--help").out
+    assert run("help").out == run("help", "--help").out
+    assert "did you mean onym ai invoke?" in run("help", "ai", "invke").err
+
+
+def contexts(command, context):
+    yield command, context
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            found = command.get_command(click.Context(command), name)
+            yield from contexts(found, found.context_class(found, info_name=name, parent=context))
+
+
+@as_subtests(
+    ("command", "context"),
+    tuple(contexts(app, app.context_class(app, info_name="onym", **app.context_settings))),
+    ids=lambda value: getattr(value, "command_path", ""),
+)
+def test_no_help_is_wider_than_80_columns_or_breaks_a_word(command, context, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = command.get_help(context).splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    # every word of the source is still one word
+    shown = set(" ".join(lines).split())
+    told = [param.help or "" for param in command.params if isinstance(param, click.Option)]
+    assert set(" ".join([*told, (command.help or "").replace("\b", "")]).split()) - shown == set()
+    assert len(command.get_short_help_str(200)) <= 60
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V"])
@@ -94,8 +132,7 @@ def failing(monkeypatch):
     """A command that fails as it is told to."""
 
     def install(error):
-        @click.command("parse")
-        @json_option
+        @make_command("parse")
         def command():
             raise error
 
@@ -113,7 +150,7 @@ def failing(monkeypatch):
         (click.Abort(), 130),
         (click.FileError("x", "gone"), 2),
         (OSError(5, "Input/output error"), 74),
-        (FileNotFoundError(2, "No such file or directory", f"/tmp/{KEY}"), 74),
+        (FileNotFoundError(2, "No such file or directory", f"/tmp/{KEY}"), 2),
         (RuntimeError(f"something about {KEY}"), 70),
         (RecursionError(), 70),
         (BrokenPipeError(), 141),

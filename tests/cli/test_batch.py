@@ -92,7 +92,7 @@ def test_max_errors_leaves_rows_and_says_how_to_go_on(run, fake, source, tmp_pat
     ran = run(*args, "--max-errors", "1")
     assert ran.code == 1
     assert "4 rows remain; to resume, run: onym batch" in ran.err
-    ran = run(*args, "--max-errors", "1", "--restart", "--json")
+    ran = run(*args, "--max-errors", "1", "--restart", "--yes", "--json")
     assert (ran.code, ran.json["left"]) == (0, 0)
 
 

@@ -56,9 +56,19 @@ def test_stats_count_the_answers_and_their_size(run, filled: Path) -> None:
 
 
 def test_clear_forgets_every_answer(run, filled: Path) -> None:
-    assert run("cache", "clear").out == "deleted 2 responses\n"
+    assert run("cache", "clear", "--yes").out == "deleted 2 responses\n"
     assert run("cache", "clear", "--json").json == {"folder": str(filled), "cleared": 0, "octets": 0}
     assert run("cache", "stats", "--json").json["answers"] == 0
+
+
+@pytest.mark.parametrize(("answer", "code", "left"), [("n\n", 130, 2), ("\n", 130, 2), ("y\n", 0, 0)])
+def test_a_terminal_asks_before_the_answers_go(run, terminal, filled: Path, answer, code, left) -> None:
+    assert run("cache", "clear", "--json").json["error"]["code"] == "usage.confirmation"
+    asked = terminal("cache", "clear", env={"ONYM_CACHE_DIR": str(filled)})
+    asked.read_until("[y/N] ")
+    asked.type(answer)
+    assert asked.end() == code
+    assert run("cache", "stats", "--json").json["answers"] == left
 
 
 def test_bounds_are_shown_as_they_are_set(run, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""`onym gateway` and `onym ai audit`, as they are run."""
+"""`onym ai gateway` and `onym ai audit`, as they are run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from gateway_support import ask
 from onym.ai.gateway.audit import AuditLog, rotate_log, verify_log
 from onym.cli._output import Session
+from onym.cli.commands.ai.gateway import gateway_command as gateway
 from onym.cli.commands.ai.serve import audit_command as audit
-from onym.cli.commands.gateway import gateway_command as gateway
 from onym.errors import ConfigError, CredentialError, OnymError
 from onym.sign.keystore import KeyStore
 from support import free_port, untraced
@@ -84,8 +84,8 @@ def test_a_torn_log_is_mended_on_request(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + b"{")
     told = run("verify", str(path))
     assert (told.exit_code, "onym ai audit repair" in told.output) == (1, True)
-    assert "1 bytes" in run("repair", str(path)).output
-    assert "nothing to repair" in run("repair", str(path)).output
+    assert "1 bytes" in run("repair", str(path), "--yes").output
+    assert "nothing to repair" in run("repair", str(path), "--yes").output
     assert run("verify", str(path)).exit_code == 0
 
 
@@ -95,7 +95,7 @@ def test_a_log_is_rotated_and_its_files_hold_together(tmp_path: Path) -> None:
     kept = json.loads(run("rotate", str(path), "--json").output)["kept"]
     assert run("verify", kept, str(path)).exit_code == 0
     assert run("verify", str(path), kept).exit_code == 1
-    second = run("rotate", str(path), "--keep-days", "0")
+    second = run("rotate", str(path), "--keep", "0d", "--yes")
     assert "removed" in second.output
     assert run("verify", str(path)).exit_code == 0
 
@@ -108,7 +108,7 @@ def test_a_log_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_the_gateway_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     code = (
         "import sys; from onym.cli._output import Session; "
-        "from onym.cli.commands.gateway import gateway_command; "
+        "from onym.cli.commands.ai.gateway import gateway_command; "
         "gateway_command.main(sys.argv[1:], obj=Session(as_json='--json' in sys.argv), standalone_mode=False)"
     )
     port = free_port()
@@ -151,7 +151,7 @@ def serving(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[Any, dict
 
 
 def test_what_does_not_last_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, given = serving(monkeypatch, "--local")
+    found, given = serving(monkeypatch, "--policy", "local")
     assert found.exit_code == 0
     assert "http://127.0.0.1:8480/" in found.output
     assert "--keys" in found.output
@@ -174,7 +174,7 @@ def test_what_does_not_last_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_address_that_is_told_has_the_scheme_that_is_spoken(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], url: str
 ) -> None:
-    found, _ = serving(monkeypatch, "--local", *arguments)
+    found, _ = serving(monkeypatch, "--policy", "local", *arguments)
     assert found.exit_code == 0, found.exception
     assert f"serving: {url} " in found.output
 
@@ -199,7 +199,7 @@ def test_the_secrets_of_a_gateway_are_rotated(tmp_path: Path) -> None:
     third = CliRunner().invoke(gateway, ["secrets", "rotate", str(folder)], obj=Session())
     assert isinstance(third.exception, CredentialError)
     assert third.exception.code == "credential.too-early"
-    last = CliRunner().invoke(gateway, ["secrets", "rotate", str(folder), "--revoke"], obj=Session())
+    last = CliRunner().invoke(gateway, ["secrets", "rotate", str(folder), "--revoke", "--yes"], obj=Session())
     assert last.exit_code == 0, last.output
     assert not (folder / "previous").exists()
     assert before not in first.stdout + second.stdout + last.stdout
@@ -209,7 +209,7 @@ def test_the_secrets_of_a_gateway_are_rotated(tmp_path: Path) -> None:
 def test_workers_of_a_gateway_publish_one_set_of_keys(tmp_path: Path) -> None:
     KeyStore(tmp_path / "keys").new(at=time.time())
     port = free_port()
-    command = [sys.executable, "-m", "onym", "gateway", "--json", "--port", str(port), "--workers", "2"]
+    command = [sys.executable, "-m", "onym", "ai", "gateway", "--json", "--port", str(port), "--workers", "2"]
     given = {
         "ONYM_GATEWAY_REPLAYS": str(tmp_path / "replays.sqlite"),
         "ONYM_GATEWAY_KEYS": str(tmp_path / "keys"),

@@ -123,7 +123,7 @@ def test_the_commands_are_found() -> None:
         "sign/keystore.py",
         "server/gateway/settings.py",
         "registry/service.py",
-        "cli/_next_command.py",
+        "cli/_errors.py",
     }
     assert len(list_named_commands()) > 150
 

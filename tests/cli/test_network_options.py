@@ -82,6 +82,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
+    (tmp_path / "config.toml").touch()
     monkeypatch.setenv("ONYM_CONFIG", str(tmp_path / "config.toml"))
 
 

@@ -123,7 +123,7 @@ def test_a_status_of_another_registry_is_refused_with_those_that_there_are(run):
 def test_what_was_checked_is_told_where_it_goes_now(run, good, status, profile, said):
     text = Path(good).read_text(encoding="utf-8").replace("Provisional", status)
     Path(good).write_text(text.replace("RFC 3986, section 3.1.", "https://example.net/zed"), encoding="utf-8")
-    ran = run("registry", "submit", "--dry-run", "--profile", profile, good)
+    ran = run("registry", "submit", "--dry-run", "--procedure", profile, good)
     assert ran.code == 0, ran.out
     assert "iana@iana.org" in ran.err
     assert ("list review" in ran.err) is (said is not None)
@@ -174,7 +174,7 @@ def test_every_shipped_entry_is_found_by_its_own_name():
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_an_empty_template_has_every_label_and_reads_back(run, profile):
-    ran = run("registry", "template", "--profile", profile)
+    ran = run("registry", "template", "--procedure", profile)
     assert ran.code == 0
     labels = [line.rpartition(":")[0].lower() for line in ran.out.splitlines() if line]
     assert labels == [field.label.lower() for field in PROFILES[profile].fields]
@@ -261,9 +261,9 @@ def test_the_template_that_is_named_is_checked_alone(run, tmp_path):
 
 
 def test_a_profile_of_another_registry_is_refused(run, good):
-    ran = run("registry", "submit", "--dry-run", "--profile", "expert-review", good)
+    ran = run("registry", "submit", "--dry-run", "--procedure", "expert-review", good)
     assert ran.code == 2
-    assert "--profile rfc7595 or rfc4395" in ran.err
+    assert "--procedure rfc7595 or rfc4395" in ran.err
 
 
 def test_what_needs_a_registry_of_ones_own_says_so_and_how_to_make_one(run, good):

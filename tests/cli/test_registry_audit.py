@@ -79,7 +79,7 @@ def test_each_act_is_recorded_with_the_user_who_did_it(own: Registry) -> None:
 def test_tokens_are_recorded_without_their_secret(own: Registry) -> None:
     made = own("user", "token", "ann", "--scope", "read", "--label", "ci", "--json").json
     identifier = made["tokens"][0]["id"]
-    own("user", "token", "ann", "--revoke", identifier)
+    own("user", "token", "ann", "--yes", "--revoke", identifier)
     listed = own("audit", "--json")
     records = listed.json["records"]
     assert [record["action"] for record in records[:2]] == ["token.revoke", "token.add"]
@@ -180,7 +180,7 @@ def test_a_portable_backup_keeps_the_audit_log_and_older_ones_can_be_restored(
     (tmp_path / "old.jsonl").write_text("".join(old))
     for name in ("new", "old"):
         target = str(tmp_path / f"{name}.db")
-        own("restore", str(tmp_path / f"{name}.jsonl"), "--db", target)
+        own("restore", "--yes", str(tmp_path / f"{name}.jsonl"), "--db", target)
         records = own("audit", "--db", target, "--json").json["records"]
         assert [record["action"] for record in records] == ["registry.restore", "account.add"]
         assert own("audit", "verify", "--db", target, "--json").json["number"] == 2

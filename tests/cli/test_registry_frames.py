@@ -131,7 +131,7 @@ def test_a_frame_that_is_hostile_is_refused() -> None:
 
 
 def test_a_redaction_of_a_person_forgets_the_imported_file(own: Registry) -> None:
-    own("redact", "--text", "Bob_Example", "--reason", "ticket 7")
+    own("redact", "--yes", "--text", "Bob_Example", "--reason", "ticket 7")
     exported = own("export", "--format", "xml").out
     assert "Bob" not in exported
     assert 'data="rfc9110"' in exported

@@ -252,7 +252,8 @@ def test_a_permanent_scheme_goes_through_list_review_and_the_expert(own, write):
 
 def test_silence_of_the_expert_registers_provisionally_under_rfc_4395(own, write):
     old = TEMPLATE.replace("Applications", OLD_FIELDS + "Applications")
-    found = own("submit", "--profile", "rfc4395", "--anyway", write(old), "--at", "2026-11-01", "--json").json
+    words = ("--procedure", "rfc4395", "--anyway", write(old), "--at", "2026-11-01", "--json")
+    found = own("submit", *words).json
     assert found["request"]["profile"] == "rfc4395"
     ran = own("decide", "uri-schemes-1", "check-complete", "--as", "iana", "--at", "2026-11-02T09:00")
     assert "the Designated Expert, until 2026-11-16" in ran.out
@@ -363,10 +364,10 @@ def test_members_of_an_event_may_be_json(own, write):
 
 def test_a_stale_decision_is_refused(own, write):
     own("submit", write())
-    ran = own("decide", "uri-schemes-1", "check-complete", "--expect", "1", ok=False)
+    ran = own("decide", "uri-schemes-1", "check-complete", "--if-version", "1", ok=False)
     assert ran.code == 11
     assert "registry.stale" in ran.err
-    own("decide", "uri-schemes-1", "check-complete", "--expect", "2")
+    own("decide", "uri-schemes-1", "check-complete", "--if-version", "2")
 
 
 def test_an_unknown_request_or_decision_names_the_way_on(own):
@@ -446,9 +447,9 @@ def test_a_token_is_shown_once_and_kept_as_a_digest(own, tmp_path):
     assert token.encode() not in (tmp_path / "registry.db").read_bytes()
     (found,) = own("user", "token", "ann", "--json").json["tokens"]
     assert (found["label"], found["scopes"], found["revoked"]) == ("ci", ["read", "submit"], None)
-    own("user", "token", "ann", "--revoke", found["id"])
+    own("user", "token", "ann", "--yes", "--revoke", found["id"])
     assert "revoked" in own("user", "token", "ann").out
-    assert own("user", "token", "ann", "--revoke", "x", "--scope", "read", ok=False).code == 2
+    assert own("user", "token", "ann", "--yes", "--revoke", "x", "--scope", "read", ok=False).code == 2
     assert "no tokens" in own("user", "add", "ben", "--no-password").err + own("user", "token", "ben").err
 
 
@@ -456,7 +457,7 @@ def test_a_token_is_ended_under_the_name_of_its_owner_alone(own):
     own("user", "add", "ben", "--no-password")
     own("user", "token", "ben", "--label", "his", "--scope", "read")
     (found,) = own("user", "token", "ben", "--json").json["tokens"]
-    ran = own("user", "token", "ann", "--revoke", found["id"], ok=False)
+    ran = own("user", "token", "ann", "--yes", "--revoke", found["id"], ok=False)
     assert "accounts.unknown-token" in ran.err
     assert own("user", "token", "ben", "--json").json["tokens"] == [found]
 
@@ -588,16 +589,16 @@ def test_a_backup_is_restored_into_an_empty_database(own, write, tmp_path, form)
     own("submit", write())
     backup, fresh = tmp_path / "backup", str(tmp_path / "fresh.db")
     own("backup", str(backup), *form)
-    ran = own("restore", str(backup), "--db", fresh)
+    ran = own("restore", "--yes", str(backup), "--db", fresh)
     assert ran.out.startswith("restored  no errors")
     assert own("status", "uri-schemes-1", "--db", fresh).out == own("status", "uri-schemes-1").out
-    assert "registry.not-empty" in own("restore", str(backup), "--db", fresh, ok=False).err
+    assert "registry.not-empty" in own("restore", "--yes", str(backup), "--db", fresh, ok=False).err
 
 
 def test_a_restore_says_where_to(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "backup").write_text("", encoding="utf-8")
-    ran = run("registry", "restore", "backup")
+    ran = run("registry", "restore", "--yes", "backup")
     assert ran.code == 2
     assert "onym registry init --db registry.db" in ran.err
 

@@ -59,7 +59,7 @@ def test_personal_data_is_removed_with_a_proof_and_pages_show_it(own: Registry, 
     head = own("verify", "--json").json["head"]
     found = own("redact", "--dry-run", "--text", ADDRESS, "--reason", "ticket 7", "--json").json
     assert found == {"record": None, "removed": {"1": ["/fields/contact#0", "/template#6"]}}
-    words = ("redact", "--account", "ann", "--reason", "ticket 7", "--json")
+    words = ("redact", "--yes", "--account", "ann", "--reason", "ticket 7", "--json")
     done = own(*words, stdin=ADDRESS + "\n").json
     assert (done["record"], done["removed"]) == (4, found["removed"])
     # a head that was saved before still holds
@@ -81,7 +81,7 @@ def test_who_may_not_redact_and_what_cannot_go_is_told(own: Registry, tmp_path: 
     reason = ("--reason", "ticket 7", "--json")
 
     def code_of(*words: str, code: int = 11) -> str:
-        found: str = own("redact", *words, code=code).json["error"]["code"]
+        found: str = own("redact", "--yes", *words, code=code).json["error"]["code"]
         return found
 
     assert code_of("--account", "eve", "--text", ADDRESS, *reason) == "registry.wrong-role"

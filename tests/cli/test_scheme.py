@@ -57,7 +57,7 @@ def test_a_warning_ends_with_1_only_where_strict(run, file):
 
 
 def test_standard_input_is_read_and_the_profile_can_be_chosen(run):
-    ran = run("scheme", "check", "--profile", "rfc4395", "-", stdin=GOOD)
+    ran = run("scheme", "check", "--rules", "rfc4395", "-", stdin=GOOD)
     assert ran.code == 1
     assert "RFC 4395 5.4" in ran.out
     assert ran.out.startswith('-: scheme "kite", rfc4395')

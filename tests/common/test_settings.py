@@ -154,7 +154,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         return caught.value.code
 
     file = tmp_path / "file"
-    assert code_of(file) == "config.unreadable"
+    assert code_of(file) == "config.missing"
     assert code_of(tmp_path) == "config.unreadable"
     file.write_bytes(b"x" * 11)
     assert code_of(file) == "config.too-long"

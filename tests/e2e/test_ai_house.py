@@ -276,7 +276,7 @@ def test_a_name_of_one_label_is_answered_for_by_whom_the_registry_names(
         gateway = stack.enter_context(house.gateway("bank", namespaces=(rows,)))
 
         def native(uri: str, *words: str, code: int | None = 0) -> Any:
-            with_registry = ("--registry", str(registry.file), "--registry-key", str(registry.key))
+            with_registry = ("--namespaces", str(registry.file), "--namespaces-key", str(registry.key))
             given = ("-d", SUM.decode(), "--ca", house.ca_file, "--no-dns", *with_registry, *words)
             return onym("ai", "invoke", uri, *given, "--json", code=code)
 
@@ -665,12 +665,12 @@ class Crashing:
         """Both of them, until they are killed at the end of the block."""
         folder, (endpoint, gateway) = self.house.folder, self.ports
         tls = ("--tls-cert", "tls.pem", "--port", str(endpoint))
-        files = ("--keys", "gateway-keys", "--audit", "audit.jsonl", "--ca-file", self.house.ca_file)
+        files = ("--keys", "gateway-keys", "--audit", "audit.jsonl", "--ca", self.house.ca_file)
         settings = {"PINS": "pins.sqlite", "REPLAYS": "replays.sqlite", "DNS": "false"}
         with (
             process(folder, "ai", "serve", "served:app", *tls, AUTHORITY=self.authority) as first,
             process(
-                folder, "gateway", "--local", "--port", str(gateway), *files,
+                folder, "ai", "gateway", "--policy", "local", "--port", str(gateway), *files,
                 **{f"ONYM_GATEWAY_{name}": value for name, value in settings.items()},
             ) as second,
         ):  # fmt: skip

@@ -24,10 +24,7 @@ UNDURABLE = 1024
 
 
 def start(args: list[str], tmp_path: Path) -> subprocess.Popen[bytes]:
-    environment = {
-        **untraced(),
-        "ONYM_CONFIG": str(tmp_path / "none.toml"),
-    }
+    environment = {**untraced(), "XDG_CONFIG_HOME": str(tmp_path / "none")}
     return subprocess.Popen(
         [sys.executable, "-m", "onym", "batch", *args],
         stdout=subprocess.PIPE,

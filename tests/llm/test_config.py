@@ -62,12 +62,13 @@ def test_a_file_gives_endpoints_profiles_policy_and_rows(tmp_path: Path) -> None
     assert config.path == tmp_path / "config.toml"
 
 
-def test_no_file_is_an_empty_configuration_unless_it_was_asked_for(tmp_path: Path) -> None:
+def test_no_file_is_an_empty_configuration_unless_it_was_named(tmp_path: Path) -> None:
+    assert Config.load(environ={}) == Config.empty()
     absent = tmp_path / "absent.toml"
-    assert Config.load(environ={"ONYM_CONFIG": str(absent)}) == Config.empty()
-    with pytest.raises(ConfigError) as caught:
-        Config.load(absent)
-    assert caught.value.code == "config.missing"
+    for arguments in ({"path": absent}, {"environ": {"ONYM_CONFIG": str(absent)}}):
+        with pytest.raises(ConfigError) as caught:
+            Config.load(**arguments)  # type: ignore[arg-type]  # one of the two
+        assert caught.value.code == "config.missing"
 
 
 def test_the_variable_names_the_file(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_a_file_that_is_missing_long_or_binary_is_told(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             load_settings(path, environ={})
         codes.append(caught.value.code)
-    assert codes == ["config.unreadable", "config.too-long", "config.syntax"]
+    assert codes == ["config.missing", "config.too-long", "config.syntax"]
 
 
 def test_an_unknown_argument_is_told() -> None:

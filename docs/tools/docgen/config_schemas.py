@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 
 import msgspec
 
-from onym.llm.config import NETWORK_KEYS, RECORD_KINDS
-from onym.llm.network import NetworkSettings
+from onym.llm.config import NETWORK_KEYS, RECORD_KINDS, NetworkSettings
 from onym.llm.providers import Provider
 from onym.net.policy import PRESETS, Policy
 from onym.registry.definitions import DefinitionTable

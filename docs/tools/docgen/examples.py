@@ -70,7 +70,9 @@ def clean_environment(home: str) -> dict[str, str]:
         **kept,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.defpath]),
         "HOME": home,
-        "ONYM_CONFIG": f"{home}/config.toml",
+        "XDG_CONFIG_HOME": home,
+        # a missing file that the variable names is an error
+        **({"ONYM_CONFIG": f"{home}/config.toml"} if Path(home, "config.toml").exists() else {}),
         "COLUMNS": "100",
         "LANG": "C.UTF-8",
         "PYTHONUTF8": "1",

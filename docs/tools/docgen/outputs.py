@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from docgen.ai_picture import ai_picture
-from docgen.config_schemas import SCHEMAS, encode_schema
 from docgen.changelog import changelog_page
 from docgen.charts import chart_picture, charts
+from docgen.config_schemas import SCHEMAS, encode_schema
 from docgen.conformance import CONFORMANCE_PAGES, conformance_index, document_page
 from docgen.drafts_checked import PAGE as DRAFTS_CHECKED
 from docgen.drafts_checked import drafts_checked_page
@@ -20,7 +20,7 @@ from docgen.picture import uri_picture
 from docgen.reference_ai import ai_page
 from docgen.reference_aiip import aiip_page
 from docgen.reference_api import api_page
-from docgen.reference_cli import cli_page
+from docgen.reference_cli import cli_page, json_page
 from docgen.reference_config import config_page
 from docgen.reference_diagnostics import diagnostics_page
 from docgen.reference_errors import errors_page, exit_codes_page
@@ -52,6 +52,7 @@ GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
     DOCS / "reference" / "diagnostics.md": diagnostics_page,
     DOCS / "reference" / "errors.md": errors_page,
     DOCS / "reference" / "exit-codes.md": exit_codes_page,
+    DOCS / "reference" / "cli-json.md": json_page,
     DOCS / "reference" / "parameters.md": parameters_page,
     DOCS / "reference" / "providers.md": providers_page,
     DOCS / "reference" / "llm-strings.md": strings_page,

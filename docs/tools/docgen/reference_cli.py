@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
 from docgen.text import GENERATED, code, table
 from onym.cli._app import app
+from onym.cli.commands.config import load_schemas
 
-__all__ = ["VARIABLES", "cli_page", "walk"]
+__all__ = ["VARIABLES", "cli_page", "json_page", "walk"]
 
 _WIDTH = 80
 #: what Onym reads of the environment, beside the key variables of providers
@@ -45,8 +47,9 @@ def cli_page() -> str:
         GENERATED,
         "# Command line\n",
         (
-            "Every command takes `--json` and then prints data, errors included. What it ends with: "
-            "[Exit codes](exit-codes.md).\n"
+            "Every command accepts `--json` and then prints data, errors included: "
+            "[JSON output](cli-json.md). The codes that a command ends with are in "
+            "[Exit codes](exit-codes.md). `onym help options` lists the options that every command has.\n"
         ),
         table(["variable", "meaning"], ([code(name), text] for name, text in VARIABLES.items())),
     ]
@@ -70,8 +73,60 @@ def walk(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[
 
 
 def _help(path: tuple[str, ...], command: click.Command) -> str:
-    context = click.Context(
-        command, info_name=" ".join(path), terminal_width=_WIDTH, max_content_width=_WIDTH,
+    context = command.context_class(
+        command, info_name=" ".join(path), terminal_width=_WIDTH - 2, max_content_width=_WIDTH,
         help_option_names=["-h", "--help"],
     )  # fmt: skip
     return "\n".join(line.rstrip() for line in click.unstyle(command.get_help(context)).splitlines())
+
+
+def json_page() -> str:
+    """The members of the JSON that each command prints."""
+    schemas = load_schemas()
+    out = [
+        GENERATED,
+        "# JSON output\n",
+        (
+            "With `--json`, a command prints one JSON document on standard output. A command that reports "
+            "events or several inputs prints one document on each line. An error is an object with the "
+            "member `error`.\n"
+        ),
+        "`onym help json-schema COMMAND` prints the JSON Schema (2020-12) of a command:\n",
+        "```console\n$ onym help json-schema parse\n```\n",
+        (
+            "The tables list the members of each document. A member in italics is not in every document. A "
+            "later version may add members, so ignore those that you do not know.\n"
+        ),
+        "## Errors\n",
+        _members(schemas["$defs"]["error"]["properties"]["error"]),
+    ]
+    for name, schema in schemas["commands"].items():
+        out.append(f"## onym {name}\n")
+        out.extend(_members(form) for form in schema.get("anyOf", [schema]))
+    return "\n".join(out)
+
+
+def _members(schema: dict[str, Any]) -> str:
+    if schema.get("type") == "array":
+        return f"A list.\n\n{_members(schema['items'])}"
+    required = schema.get("required", ())
+    rows = [
+        [code(name) if name in required else f"*{code(name)}*", _kind(member)]
+        for name, member in schema.get("properties", {}).items()
+    ]
+    return table(["member", "type"], rows) if rows else "Any JSON.\n"
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """The type of a member in words, with the names of an object's members."""
+    kinds = schema.get("type", "any")
+    named = [kinds] if isinstance(kinds, str) else kinds
+    words = []
+    for kind in named:
+        word = str(kind)
+        if kind == "object" and "properties" in schema:
+            word += f" ({', '.join(code(name) for name in schema['properties'])})"
+        if kind == "array" and "items" in schema:
+            word = f"array of {_kind(schema['items'])}"
+        words.append(word)
+    return " or ".join(words)

@@ -138,8 +138,9 @@ def exit_codes_page() -> str:
             GENERATED,
             "# Exit codes\n",
             (
-                "What `onym` ends with. The numbers are stable across releases. With `--json`, an error is "
-                "also printed on standard output as data.\n"
+                "`onym` ends with one of these exit codes, and `onym help exit-codes` prints them. The "
+                "numbers are stable across releases. With `--json`, an error is also "
+                "[printed on standard output](cli-json.md#errors).\n"
             ),
             table(["code", "meaning", "errors"], rows),
         ]

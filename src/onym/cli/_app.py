@@ -7,56 +7,68 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from time import monotonic
 from typing import Any
 
 import click
 
 from onym import errors
 from onym.cli import exit_codes
+from onym.cli._commands import OrderedGroup
 from onym.cli._errors import report_error, report_unexpected
 from onym.cli._output import Session
 
-#: every command in the order of the help, with its first line
-COMMANDS: dict[str, str] = {
-    "chat": "Send a prompt to a model, or hold a conversation.",
-    "explain": "Show the request that Onym would send. Sends nothing.",
-    "ping": "Test an endpoint step by step.",
-    "models": "List the models of a server, or fetch the embedded model.",
-    "embed": "Turn texts into vectors.",
-    "batch": "Answer a file of requests, and resume after a stop.",
-    "parse": "Split a URI into its parts.",
-    "check": "Check URIs and suggest corrections.",
-    "normalize": "Print URIs in canonical form.",
-    "build": "Build a URI from its parts.",
-    "convert": "Convert between URIs and the model names of other tools.",
-    "redact": "Remove credentials from text.",
-    "ai": "Find, invoke, verify and serve ai:// resources.",
-    "gateway": "Serve ai:// resources to web users over HTTPS.",
-    "scheme": "Check URI scheme definitions and test their grammar.",
-    "registry": "Look up registry entries, request changes, run a registry.",
-    "cache": "Inspect and clear the response cache.",
-    "config": "Find, show, check or create the configuration file.",
-    "completions": "Print the completion script of a shell.",
-    "conformance": "Answer conformance questions, one JSON object per line.",
+#: the commands by subject, in the order of the help, each with its first line
+GROUPS: dict[str, dict[str, str]] = {
+    "Call models": {
+        "chat": "Send a prompt to a model, or hold a conversation.",
+        "embed": "Turn texts into vectors.",
+        "batch": "Answer a file of requests, and resume after a stop.",
+        "explain": "Show the request that Onym would send. Sends nothing.",
+        "ping": "Test an endpoint step by step.",
+        "models": "List the models of a server, or fetch the embedded model.",
+        "cache": "Inspect and clear the response cache.",
+    },
+    "URIs": {
+        "parse": "Split a URI into its parts.",
+        "check": "Check URIs and suggest corrections.",
+        "normalize": "Print URIs in canonical form.",
+        "build": "Build a URI from its parts.",
+        "convert": "Convert between URIs and the model names of other tools.",
+        "redact": "Remove credentials from text.",
+    },
+    "ai:// resources": {
+        "ai": "Find, invoke, verify and serve ai:// resources.",
+    },
+    "Registry": {
+        "registry": "Look up registry entries, request changes, run a registry.",
+        "scheme": "Check URI scheme definitions and test their grammar.",
+    },
+    "More": {
+        "config": "Find, show, check or create the configuration file.",
+        "completions": "Print the completion script of a shell.",
+        "conformance": "Answer conformance questions, one JSON object per line.",
+        "help": "Explain a command or a topic, such as exit codes.",
+    },
 }
+#: every command in the order of the help, with its first line
+COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, line in group.items()}
 
-_HELP = """Call AI models and agents by URI from the command line.
+_HELP = """Call AI models and agents by URI.
 
 \b
-  onym chat llm://embedded/smollm2-135m-instruct "Say hello."
-  onym chat llm://anthropic/claude-sonnet-5-5 "Say hello."   (ANTHROPIC_API_KEY)
-  onym chat fast "Say hello."         (a name from your configuration)
-  onym explain llm://openai/gpt-5.5     (sends nothing)
-
-A URI is an llm:// or ai:// URI, the name of an endpoint in your configuration (onym config init), env:NAME
-for the value of a variable, or - for a line of standard input.
-
-Keep keys out of the URI. Set the provider's variable (OPENAI_API_KEY, ...), name another variable with
-?auth=env:NAME, or pipe the key to --key-stdin. `onym explain` shows which key would be used.
-
-To use Ollama or another server on this computer, type its URI (llm://localhost:11434/llama3). A URI that
-comes from a file, a variable or a pipe needs --policy local or ONYM_ALLOW_LOOPBACK=1.
+  onym chat llm://openai/gpt-5.5 "Say hello."          (OPENAI_API_KEY)
+  onym chat llm://localhost:11434/llama3 "Say hello."  (Ollama)
+  onym explain llm://openai/gpt-5.5                    (sends nothing)
 """
+#: the list of commands of `onym --help`; `onym help commands` has the long one
+_SHORT_LIST = (
+    ("Call models", "chat, embed, batch, explain, ping, models, cache"),
+    ("URIs", "parse, check, normalize, build, convert, redact"),
+    ("ai://", "ai discover, ai invoke, ai verify, ai serve, ai gateway, ..."),
+    ("Registry", "registry show, registry submit, registry serve, scheme, ..."),
+    ("More", "config, completions, conformance, help"),
+)
 
 
 #: seconds until SIGTERM is repeated
@@ -71,6 +83,7 @@ _MODULES = {
     "convert": "uri",
     "embed": "chat",
     "explain": "endpoint",
+    "help": "config",
     "models": "endpoint",
     "normalize": "uri",
     "parse": "uri",
@@ -79,8 +92,20 @@ _MODULES = {
 }
 
 
-class OnymGroup(click.Group):
+class OnymGroup(OrderedGroup):
     """A group that imports a command's module when the command runs, and reports all errors in one way."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of the first word. Raises UsageError that suggests a command before a URI."""
+        if ":" in args[0]:
+            raise errors.UsageError(
+                f'"{args[0]}" is not a command of onym',
+                code="usage.command-line",
+                hint="put a command before the URI, such as onym explain URI or onym chat URI",
+            )
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return every command, in the order of the help."""
@@ -98,28 +123,17 @@ class OnymGroup(click.Group):
             session.command = cmd_name
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of the first word. Raises UsageError that suggests a similar command."""
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            message = f'"{args[0]}" is not a command of onym'
-            raise errors.UsageError(message, code="usage.command-line", hint=_suggest_command(args[0]))
-        return super().resolve_command(ctx, args)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands from the table, without importing them."""
+        """Write the names of the commands by subject, without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl(_SHORT_LIST)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the exit codes and the use of the output streams."""
-        with formatter.section("Exit codes"):
-            formatter.write_dl([(str(code), text) for code, text in exit_codes.MEANINGS.items()])
+        """Write where to go on."""
         formatter.write_paragraph()
         formatter.write_text(
-            "Results go to standard output, notes and errors to standard error. With --json, standard output "
-            'contains only JSON, and an error is {"error": {...}}. Keys are masked everywhere.'
+            "Examples of a command: onym COMMAND --help. All commands: onym help commands. "
+            "URIs and keys: onym help uris. More topics: onym help."
         )
 
     def main(
@@ -143,10 +157,13 @@ class OnymGroup(click.Group):
 
 def _run_group(group: OnymGroup, words: list[str], extra: dict[str, Any]) -> int:
     options = words[: words.index("--")] if "--" in words else words
-    session = Session(as_json="--json" in options)
+    # also for errors in the command line, which click finds before it reads the options
+    session = Session(as_json="--json" in options, words=words)
     _prepare_streams()
+    started = monotonic()
     try:
-        code = _invoke_group(group, words, session, extra)
+        code = _invoke_group(group, list(words), session, extra)
+        session.print_detail("time", f"{monotonic() - started:.3f} s, exit code {code}")
         sys.stdout.flush()
     except BrokenPipeError:
         return _silence_stdout(exit_codes.BROKEN_PIPE)
@@ -181,15 +198,6 @@ def _invoke_group(group: OnymGroup, words: list[str], session: Session, extra: d
     except Exception as error:  # noqa: BLE001 - the last place to keep a traceback from the user
         return report_unexpected(session, error)
     return exit_codes.OK
-
-
-def _suggest_command(word: str) -> str:
-    if ":" in word:
-        return "put a command before the URI, such as onym explain URI or onym chat URI"
-    from difflib import get_close_matches
-
-    close = get_close_matches(word, COMMANDS, n=1)
-    return f"did you mean onym {close[0]}?" if close else "run onym --help for a list of commands"
 
 
 def _convert_click_error(session: Session, error: click.ClickException) -> errors.UsageError:
@@ -246,7 +254,7 @@ def _report_lost_output(session: Session, error: OSError) -> int:
     "onym",
     cls=OnymGroup,
     help=_HELP,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 @click.option("-V", "--version", is_flag=True, is_eager=True, expose_value=False, help="Show the version.",
               callback=lambda ctx, param, value: _print_version(ctx, value))  # fmt: skip

@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from errno import ENOENT
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 from click.shell_completion import CompletionItem
@@ -35,10 +34,6 @@ if TYPE_CHECKING:
 
 #: headers whose values name versions and features of an API, so they contain no credential
 _FEATURE_HEADERS = frozenset({"anthropic-beta", "anthropic-version", "openai-beta"})
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-_P = ParamSpec("_P")
-
 
 if TYPE_CHECKING:
     _ParamType: TypeAlias = click.ParamType[str]
@@ -68,50 +63,7 @@ class _URIType(_ParamType):
 URI_TYPE = _URIType()
 
 
-def add_options(*options: Callable[[Any], Any]) -> Callable[[_F], _F]:
-    """Return a decorator that adds these options to a command, in this order."""
-
-    def decorate(function: _F) -> _F:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
 uri_argument = click.argument("uri", type=URI_TYPE)
-
-
-def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value:
-        session = ctx.find_object(Session)
-        if session is not None:
-            session.as_json = True
-
-
-json_option = click.option("--json", is_flag=True, is_eager=True, expose_value=False, callback=_set_json,
-                           help="Print JSON on standard output, errors included.")  # fmt: skip
-
-
-def pass_session(function: Callable[Concatenate[Session, _P], None]) -> Callable[_P, None]:
-    """Add `--json` to a command, and pass it the session with the command's name."""
-
-    @json_option
-    @click.pass_context
-    @wraps(function)
-    def run(ctx: click.Context, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
-        session = ctx.find_object(Session)
-        assert session is not None  # noqa: S101 - the group always makes one
-        session.command = ctx.command_path.partition(" ")[2]
-        session.context = ctx
-        function(session, *args, **kwargs)
-
-    return run
-
-
-def exit_with(code: int) -> NoReturn:
-    """End the command with an exit code and without a message."""
-    raise click.exceptions.Exit(code)
 
 
 #: the presets of `onym.net.policy.Policy`, which loads only when it is used
@@ -129,15 +81,7 @@ key_stdin_option = click.option(
 )
 
 param_option = click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE",
-                            help="Set a parameter of the URI (repeatable): -p temp=0.2")  # fmt: skip
-
-
-class OrderedGroup(click.Group):
-    """A group that lists its commands in the order in which they were added."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order in which they were added."""
-        return list(self.commands)
+                            help="A parameter of the URI (repeatable), such as temp=0.2.")  # fmt: skip
 
 
 #: the name of an endpoint; every URI contains a colon
@@ -314,6 +258,16 @@ def read_file(name: str, limit: int, *, code: str = "usage.input-file") -> bytes
     return content
 
 
+def read_body(data: str, limit: int) -> bytes:
+    """Return the body that an option `--data` names: @FILE, - for standard input, or the text itself.
+
+    Raises UsageError for a file that cannot be read, and for a body that is longer than `limit` bytes.
+    """
+    if data == "-" or data.startswith("@"):
+        return read_file(data.removeprefix("@"), limit)
+    return data.encode("utf-8", "surrogateescape")
+
+
 def read_text_file(name: str, limit: int, *, code: str = "usage.input-file") -> str:
     """Return a UTF-8 file without a byte order mark, as `read_file` does. Raises UsageError."""
     try:
@@ -355,13 +309,13 @@ def _get_endpoint_text(name: str, config: Config | None) -> str:
 
     close = get_close_matches(name, config.endpoints, n=1)
     raise ConfigError(
-        f'"{name}" is neither an llm:// URI nor an endpoint in {_format_config_path(config)}',
+        f'"{name}" is neither an llm:// URI nor an endpoint in {format_config_path(config)}',
         code="config.no-endpoint",
         hint=f"did you mean {close[0]}?" if close else SCHEME_HINT,
     )
 
 
-def _format_config_path(config: Config) -> str:
+def format_config_path(config: Config) -> str:
     """Return the path of the configuration file, with ~ for the user's home folder."""
     from pathlib import Path
 

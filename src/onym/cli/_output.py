@@ -3,7 +3,7 @@
 Results go to standard output, notes and errors to standard error. With `--json`, standard output holds only
 JSON, including the error object, so that a program reads one document in every case. JSON is ASCII, so any
 text passes, including lone surrogates. Text for people is redacted, and control characters are escaped.
-Colour is used only on a terminal and never if NO_COLOR is set. `rich` is imported only by the bars.
+Colour is used on a terminal unless NO_COLOR is set; `--color` changes that. `rich` is imported only by bars.
 """
 
 from __future__ import annotations
@@ -147,6 +147,9 @@ def _clip_text(shown: str, place: int) -> tuple[str, int]:
     return head + shown[start:stop] + tail, len(head) - start
 
 
+#: the values of `--color`
+COLOURS: Final = ("auto", "always", "never")
+
 #: the use of each style, and its terminal code
 STYLES = {
     "error": "1;31",
@@ -224,10 +227,15 @@ class Subject(NamedTuple):
 class Session:
     """The state of one run: output format, command with its options, subject and secrets to mask."""
 
-    __slots__ = ("as_json", "command", "context", "secrets", "subject")
+    __slots__ = ("as_json", "colour", "command", "context", "quiet", "secrets", "subject", "verbose", "words")
 
-    def __init__(self, *, as_json: bool = False) -> None:
+    def __init__(self, *, as_json: bool = False, words: Sequence[str] = ()) -> None:
         self.as_json = as_json
+        #: the words of the command line behind `onym`
+        self.words = list(words)
+        self.quiet = False
+        self.verbose = False
+        self.colour = "auto"
         self.command = ""
         self.context: click.Context | None = None
         self.subject: Subject | None = None
@@ -249,8 +257,15 @@ class Session:
         sys.stdout.flush()
 
     def print_note(self, text: str, *, kind: str = "note") -> None:
-        """Print one redacted line on standard error."""
-        self.print_error(f"{self.paint(kind, kind, sys.stderr)}: {escape_unprintable(self.mask(text))}")
+        """Print one redacted line on standard error; nothing with `--quiet`."""
+        if not self.quiet:
+            self.print_error(f"{self.paint(kind, kind, sys.stderr)}: {escape_unprintable(self.mask(text))}")
+
+    def print_detail(self, name: str, value: object) -> None:
+        """Print what is used, such as a file or a policy, on standard error; only with `--verbose`."""
+        if self.verbose:
+            text = escape_unprintable(self.mask(f"{name}: {value}"))
+            self.print_error(self.paint(f"  {text}", "dim", sys.stderr))
 
     def print_error(self, text: str) -> None:
         """Print text that is already redacted on standard error, after flushing standard output."""
@@ -258,9 +273,13 @@ class Session:
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
 
+    def has_colour(self, stream: IO[str]) -> bool:
+        """Return whether `stream` gets colour: as `--color` says, or if it is a terminal that shows it."""
+        return has_colour(stream) if self.colour == "auto" else self.colour == "always"
+
     def paint(self, text: str, style: str, stream: IO[str] | None = None) -> str:
         """Add the colour of `style` if `stream` (default: standard output) shows colour."""
-        if not text or not has_colour(sys.stdout if stream is None else stream):
+        if not text or not self.has_colour(sys.stdout if stream is None else stream):
             return text
         return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
 

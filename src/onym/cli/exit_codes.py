@@ -29,14 +29,14 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 TERMINATED: Final = 143
 
-#: the meaning of each code, as `onym --help` prints it
+#: the meaning of each code, as `onym help exit-codes` prints it
 MEANINGS: Final[Mapping[int, str]] = {
     OK: "success",
     CHECK_FAILED: "`check`, `config check` or `scheme check` found errors, `redact --check` found a "
-    "credential, `scheme match` or `diff` found no match, `ai audit verify` found a broken log, `gateway "
-    "check` found a part that cannot be used, `gateway sessions end` found no session, or rows of a batch "
+    "credential, `scheme match` or `diff` found no match, `ai audit verify` found a broken log, `ai gateway "
+    "check` found a part that cannot be used, `ai gateway sessions end` found no session, or rows of a batch "
     "failed or remain",
-    USAGE: "invalid command line, or a file that it names cannot be used",
+    USAGE: "invalid command line, or a file that it or a variable names does not exist or cannot be used",
     BAD_URI: "invalid URI",
     CONFIGURATION: "invalid configuration file, unknown endpoint or missing credential",
     REFUSED: "rejected by policy before anything was sent",
@@ -52,15 +52,31 @@ MEANINGS: Final[Mapping[int, str]] = {
     TASK_RUNNING: "the request runs as a long task (`ai tasks` shows it)",
     INTERNAL: "a bug in Onym (ONYM_DEBUG=1 shows the traceback)",
     INPUT_OUTPUT: "a file or stream could not be read or written",
-    INTERRUPTED: "Ctrl-C",
+    INTERRUPTED: "Ctrl-C, or a question that was not answered with yes",
     BROKEN_PIPE: "the reader of the output closed the pipe",
     TERMINATED: "SIGTERM",
 }
 
 
+#: codes of errors about a missing file
+_MISSING: Final = frozenset({"audit.missing", "config.missing"})
+
+
 def get_exit_code(error: errors.OnymError) -> int:
-    """Return the exit code of the error's class, or of the network error that ended discovery."""
+    """Return the exit code of the error's class, or of what caused it.
+
+    A missing file has one code for every command, and discovery that the network ended has the network's.
+    """
     cause = error.__cause__
+    if error.code in _MISSING or _is_about_missing_file(error):
+        return USAGE
     if isinstance(error, errors.DiscoveryError) and isinstance(cause, errors.NetError):
         return get_exit_code(cause)
     return error.exit_code
+
+
+def _is_about_missing_file(error: BaseException) -> bool:
+    """Return whether the error, or one that it replaces, is about a missing file."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return isinstance(error, FileNotFoundError)

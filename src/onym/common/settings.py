@@ -67,9 +67,14 @@ class SettingsFile:
 
     @classmethod
     def load(cls, path: Path, *, limit: int = _MAX_FILE) -> SettingsFile:
-        """Read the file. Raises ConfigError `config.unreadable`, `config.too-long`, `config.syntax`."""
+        """Read the file.
+
+        Raises ConfigError `config.missing`, `config.unreadable`, `config.too-long`, `config.syntax`.
+        """
         try:
             return cls(path, read_file(path, limit).decode("utf-8"))
+        except FileNotFoundError:
+            raise ConfigError(f"{path}: the file does not exist", code="config.missing") from None
         except OSError as error:
             code = "config.too-long" if error.errno == errno.EFBIG else "config.unreadable"
             raise ConfigError(f"{path}: cannot be read: {error.strerror}", code=code) from None

@@ -94,6 +94,11 @@ def default_path(environ: Mapping[str, str] | None = None) -> Path:
     return user_config_path("onym", appauthor=False) / "config.toml"
 
 
+def _is_named(environ: Mapping[str, str] | None) -> bool:
+    """Return whether `ONYM_CONFIG` names the file."""
+    return bool((os.environ if environ is None else environ).get(VARIABLE))
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A result of `Config.check`: `where` is the name of the entry in the file ("endpoints.fast")."""
@@ -159,28 +164,32 @@ class Config:
 
     @classmethod
     def load(cls, path: str | Path | None = None, *, environ: Mapping[str, str] | None = None) -> Config:
-        """Read the file at `path`, or the user's file, which may be absent.
+        """Read the file at `path` or of `ONYM_CONFIG`, or the user's file, which may be absent.
 
         Raises ConfigError, with the file, the key and if possible the line, for a file that cannot be read,
         is not TOML, or contains unknown keys or invalid values.
         """
         chosen = default_path(environ) if path is None else Path(path)
         try:
-            return cls._load_file(chosen, wanted=path is not None)
+            return cls._load_file(chosen, named=path is not None, variable=_is_named(environ))
         except (errors.ConfigError, KeyboardInterrupt) as error:
             # no frame that holds the file's texts, and no cause that quotes them, stays with the error
             raise errors.strip_frames(error) from None
 
     @classmethod
-    def _load_file(cls, path: Path, *, wanted: bool) -> Config:
+    def _load_file(cls, path: Path, *, named: bool, variable: bool) -> Config:
         try:
             with path.open("rb") as stream:
                 content = stream.read(_LONGEST_FILE + 1)
                 modified = os.fstat(stream.fileno()).st_mtime
         except FileNotFoundError:
-            if not wanted:
+            if not named and not variable:
                 return cls.empty()
-            raise errors.ConfigError(f"{path}: the file does not exist", code="config.missing") from None
+            raise errors.ConfigError(
+                f"{path}: the file does not exist" + ("" if named else f" ({VARIABLE})"),
+                code="config.missing",
+                hint=None if named else f"Create it with onym config init, or unset {VARIABLE}.",
+            ) from None
         except OSError as error:
             raise errors.ConfigError(
                 f"{path}: cannot be read: {error.strerror}", code="config.unreadable"

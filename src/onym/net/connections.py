@@ -105,7 +105,7 @@ def make_tls_context(config: TLSConfig) -> ssl.SSLContext:
                 f"the file of certificate authorities {path} {fault}",
                 code="usage.tls",
                 hint="Use a PEM file with TLSConfig(ca_files=...) or --ca.",
-            ) from None
+            ) from (error if isinstance(error, FileNotFoundError) else None)
     if config.client_cert is not None:
         _load_client_certificate(context, config)
     return context

@@ -300,7 +300,8 @@ class KeyStore:
             if self.path.exists():
                 require_private_folder(self.path)
             hint = f"create the first key with onym ai keys new {self.path}"
-            raise CredentialError(f"{self.path} has no keys: {error.strerror}", hint=hint) from None
+            missing = None if self.path.exists() else error
+            raise CredentialError(f"{self.path} has no keys: {error.strerror}", hint=hint) from missing
         require_private_folder(self.path)
         stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
         with self._guard:

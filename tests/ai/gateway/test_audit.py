@@ -268,14 +268,14 @@ def test_old_files_go_and_young_ones_stay(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_used_is_told(tmp_path: Path) -> None:
-    for work in (
-        lambda: AuditLog(tmp_path),
-        lambda: verify_log(tmp_path),
-        lambda: repair_log(tmp_path / "no", at=AT),
+    for work, code in (
+        (lambda: AuditLog(tmp_path), "audit.unusable"),
+        (lambda: verify_log(tmp_path), "audit.unusable"),
+        (lambda: repair_log(tmp_path / "no", at=AT), "audit.missing"),
     ):
         with pytest.raises(ConfigError) as caught:
             work()
-        assert caught.value.code == "audit.unusable"
+        assert caught.value.code == code
     (tmp_path / "link").symlink_to(tmp_path / "target")
     with pytest.raises(ConfigError):
         AuditLog(tmp_path / "link")

@@ -34,7 +34,7 @@ def args(server, folder, *more):
         str(folder / "out.jsonl"),
         "--provider-batch",
         "--poll",
-        "0",
+        "0s",
         *more,
     )
 
@@ -48,8 +48,8 @@ def test_rows_go_through_the_batch_api(server, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [
-    ("--cancel",), ("--poll", "1"), ("--provider-batch", "--engine", "ray"),
-    ("--provider-batch", "--poll", "-1"),
+    ("--cancel",), ("--poll", "1s"), ("--provider-batch", "--engine", "ray"),
+    ("--provider-batch", "--poll", "-1s"), ("--provider-batch", "--poll", "5"),
 ])  # fmt: skip
 def test_options_that_do_not_go_together_are_refused(server, tmp_path, wrong):
     source = write_rows(tmp_path / "in.jsonl", 1)
@@ -62,13 +62,13 @@ def test_the_command_to_go_on_names_the_batch_api_and_the_pace(server, tmp_path)
     ran = onym(*args(server, tmp_path))
     assert ran.exit_code == 7
     (line,) = [line for line in ran.stderr.splitlines() if "onym batch" in line]
-    assert "--provider-batch --poll 0.0" in line
+    assert "--provider-batch --poll 0s" in line
     assert "--engine" not in line
     assert KEY not in ran.stderr
 
 
 def test_rows_that_a_cancellation_leaves_are_told(server, tmp_path):
-    ran = onym(*args(server, tmp_path, "--cancel"))
+    ran = onym(*args(server, tmp_path, "--cancel", "--yes"))
     assert ran.exit_code == 1
     assert "5 rows remain; to resume, run: onym batch" in ran.stderr
 

@@ -55,7 +55,7 @@ def start(server: BatchServer, folder: Path, *more: str) -> subprocess.Popen[byt
     uri = f"llm://x:{KEY}@127.0.0.1:{server.port}/{MODEL}"
     args = ["batch", uri, str(folder / "in.jsonl"), "-o", str(folder / "out.jsonl"), "--provider-batch"]
     return subprocess.Popen(
-        [sys.executable, "-m", "onym", *args, "--poll", "0", *more],
+        [sys.executable, "-m", "onym", *args, "--poll", "0s", *more],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
@@ -153,7 +153,7 @@ def test_ctrl_c_leaves_the_batch_at_the_provider_and_says_how_to_go_on(tmp_path:
     with SERVERS[name]() as server:
         server.states = ["in_progress"] * 1000
         server.hold("look", "after")
-        process = start(server, tmp_path, "--poll", "3600")
+        process = start(server, tmp_path, "--poll", "3600s")
         assert server.held.wait(600)
         process.send_signal(signal.SIGINT)
         server.release()
@@ -178,7 +178,7 @@ def test_cancel_ends_the_batch_takes_what_it_has_and_leaves_the_rest_to_be_asked
     with OpenAIServer() as server:
         server.states = ["in_progress"] * 1000
         kill_at(server, tmp_path, "look", "after")
-        process = start(server, tmp_path, "--cancel", "--json")
+        process = start(server, tmp_path, "--cancel", "--yes", "--json")
         out, complaint = process.communicate(timeout=600)
         assert process.returncode == 1, complaint
         report = json.loads(out)

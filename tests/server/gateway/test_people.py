@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from onym.ai.gateway.audit import verify_log
 from onym.cli._output import Session
-from onym.cli.commands.gateway import gateway_command
+from onym.cli.commands.ai.gateway import gateway_command
 from onym.errors import OnymError
 from people_support import ACR, Browser, People, people
 from support import free_port
@@ -301,7 +301,7 @@ def write_settings(found: People, **changes: Any) -> str:
 
 
 def operate(config: str, *arguments: str) -> tuple[int, Any]:
-    """Run `onym gateway` with these settings; the exit code and what it prints."""
+    """Run `onym ai gateway` with these settings; the exit code and what it prints."""
     command = ["--config", config, *arguments, "--json"]
     result = CliRunner().invoke(gateway_command, command, obj=Session(as_json=True))
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -317,7 +317,7 @@ def test_an_operator_signs_a_person_out_everywhere(town: People) -> None:
     under_way = Browser()
     url = town.begin(under_way)
     config = write_settings(town)
-    code, told = operate(config, "sessions", "end", f"real {subject}")
+    code, told = operate(config, "sessions", "end", f"real {subject}", "--yes")
     assert (code, told["ended"], told["people"][0]["subject"]) == (0, 2, subject)
     for at in (0, 1):
         assert [town.account(browser, at=at).status for browser in browsers] == [401, 401, 200]
@@ -325,13 +325,13 @@ def test_an_operator_signs_a_person_out_everywhere(town: People) -> None:
     back = town.provider.sign_in(url, "gil", jar=under_way.at_provider)
     refused = town.come_back(under_way, back, accept="application/json")
     assert code_of(refused) == (403, "sign-in-failed")
-    assert operate(config, "sessions", "end", f"real {subject}")[0] == 1
+    assert operate(config, "sessions", "end", f"real {subject}", "--yes")[0] == 1
     last = [line for line in town.events("logout") if line.get("by") == "operator"]
     assert [line["ended"] for line in last] == [2, 0]
     assert not verify_log(town.towns[0].settings.audit).faults
     # by address
     email = town.account(browsers[2]).json()["email"]
-    assert operate(config, "sessions", "end", f"real {email.upper()}")[1]["ended"] == 1
+    assert operate(config, "sessions", "end", f"real {email.upper()}", "--yes")[1]["ended"] == 1
     assert town.account(browsers[2]).status == 401
 
 
@@ -342,7 +342,7 @@ def test_sessions_that_are_not_shared_cannot_be_ended(town: People) -> None:
         ({}, "real", "usage.command-line"),
     ):
         with pytest.raises(OnymError) as caught:
-            operate(write_settings(town, **changes), "sessions", "end", user)
+            operate(write_settings(town, **changes), "sessions", "end", user, "--yes")
         assert caught.value.code == code
 
 

@@ -286,7 +286,7 @@ def test_a_stream_that_was_saved_is_verified_with_either_receipt(town: Any, tmp_
     body.write_bytes(answer.body)
     for event, store, options in (
         ("receipt", KeyStore(town.endpoint.folder / "keys"), ()),
-        ("gateway-receipt", town.keys, ("--gateway",)),
+        ("gateway-receipt", town.keys, ("--gateway-receipt",)),
     ):
         (tmp_path / "token").write_text(events[event])
         (tmp_path / "keys").write_bytes(store.history(now))

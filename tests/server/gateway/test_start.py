@@ -74,7 +74,8 @@ def test_a_file_that_cannot_be_used_ends_the_gateway_before_it_starts(
     value = f'["{path}"]' if setting == "ca_files" else f'"{path}"'
     config.write_text(f"{setting} = {value}\n", encoding="utf-8")
     found = started(monkeypatch, "--config", str(config))
-    assert (found.exit_code, "  code " in found.output) == (4, True), found.output
+    code = 2 if make is nothing else 4
+    assert (found.exit_code, "  code " in found.output) == (code, True), found.output
     assert str(path) in found.output.replace("\n            ", "")
 
 
@@ -84,7 +85,7 @@ def started(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
 
     monkeypatch.setattr("onym.server.http_server.run_app", listen)
     monkeypatch.setenv("COLUMNS", "500")
-    return CliRunner().invoke(app, ["gateway", *arguments], prog_name="onym")
+    return CliRunner().invoke(app, ["ai", "gateway", *arguments], prog_name="onym")
 
 
 @pytest.mark.parametrize(
@@ -111,9 +112,9 @@ def test_a_file_of_authorities_of_the_command_line_is_read_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text(tmp_path / "openssl.log")
-    found = started(monkeypatch, "--ca-file", str(tmp_path / "openssl.log"))
+    found = started(monkeypatch, "--ca", str(tmp_path / "openssl.log"))
     assert (found.exit_code, "openssl.log" in found.output) == (4, True)
-    assert "--ca-file" in found.output
+    assert "--ca" in found.output
 
 
 @pytest.mark.parametrize(

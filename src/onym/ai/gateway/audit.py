@@ -285,7 +285,7 @@ def make_unusable_error(path: Path, error: OSError) -> ConfigError:
     """Return the error of a file that the operating system rejects."""
     return ConfigError(
         f"{path}: the audit log cannot be used: {error.strerror or type(error).__name__}",
-        code="audit.unusable",
+        code="audit.missing" if isinstance(error, FileNotFoundError) else "audit.unusable",
     )
 
 

@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import pass_session, uri_argument
+from onym.cli._commands import (
+    confirm_action,
+    format_duration,
+    make_command,
+    make_duration_option,
+    pass_session,
+    yes_option,
+)
+from onym.cli._errors import complete_command
+from onym.cli._input import uri_argument
 from onym.cli._llm_client import CallOptions, call_options, resolve_call, show_warnings_as_notes
-from onym.cli._next_command import complete_command
 from onym.cli._output import Session, is_terminal, select_fields
 from onym.errors import OnymError, UsageError
 
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
 _USUAL = {"concurrency": 32, "order": "input", "engine": "local", "max_errors": None, "poll": None}
 
 
-@click.command("batch")
+@make_command("batch")
 @uri_argument
 @click.argument("source", metavar="INPUT")
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), metavar="FILE",
@@ -40,11 +48,16 @@ _USUAL = {"concurrency": 32, "order": "input", "engine": "local", "max_errors": 
               help="Use the provider's batch API: cheaper, with results within a day.")  # fmt: skip
 @click.option("--cancel", is_flag=True,
               help="With --provider-batch: cancel the batches and fetch finished results.")  # fmt: skip
-@click.option("--poll", type=click.FloatRange(0, 3600), metavar="SECONDS",
-              help="With --provider-batch: the first wait between two status requests (5).")  # fmt: skip
+@make_duration_option(
+    "--poll",
+    least=0.0,
+    most=3600.0,
+    help="With --provider-batch: the first wait between two status requests (5s).",
+)
 @click.option("--retry-errors", is_flag=True, help="Send rows again that failed in an earlier run.")
 @click.option("--max-errors", type=click.IntRange(1), metavar="N", help="Stop after N failed rows.")
 @click.option("--restart", is_flag=True, help="Discard the results of earlier runs.")
+@yes_option
 @call_options
 @pass_session
 def batch_command(session: Session, /, source: str, output: str, **arguments: Any) -> None:
@@ -69,10 +82,11 @@ def batch_command(session: Session, /, source: str, output: str, **arguments: An
     Examples:
       onym batch llm://openai/gpt-5.4-mini requests.jsonl -o results.jsonl
       onym batch fast requests.parquet -o results.parquet --concurrency 128
-      zcat requests.jsonl.gz | onym batch fast - -o results.jsonl --order completion
+      zcat rows.jsonl.gz | onym batch fast - -o results.jsonl --order completion
       onym batch fast requests.jsonl -o results.jsonl --retry-errors
       onym batch fast requests.jsonl -o results.jsonl --provider-batch
     """
+    yes = arguments.pop("yes")
     names = ("concurrency", "order", "engine", "retry_errors", "max_errors", "restart", "cancel", "poll")
     options = {name: arguments.pop(name) for name in names}
     if arguments.pop("provider_batch"):
@@ -87,6 +101,7 @@ def batch_command(session: Session, /, source: str, output: str, **arguments: An
         raise UsageError(
             "standard input cannot give the rows and also the URI or the key", code="usage.command-line"
         )
+    _confirm_run(session, output, options, yes=yes)
     again = _format_resume_command(session, call, source, output, options)
     try:
         report = _run_batch(session, call, source, output, options)
@@ -102,6 +117,14 @@ def batch_command(session: Session, /, source: str, output: str, **arguments: An
     _print_report(session, report, again)
     if report.failed or report.left:
         raise click.exceptions.Exit(exit_codes.CHECK_FAILED)
+
+
+def _confirm_run(session: Session, output: str, options: dict[str, Any], *, yes: bool) -> None:
+    """Ask before results are discarded or batches are cancelled."""
+    if options["restart"] and Path(output).exists():
+        confirm_action(session, f"Discard the results of earlier runs in {output}?", yes=yes)
+    if options["cancel"]:
+        confirm_action(session, "Cancel the batches at the provider?", yes=yes)
 
 
 def _run_batch(
@@ -132,7 +155,8 @@ def _format_resume_command(
     words += ["--provider-batch"] if provider else []
     for name, usual in _USUAL.items():
         if options[name] != usual and not (provider and name == "engine"):
-            words += [f"--{name.replace('_', '-')}", str(options[name])]
+            text = format_duration(options[name]) if name == "poll" else str(options[name])
+            words += [f"--{name.replace('_', '-')}", text]
     # the options of the call are those that the user gave
     return session.mask(complete_command(session, join(words)))
 

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onym.cli._commands import make_command, pass_session
 from onym.cli._errors import format_error
-from onym.cli._input import pass_session, read_lines, read_stdin, read_text_file, uri_argument
+from onym.cli._input import format_config_path, read_lines, read_stdin, read_text_file, uri_argument
 from onym.cli._llm_client import CallOptions, ConnectedCall, call_options, open_client
 from onym.cli._output import (
     Session,
@@ -31,7 +32,7 @@ from onym.cli._output import (
     select_fields,
 )
 from onym.common.text import escape_unprintable
-from onym.errors import OnymError, UsageError
+from onym.errors import ConfigError, OnymError, UsageError
 from onym.llm.types import Completion, Event, Finish, Message, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 
 if TYPE_CHECKING:
@@ -275,7 +276,7 @@ def keep_line_history(session: Session, path: Path) -> Iterator[None]:
                 out.writelines(line + "\n" for line in lines)
 
 
-@click.command("embed")
+@make_command("embed")
 @uri_argument
 @click.argument("texts", nargs=-1)
 @click.option("--batch", type=click.IntRange(1, 2048), default=64, show_default=True, metavar="N",
@@ -325,7 +326,7 @@ def _embed_texts(session: Session, to: ConnectedCall, texts: Iterator[str], batc
     return tokens
 
 
-@click.command("chat")
+@make_command("chat")
 @uri_argument
 @click.argument("prompt", nargs=-1)
 @click.option("-i", "--interactive", is_flag=True, help="Hold a conversation, with a line history.")
@@ -355,7 +356,7 @@ def chat_command(session: Session, /, prompt: tuple[str, ...], interactive: bool
     Examples:
       onym chat llm://embedded/smollm2-135m-instruct "Say hello."
       export OPENAI_API_KEY=...; onym chat llm://openai/gpt-5.5 "Say hello."
-      onym chat llm://localhost:11434/llama3 -i                     (Ollama on this computer)
+      onym chat llm://localhost:11434/llama3 -i     (Ollama on this computer)
       git diff | onym chat fast -s "Write a commit message." -o message.txt
       pass show openai | onym chat --key-stdin llm://openai/gpt-5.5 "Say hello."
     """
@@ -370,6 +371,8 @@ def chat_command(session: Session, /, prompt: tuple[str, ...], interactive: bool
         raise UsageError(
             "--interactive cannot be combined with a prompt, --output or --json", code="usage.command-line"
         )
+    if not prompt:
+        _reject_prompt_as_uri(call.uri)
     text = "" if interactive else _build_prompt(prompt, call)
     with open_client(session, call) as to:
         overrides = {**to.overrides, **overrides}
@@ -399,6 +402,23 @@ def _read_schema(file: str) -> dict[str, Any]:
     if not isinstance(schema, dict):
         raise UsageError(f"{file} does not contain a JSON object", code="usage.schema")
     return schema
+
+
+def _reject_prompt_as_uri(word: str) -> None:
+    """Raise ConfigError if the only argument is neither a URI nor an endpoint, so probably the prompt."""
+    if ":" in word or "/" in word or word == "-":
+        return
+    from shlex import quote
+
+    from onym.llm.config import Config
+
+    config = Config.load()
+    if word not in config.endpoints:
+        raise ConfigError(
+            f'"{word}" is neither a URI nor an endpoint in {format_config_path(config)}',
+            code="config.no-endpoint",
+            hint=f"put a URI or an endpoint before the prompt: onym chat llm://openai/gpt-5.5 {quote(word)}",
+        )
 
 
 def _build_prompt(words: tuple[str, ...], call: CallOptions) -> str:

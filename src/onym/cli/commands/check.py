@@ -15,15 +15,8 @@ from typing import TYPE_CHECKING
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import (
-    URI_TYPE,
-    exit_with,
-    find_provider,
-    iter_subjects,
-    load_providers,
-    pass_session,
-    read_text_file,
-)
+from onym.cli._commands import exit_with, make_command, pass_session
+from onym.cli._input import URI_TYPE, find_provider, iter_subjects, load_providers, read_text_file
 from onym.cli._output import Session, Subject, point_at
 from onym.common.text import escape_unprintable
 from onym.errors import OnymError, ParameterError, UnsupportedError, URIError
@@ -237,7 +230,7 @@ def _make_warning(
     )
 
 
-@click.command("check")
+@make_command("check")
 @click.argument("uris", nargs=-1, required=True, type=URI_TYPE, metavar="URI...")
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
 @click.option("--files", is_flag=True, help="Check the URIs in these files; print only those with problems.")
@@ -257,7 +250,7 @@ def check_command(session: Session, uris: tuple[str, ...], strict: bool, files: 
     \b
     Examples:
       onym check 'llm://localhost:11434/llama3:8b?temp=0.2'
-      onym check 'llm://openai/gpt-5.5?temp=0.2'          (this model does not support temp)
+      onym check 'llm://openai/gpt-5.5?temp=0.2'      (not supported by the model)
       onym check ai://Factory.example/agent/x
       onym check --files .env config/*.yaml
     """

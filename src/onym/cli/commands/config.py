@@ -1,9 +1,11 @@
-"""`onym config`, `onym cache` and `onym completions`: configuration file, response cache and shell."""
+"""`onym config`, `cache`, `completions` and `help`: configuration file, response cache, shell and topics."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +14,19 @@ import click
 from click.shell_completion import get_completion_class
 
 from onym.cli import exit_codes
-from onym.cli._input import exit_with, pass_session
+from onym.cli._commands import (
+    SHARED_OPTIONS,
+    OrderedGroup,
+    confirm_action,
+    exit_with,
+    make_command,
+    pass_session,
+    suggest_command,
+    yes_option,
+)
 from onym.cli._output import Session, encode_json, select_fields, to_plain_data
 from onym.common.text import escape_unprintable
-from onym.errors import ConfigError
+from onym.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from onym.llm.config import Config, NetworkSettings
@@ -60,7 +71,7 @@ TEMPLATE = """\
 """
 
 
-@click.group("config")
+@click.group("config", cls=OrderedGroup)
 def config_command() -> None:
     """Find, show, check or create the configuration file.
 
@@ -235,12 +246,12 @@ def _print_config(session: Session, record: dict[str, Any]) -> None:
             session.print_table(rows, indent="  ", styles=("dim",))
 
 
-@click.group("cache")
+@click.group("cache", cls=OrderedGroup)
 def cache_command() -> None:
-    """Inspect and clear the response cache, which calls with cache=true use.
+    """Inspect and clear the response cache.
 
-    The cache is in your cache folder; ONYM_CACHE_DIR names another one. ONYM_CACHE_SIZE (256MiB) and
-    ONYM_CACHE_AGE (7d) limit its size and the age of responses.
+    Calls with cache=true use it. The cache is in your cache folder; ONYM_CACHE_DIR names another one.
+    ONYM_CACHE_SIZE (256MiB) and ONYM_CACHE_AGE (7d) limit its size and the age of responses.
 
     \b
     Examples:
@@ -280,12 +291,21 @@ def stats_command(session: Session) -> None:
 
 
 @cache_command.command("clear")
+@yes_option
 @pass_session
-def clear_command(session: Session) -> None:
-    """Delete every cached response. Running processes may keep using the cache."""
+def clear_command(session: Session, /, yes: bool) -> None:
+    """Delete every cached response. Running processes may keep using the cache.
+
+    \b
+    Example:
+      onym cache clear --yes
+    """
     from onym.llm.cache import default_cache
 
     cache = default_cache()
+    count = cache.contents().entries
+    if count:
+        confirm_action(session, f"Delete {count} cached responses in {cache.settings.folder}?", yes=yes)
     cleared, folder = cache.clear(), str(cache.settings.folder)
     session.print_record({"folder": folder, "cleared": cleared.entries, "octets": cleared.octets})
     session.print_line(f"deleted {cleared.entries} {'response' if cleared.entries == 1 else 'responses'}")
@@ -318,7 +338,7 @@ _PLACES = {
 }
 
 
-@click.command("completions")
+@make_command("completions")
 @click.argument("shell", type=click.Choice(sorted(_PLACES)), metavar="SHELL")
 @pass_session
 def completions_command(session: Session, shell: str) -> None:
@@ -329,7 +349,7 @@ def completions_command(session: Session, shell: str) -> None:
     \b
     Examples:
       onym completions bash > ~/.local/share/bash-completion/completions/onym
-      onym completions zsh > ~/.zfunc/_onym        (with fpath+=~/.zfunc before compinit)
+      onym completions zsh > ~/.zfunc/_onym     (fpath+=~/.zfunc before compinit)
       onym completions fish > ~/.config/fish/completions/onym.fish
     """
     kind = get_completion_class(shell)
@@ -339,3 +359,171 @@ def completions_command(session: Session, shell: str) -> None:
     script = kind(app, {}, "onym", "_ONYM_COMPLETE").source()
     session.print_line(script)
     session.print_record({"shell": shell, "place": _PLACES[shell], "script": script})
+
+
+_URIS = """\
+A URI is an llm:// or ai:// URI, the name of an endpoint in your configuration (onym config init), env:NAME
+for the value of a variable, or - for a line of standard input.
+
+Keep keys out of the URI. Set the provider's variable (OPENAI_API_KEY, ...), name another variable with
+?auth=env:NAME, or pipe the key to --key-stdin. `onym explain URI` shows which key would be used.
+
+To use Ollama or another server on this computer, type its URI (llm://localhost:11434/llama3). A URI that
+comes from a file, a variable or a pipe needs --policy local or ONYM_ALLOW_LOOPBACK=1.
+
+Results go to standard output, notes and errors to standard error. With --json, standard output contains only
+JSON, and an error is {"error": {...}}. Keys are masked everywhere."""
+
+#: words that mean the same in every command
+_WORDS = (
+    ("--policy NAME", "Hosts that may be reached: trusted, local (this computer too) or untrusted."),
+    ("--ca FILE", "A certificate authority (PEM) to trust besides the system's."),
+    ("--timeout DURATION", "Timeout of each request. A duration has a unit: 500ms, 30s, 2m, 12h, 90d."),
+    ("--wait DURATION", "Longest time to wait for a result."),
+    ("-d, --data DATA", "The body: JSON text, @FILE for a file, or - for standard input."),
+    ("-o, --output FILE", "Write the result to FILE, which is replaced when the result is complete."),
+    ("-r, --registry NAME", "The registry: uri-schemes, or another one."),
+    ("--profile NAME", "A profile of the configuration file."),
+    ("--config FILE", "The settings file of a server (TOML)."),
+    ("--key-stdin", "Read the API key from standard input."),
+    ("--dry-run", "Show what would change, and change nothing."),
+    ("-y, --yes", "Do not ask for confirmation before something that cannot be undone."),
+)
+_TOPICS = {
+    "commands": "all commands",
+    "options": "the options of every command, and options with one meaning everywhere",
+    "uris": "URIs, endpoints and keys",
+    "exit-codes": "the exit codes",
+    "json-schema": "the JSON Schema of a command's --json output: onym help json-schema COMMAND",
+}
+
+
+def _find_command(words: Sequence[str]) -> tuple[click.Command, click.Context]:
+    """Return the command of these words, and its context. Raises UsageError."""
+    from onym.cli._app import app
+
+    command: click.Command = app
+    context: click.Context = app.context_class(app, info_name="onym", **app.context_settings)
+    for word in words:
+        names = command.list_commands(context) if isinstance(command, click.Group) else []
+        if word not in names or not isinstance(command, click.Group):
+            is_first = isinstance(command, click.Group) and command is app
+            raise UsageError(
+                f'"{word}" is not a {"topic or a command of onym" if is_first else "command"}',
+                code="usage.command-line",
+                hint=suggest_command(context.command_path, word, [*names, *(_TOPICS if is_first else ())]),
+            )
+        found = command.get_command(click.Context(command), word)
+        assert found is not None  # noqa: S101 - its name is in the list
+        command, context = found, command.context_class(found, info_name=word, parent=context)
+    return command, context
+
+
+@make_command("help")
+@click.argument("words", nargs=-1, metavar="[TOPIC|COMMAND]...")
+@pass_session
+def help_command(session: Session, /, words: Sequence[str]) -> None:
+    """Explain a command or a topic.
+
+    \b
+    Topics:
+      commands     all commands
+      options      the options of every command
+      uris         URIs, endpoints and keys
+      exit-codes   the exit codes
+      json-schema  the JSON Schema of a command's --json output
+
+    \b
+    Examples:
+      onym help exit-codes
+      onym help ai invoke
+      onym help json-schema check
+    """
+    topic = words[0] if words else ""
+    if topic == "json-schema":
+        _print_schema(session, words[1:])
+        return
+    if not topic:
+        text = _find_command(["help"])[0].get_help(_find_command(["help"])[1])
+    elif topic in _TOPICS and len(words) == 1:
+        text = _format_topic(topic)
+    else:
+        command, context = _find_command(words)
+        text = command.get_help(context)
+    session.print_line(text)
+    session.print_record({"topic": " ".join(words), "text": text})
+
+
+def _format_topic(topic: str) -> str:
+    """Return the text of a topic, at most 80 columns wide."""
+    from onym.cli._app import GROUPS
+
+    formatter = _find_command(())[1].make_formatter()
+    if topic == "uris":
+        formatter.write_text(_URIS)
+    elif topic == "exit-codes":
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in exit_codes.MEANINGS.items()])
+    elif topic == "options":
+        with formatter.section("Options of every command, before and after its name"):
+            formatter.write_dl(
+                [(", ".join(option.opts), option.help or "") for option in SHARED_OPTIONS]
+                + [("-h, --help", "Show the help of the command.")]
+            )
+        with formatter.section("Options with one meaning everywhere"):
+            formatter.write_dl(_WORDS)
+    else:
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(_list_lines(commands))
+    return formatter.getvalue().strip("\n")
+
+
+def _list_lines(commands: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each command, and the commands below it, with its first line."""
+    for name, line in commands.items():
+        yield name, line
+        command, context = _find_command([name])
+        if isinstance(command, click.Group):
+            for word in command.list_commands(context):
+                below = command.get_command(context, word)
+                yield f"  {name} {word}", "" if below is None else below.get_short_help_str(80)
+
+
+def load_schemas() -> dict[str, Any]:
+    """Return the JSON Schemas of the commands' `--json` output, by the command's words ("ai invoke")."""
+    import json
+    from importlib.resources import files
+
+    schemas: dict[str, Any] = json.loads(
+        files("onym.cli").joinpath("json_output.json").read_text(encoding="utf-8")
+    )
+    return schemas
+
+
+def make_schema(command: str) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a command's output, errors included. Raises UsageError."""
+    schemas = load_schemas()
+    commands: dict[str, Any] = schemas["commands"]
+    if command not in commands:
+        from difflib import get_close_matches
+
+        close = get_close_matches(command, commands, n=1)
+        hint = f"did you mean onym help json-schema {close[0]}?" if close else "run onym help json-schema"
+        raise UsageError(f'"{command}" is not a command with --json', code="usage.command-line", hint=hint)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"onym {command} --json",
+        "anyOf": [commands[command], {"$ref": "#/$defs/error"}],
+        "$defs": schemas["$defs"],
+    }
+
+
+def _print_schema(session: Session, words: Sequence[str]) -> None:
+    """Print the schema of a command, or the list of commands that have one."""
+    if words:
+        sys.stdout.write(encode_json(make_schema(" ".join(words)), indent=2) + "\n")
+        return
+    names = sorted(load_schemas()["commands"])
+    session.print_record({"commands": names})
+    session.print_table([(f"onym help json-schema {name}",) for name in names])

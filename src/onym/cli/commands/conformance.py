@@ -10,9 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import IO, TYPE_CHECKING, Any, Final
 
-import click
-
-from onym.cli._input import json_option
+from onym.cli._commands import make_command
 from onym.cli._output import encode_json, select_fields, to_plain_data
 from onym.errors import ConformanceError, OnymError, URIError, UsageError
 
@@ -191,12 +189,10 @@ def _get_choice(question: Question, name: str, allowed: tuple[str, ...], default
 _CHUNK = 1 << 16
 
 
-@click.command("conformance")
-@json_option
+@make_command("conformance")
 def conformance_command() -> None:
     """Answer conformance questions, one JSON object per line.
 
-    \b
     Operations: uri.parse, uri.resolve, uri.normalize, llm.parse, ai.parse, redact, net.decide.
     An unreadable question gets {"ok": false, "error": {"code": "conformance.bad-question", ...}}, and the
     next one is read. Answers come in order, repeat `id`, and are flushed. At the end of the input the exit
@@ -204,7 +200,7 @@ def conformance_command() -> None:
 
     \b
     Example:
-      echo '{"id":1,"op":"llm.parse","text":"llm://openai/gpt-5.5?temp=0.2"}' | onym conformance
+      echo '{"id":1,"op":"llm.parse","text":"llm://h/m"}' | onym conformance
     """
     serve_questions(sys.stdin.buffer, sys.stdout.buffer)
 

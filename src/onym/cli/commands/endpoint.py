@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onym.cli._commands import (
+    OrderedGroup,
+    count_shared_options,
+    make_command,
+    make_duration_option,
+    pass_session,
+)
 from onym.cli._errors import build_error_record
-from onym.cli._input import URI_TYPE, load_providers, pass_session, uri_argument
+from onym.cli._input import URI_TYPE, load_providers, uri_argument
 from onym.cli._llm_client import CallOptions, ConnectedCall, call_options, open_client
 from onym.cli._output import Session, encode_json, is_terminal, select_fields, show_download, to_plain_data
 from onym.cli.commands.check import find_misspellings
@@ -45,7 +52,7 @@ _ACTIONS = {
 _LONGEST = 60
 
 
-@click.command("explain")
+@make_command("explain")
 @uri_argument
 @click.argument("prompt", nargs=-1)
 @click.option("-s", "--system", metavar="TEXT", help="The system prompt, as for `onym chat`.")
@@ -64,8 +71,8 @@ def explain_command(session: Session, /, **options: Any) -> None:
     \b
     Examples:
       onym explain 'llm://openai/gpt-5.5?max_tokens=100'
-      onym explain --on-unsupported drop 'llm://anthropic/claude-sonnet-5-5?temp=0.2&seed=7'
-      onym explain 'llm://gemini/gemini-3.8-flash?top_k=40&system=Be%20brief' "Say hello."
+      onym explain --on-unsupported drop 'llm://openai/gpt-5.5?temp=0.2&seed=7'
+      onym explain 'llm://gemini/gemini-3.8-flash?top_k=40' "Say hello."
       onym explain llm://localhost:11434/llama3 "Say hello."
       onym explain --json fast | jq .body
     """
@@ -253,10 +260,9 @@ class _Steps:
         self._session.print_line(f"{mark} {name:<8} {escape_unprintable(self._session.mask(text))}{took}")
 
 
-@click.command("ping")
+@make_command("ping")
 @uri_argument
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
-              metavar="SECONDS", help="Timeout of the connection and of the request.")  # fmt: skip
+@make_duration_option("--timeout", default="10s", show_default=True, help="Timeout of each request.")
 @call_options
 @pass_session
 def ping_command(session: Session, /, timeout: float, **options: Any) -> None:
@@ -356,14 +362,16 @@ def _check_request(steps: _Steps, to: ConnectedCall, plan: Plan, timeout: float)
     steps.add("request", text, seconds=monotonic() - began, **facts)
 
 
-class _ModelsGroup(click.Group):
+class _ModelsGroup(OrderedGroup):
     """`onym models URI` is short for `onym models list URI`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert `list` before a URI. Raises UsageError for a misspelt subcommand."""
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
-            _reject_misspelling(args, self.commands)
-            args = ["list", *args]
+        at = count_shared_options(args)
+        word = args[at] if at < len(args) else ""
+        if args and word not in self.commands and word not in ctx.help_option_names:
+            _reject_misspelling(args[at:], self.commands)
+            args = [*args[:at], "list", *args[at:]]
         return super().parse_args(ctx, args)
 
 
@@ -382,8 +390,8 @@ def models_command() -> None:
 
     \b
     Examples:
-      onym models llm://openai/any           (a server's list; the model is not used)
-      onym models show llm://openai/gpt-5.5    (one model: context window and limits)
+      onym models llm://openai/any        (a server's list; the model is not used)
+      onym models show llm://openai/gpt-5.5    (the context window and limits)
       onym models list --local               (models that run on this computer)
       onym models pull                       (the embedded model, 98 MB, once)
     """
@@ -501,7 +509,8 @@ def pull_command(session: Session, /, name: str | None) -> None:
 
     \b
     Example:
-      onym models pull && onym chat llm://embedded/smollm2-135m-instruct "Say hello."
+      onym models pull
+      onym chat llm://embedded/smollm2-135m-instruct "Say hello."
     """
     from onym.llm.embedded import CATALOGUE, get_weights, pull_weights
 

@@ -10,15 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import exit_with, pass_session, read_text_file
-from onym.cli._output import (
-    Session,
-    encode_json,
-    escape_controls,
-    has_colour,
-    replace_text_file,
-    select_fields,
-)
+from onym.cli._commands import OrderedGroup, exit_with, pass_session
+from onym.cli._input import read_text_file
+from onym.cli._output import Session, encode_json, escape_controls, replace_text_file, select_fields
 from onym.common.text import escape_unprintable
 
 if TYPE_CHECKING:
@@ -36,7 +30,7 @@ start_option = click.option(
 )
 
 
-@click.group("scheme")
+@click.group("scheme", cls=OrderedGroup)
 def scheme_command() -> None:
     """Check URI scheme definitions and test their grammar. Nothing is sent.
 
@@ -54,9 +48,10 @@ def scheme_command() -> None:
 
 @scheme_command.command("check", short_help="Check documents against RFC 7595 or RFC 4395.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--profile", type=click.Choice(["rfc4395", "rfc7595"]),
+@click.option("--rules", "profile", type=click.Choice(["rfc4395", "rfc7595"]),
               help="The rules to check against. Default: by the template's labels, or rfc7595.")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", help="The report's format.")
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", metavar="FORMAT",
+              help="The format of the report: text, json or sarif.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
 @click.option("--questions", is_flag=True, help="List the questions that only a person can judge.")
 @pass_session
@@ -81,7 +76,7 @@ def check_command(
     \b
     Examples:
       onym scheme check draft.txt
-      onym scheme check --profile rfc4395 template.txt
+      onym scheme check --rules rfc4395 template.txt
       onym scheme check --format sarif draft.xml > draft.sarif
     """
     from onym.registry.checks import Level, to_sarif  # late: the checks take 150 ms to load
@@ -122,7 +117,7 @@ def _print_report(session: Session, report: Report, *, first: bool) -> None:
 
     if not first:
         session.print_line()
-    colour = has_colour(sys.stdout)
+    colour = session.has_colour(sys.stdout)
     text = as_text(report, colour=colour)
     # the library's own colours stay; text of the document was made printable when it was formatted
     session.print_line(text if colour else escape_controls(text))
@@ -200,9 +195,9 @@ def diff_command(session: Session, file_a: str, file_b: str, start: str | None, 
 
 @scheme_command.command("examples", short_help="Generate strings that match a grammar.")
 @click.argument("file")
-@click.option("-n", "count", type=click.IntRange(1, MAX_EXAMPLES), default=10,
+@click.option("-n", "count", type=click.IntRange(1, MAX_EXAMPLES), metavar="N", default=10,
               help="The number of strings (default 10).")  # fmt: skip
-@click.option("--seed", type=int, default=0, help="The seed of the random choice (default 0).")
+@click.option("--seed", type=int, metavar="N", default=0, help="The seed of the random choice (default 0).")
 @start_option
 @pass_session
 def examples_command(session: Session, file: str, count: int, seed: int, start: str | None) -> None:

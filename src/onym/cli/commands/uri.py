@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import click
 
 from onym.cli import exit_codes
+from onym.cli._commands import exit_with, make_command, pass_session
 from onym.cli._input import (
     URI_TYPE,
-    exit_with,
     iter_subjects,
     key_stdin_option,
     load_providers,
     param_option,
     parse_params,
-    pass_session,
     read_key,
     read_text_file,
     resolve_subject,
@@ -83,7 +82,7 @@ def _mask_userinfo(userinfo: str) -> str:
     return f"{user}:{MARK}" if colon else userinfo
 
 
-@click.command("parse")
+@make_command("parse", short_help="Split a URI into its parts.")
 @uri_argument
 @click.option("--strict", is_flag=True, help="Reject everything that the draft forbids.")
 @click.option("--as", "kind", type=click.Choice(["llm", "ai", "uri"]),
@@ -95,7 +94,7 @@ def parse_command(session: Session, uri: str, strict: bool, kind: str | None) ->
     \b
     Examples:
       onym parse 'llm://api.openai.com/gpt-5.5?temp=0.7&max_tokens=1500'
-      onym parse --json fast                        (a name from your configuration)
+      onym parse --json fast                 (a name from your configuration)
       onym parse --as uri 'https://example.org/a?b'
     """
     subject = resolve_subject(session, uri)
@@ -143,7 +142,7 @@ def _format_typed(value: object) -> str:
     return f"{value if isinstance(value, str) else encode_json(value)}  ({kind})"
 
 
-@click.command("normalize")
+@make_command("normalize", short_help="Print URIs in canonical form.")
 @click.argument("uris", nargs=-1, required=True, type=URI_TYPE, metavar="URI...")
 @click.option("--generic", is_flag=True, help="Use only the rules of RFC 3986, for a URI of any scheme.")
 @click.option("--reveal", is_flag=True, help="Print the key instead of ***.")
@@ -183,14 +182,14 @@ def _normalize_text(text: str, generic: bool, reveal: bool) -> str:
     return normalize(LLMURI.parse(text)).render(reveal=reveal)
 
 
-@click.command("build")
+@make_command("build")
 @click.option("--host", metavar="HOST", help="The server's host name or address.")
 @click.option("--provider", metavar="WORD", help="The provider, instead of --host: openai, ollama, ...")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="The port, if not the default.")
 @click.option("--model", required=True, metavar="NAME", help="The model; / separates path segments.")
 @click.option("--label", metavar="TEXT", help="The app label: your application, project or organisation.")
 @key_stdin_option
-@click.option("--key-env", metavar="NAME", help="The variable that contains the API key: auth=env:NAME.")
+@click.option("--key-env", metavar="VARIABLE", help="The variable that contains the API key: auth=env:NAME.")
 @param_option
 @click.option("--profile", metavar="NAME", help="A profile of the configuration file (the fragment).")
 @click.option("--reveal", is_flag=True, help="Print the key instead of ***.")
@@ -200,9 +199,9 @@ def build_command(session: Session, /, **options: Any) -> None:
 
     \b
     Examples:
-      onym build --provider openai --model gpt-5.5 -p temp=0.2 --key-env OPENAI_API_KEY
+      onym build --provider openai --model gpt-5.5 --key-env OPENAI_API_KEY
       onym build --host localhost --port 8080 --model qwen/qwen3:8b
-      pass show openai | onym build --provider openai --model gpt-5.5 --key-stdin --reveal
+      pass show openai | onym build --host h --model m --key-stdin --reveal
     """
     host, key_env, reveal = options["host"], options["key_env"], options["reveal"]
     if (host is None) is (options["provider"] is None):
@@ -244,7 +243,7 @@ _SOURCES = ("env", "litellm", "langchain", "ai-sdk", "llm-strings")
 _TARGETS = ("env", "litellm", "langchain", "ai-sdk")
 
 
-@click.command("convert")
+@make_command("convert", short_help="Convert URIs from and to the model names of other tools.")
 @click.option(
     "--from", "source", type=click.Choice(_SOURCES), help="The format of TEXT; the result is a URI."
 )
@@ -368,12 +367,11 @@ def _print_notes(session: Session, notes: Iterable[Note]) -> None:
 _CHUNK = 1 << 16
 
 
-@click.command("redact")
+@make_command("redact")
 @click.option("--check", is_flag=True, help="List the places of credentials; exit with 1 if there are any.")
-@click.option("--quiet", "-q", is_flag=True, help="With --check: print nothing, only set the exit code.")
 @click.argument("files", nargs=-1, type=click.Path(allow_dash=True), metavar="[FILE]...")
 @pass_session
-def redact_command(session: Session, files: tuple[str, ...], check: bool, quiet: bool) -> None:
+def redact_command(session: Session, files: tuple[str, ...], check: bool) -> None:
     """Remove credentials from text, or check that it has none.
 
     The text is standard input, or the FILEs one after another; the result goes to standard output. Keys in
@@ -390,12 +388,10 @@ def redact_command(session: Session, files: tuple[str, ...], check: bool, quiet:
       my-server 2>&1 | onym redact
       onym redact server.log > clean.log
       onym redact --check .env src
-      git diff --cached --name-only -z --diff-filter=d | xargs -0 -r onym redact --check
+      git ls-files -z | xargs -0 -r onym redact --check
     """
     if check:
-        _check_files(session, files or ("-",), quiet)
-    if quiet:
-        raise UsageError("--quiet needs --check", code="usage.command-line")
+        _check_files(session, files or ("-",))
     for name in files or ("-",):
         pieces = redact_stream(_iter_text(name))
         if session.as_json:
@@ -412,7 +408,7 @@ _SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "_
 _BINARY_HEAD = 8_000
 
 
-def _check_files(session: Session, names: tuple[str, ...], quiet: bool) -> NoReturn:
+def _check_files(session: Session, names: tuple[str, ...]) -> NoReturn:
     found: list[dict[str, str | int]] = []
     number = skipped = 0
     for name, listed in _iter_files(names):
@@ -421,12 +417,12 @@ def _check_files(session: Session, names: tuple[str, ...], quiet: bool) -> NoRet
             continue
         number += 1
         for line, column in find_secrets(_iter_text(name)):
-            if quiet:
+            if session.quiet:
                 exit_with(exit_codes.CHECK_FAILED)
             shown = session.mask(name)
             found.append({"file": shown, "line": line, "column": column})
             session.print_line(f"{escape_unprintable(shown)}:{line}:{column}: credential")
-    if not quiet:
+    if not session.quiet:
         session.print_record({"ok": not found, "files": number, "skipped": skipped, "found": found})
         if not session.as_json:
             _print_total(session, len(found), number, skipped)

@@ -49,7 +49,7 @@ _FILE_ERROR_HINTS: Final[Mapping[str, str | None]] = MappingProxyType(
         "aiip.unavailable": None,
         "sign.bad-key": None,
         "sign.malformed": None,
-        "usage.tls": "Set ca_files or --ca-file to a file of PEM certificates.",
+        "usage.tls": "Set ca_files or --ca to a file of PEM certificates.",
     }
 )
 

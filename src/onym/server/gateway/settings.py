@@ -317,7 +317,7 @@ def _require_consistent(settings: GatewaySettings) -> None:
         raise ConfigError(
             "secrets is missing: sessions in the store are sealed with secrets that outlive the process",
             code="config.missing-setting",
-            hint="Create the folder with onym gateway secrets rotate DIR, and set secrets = DIR.",
+            hint="Create the folder with onym ai gateway secrets rotate DIR, and set secrets = DIR.",
         )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from onym.cli._input import OrderedGroup
-from onym.cli.commands.ai.approve import approve_command
+from onym.cli._commands import OrderedGroup
 from onym.cli.commands.ai.client import describe_command, discover_command, invoke_command, resolve_command
+from onym.cli.commands.ai.gateway import gateway_command
 from onym.cli.commands.ai.login import login_command, logout_command, whoami_command
 from onym.cli.commands.ai.receipts import keys_command, verify_command
 from onym.cli.commands.ai.serve import audit_command, serve_command
-from onym.cli.commands.ai.tasks import tasks_command
+from onym.cli.commands.ai.tasks import approve_command, tasks_command
 
 
 @click.group("ai", cls=OrderedGroup)
@@ -21,7 +21,7 @@ def ai_command() -> None:
     Examples:
       onym ai discover bank.example
       onym ai describe ai://factory.example/model/helper
-      onym ai invoke ai://factory.example/model/helper -d '{"prompt": "Say hello."}' --save out/
+      onym ai invoke ai://factory.example/model/helper -d @prompt.json --save out/
       onym ai verify out/receipt.jwt --body out/body --history history.json
       onym ai keys new keys/ && onym ai serve module:app --keys keys/
     """
@@ -40,6 +40,7 @@ for command in (
     verify_command,
     keys_command,
     serve_command,
+    gateway_command,
     audit_command,
 ):
     ai_command.add_command(command)

@@ -23,16 +23,10 @@ import click
 
 from onym._lazy import require_extra
 from onym.cli import exit_codes
+from onym.cli._commands import add_options, make_command, make_duration_option, pass_session
 from onym.cli._errors import build_error_record, build_failure_record
-from onym.cli._input import (
-    POLICY_CHOICE,
-    add_options,
-    pass_session,
-    read_file,
-    read_stdin,
-    translate_key_errors,
-)
-from onym.cli._network import NetworkOptions, build_network, network_options
+from onym.cli._input import POLICY_CHOICE, read_body, read_file, translate_key_errors
+from onym.cli._llm_client import NetworkOptions, build_network, network_options
 from onym.cli._output import Session, Subject, encode_json, is_terminal, replace_text_file, select_fields
 from onym.cli.exit_codes import get_exit_code
 from onym.common.text import escape_unprintable
@@ -62,8 +56,8 @@ class AIOptions(TypedDict):
     ca_files: tuple[str, ...]
     cert: str | None
     cert_key: str | None
-    registry: str | None
-    registry_key: str | None
+    namespaces: str | None
+    namespaces_key: str | None
     dns: bool
     resolver: str | None
     timeout: float
@@ -72,22 +66,21 @@ class AIOptions(TypedDict):
 _FILE: Final = click.Path(exists=True, dir_okay=False)
 #: bytes
 _MAX_APPROVAL: Final = 16 * 1024
-_SECONDS: Final = click.FloatRange(0, min_open=True)
+_MAX_BODY: Final = 256 * 1024 * 1024
 
 #: add `--policy`, the network options, the registry's, `--no-dns`, `--resolver` and `--timeout`
 ai_options = add_options(
     click.option("--policy", type=POLICY_CHOICE, default="local", show_default=True,
                  help="Hosts that the URI may reach: local allows loopback, untrusted only port 443."),
     network_options,
-    click.option("--registry", type=_FILE, metavar="FILE",
-                 help="A signed registry file, for names of one label (ai://bank/...)."),
-    click.option("--registry-key", type=_FILE, metavar="FILE",
-                 help="The public key of the registry file: a JWK or a JWK Set."),
+    click.option("--namespaces", type=_FILE, metavar="FILE",
+                 help="A registry's signed file of names, for names of one label (ai://bank/...)."),
+    click.option("--namespaces-key", type=_FILE, metavar="FILE",
+                 help="The public key of that file: a JWK or a JWK Set."),
     click.option("--dns/--no-dns", default=True, help="Query DNS for SRV and TXT records (default)."),
     click.option("--resolver", metavar="ADDRESS[:PORT]",
                  help="The name server, if not the system's; on loopback, its DNSSEC result is trusted."),
-    click.option("--timeout", type=_SECONDS, default=30.0, show_default=True, metavar="SECONDS",
-                 help="Timeout of each request."),
+    make_duration_option("--timeout", default="30s", show_default=True, help="Timeout of each request."),
 )  # fmt: skip
 
 
@@ -111,17 +104,17 @@ def build_resolver_settings(options: AIOptions) -> ResolverSettings:
     from onym.ai.telemetry import resolve_telemetry
 
     namespaces: tuple[Namespaces, ...] = ()
-    if options["registry"] is not None:
+    if options["namespaces"] is not None:
         from onym.registry.signed_namespaces import SignedNamespaces
 
-        if options["registry_key"] is None:
+        if options["namespaces_key"] is None:
             raise UsageError(
-                "--registry needs the key that signs the file",
-                hint="add --registry-key FILE with the registry's public JWK",
+                "--namespaces needs the key that signs the file",
+                hint="add --namespaces-key FILE with the registry's public JWK",
             )
-        key = Path(options["registry_key"])
+        key = Path(options["namespaces_key"])
         with translate_key_errors(key, "sign.bad-key"):
-            namespaces = (SignedNamespaces.load(options["registry"], key=key, state=_get_seen_path(key)),)
+            namespaces = (SignedNamespaces.load(options["namespaces"], key=key, state=_get_seen_path(key)),)
     return ResolverSettings(
         namespaces=namespaces,
         pins=PinFile(),
@@ -157,7 +150,11 @@ def build_transport(session: Session, options: AIOptions) -> Transport:
         cert=options["cert"],
         cert_key=options["cert_key"],
     )
-    network = build_network(session, chosen, given, Config.load())
+    config = Config.load()
+    network = build_network(session, chosen, given, config)
+    session.print_detail("configuration", config.path or "no file")
+    session.print_detail("policy", options["policy"])
+    session.print_detail("proxy", "none" if network.proxy is None else network.proxy.text)
     # every connection of ai:// has TLS 1.3, also one to this computer (AIIP)
     return Transport(replace(network, tls=replace(network.tls, minimum="1.3")))
 
@@ -265,7 +262,7 @@ _MARKS: Final = {
 _MAX_VALUES: Final = 2
 
 
-@click.command("discover", short_help="Find the endpoint of a name, and explain each source.")
+@make_command("discover", short_help="Find the endpoint of a name, and explain each source.")
 @click.argument("name", metavar="NAME")
 @ai_options
 @pass_session
@@ -280,7 +277,7 @@ def discover_command(session: Session, /, name: str, **options: Unpack[AIOptions
     Examples:
       onym ai discover bank.example
       onym ai discover --json https://shop.example/pay
-      onym ai discover --registry namespaces.jws --registry-key registry.jwk ai://bank/service/payments
+      onym ai discover bank --namespaces names.jws --namespaces-key registry.jwk
     """
     require_extra("selectolax", "ai")  # before the first request
     from onym.ai.discovery.evaluation import discover_authority
@@ -345,7 +342,7 @@ def _build_discovery_record(session: Session, discovery: Discovery) -> dict[str,
     return record if refusal is None else record | build_error_record(session, refusal)
 
 
-@click.command("resolve", short_help="Show the anchor, service, keys and policy of a URI.")
+@make_command("resolve", short_help="Show the anchor, service, keys and policy of a URI.")
 @uri_argument
 @ai_options
 @pass_session
@@ -355,7 +352,7 @@ def resolve_command(session: Session, /, uri: str, **options: Unpack[AIOptions])
     \b
     Examples:
       onym ai resolve ai://factory.example/agent/forklift-42
-      onym ai resolve ai://bank/service/payments --registry names.jws --registry-key registry.jwk
+      onym ai resolve ai://factory.example/agent/forklift-42 --policy untrusted
     """
     with open_client(session, options) as client:
         resolution = client.resolve(parse_uri_argument(session, uri))
@@ -399,7 +396,7 @@ def _build_resolution_rows(record: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-@click.command("describe", short_help="Show the input, output, effects and scopes of a resource.")
+@make_command("describe", short_help="Show the input, output, effects and scopes of a resource.")
 @uri_argument
 @ai_options
 @pass_session
@@ -496,19 +493,18 @@ def _write_stdout(content: bytes) -> None:
                 sys.stderr.write("\n")
 
 
-@click.command("invoke", short_help="Invoke a resource and verify its result.")
+@make_command("invoke", short_help="Invoke a resource and verify its result.")
 @uri_argument
-@click.option("-d", "--data", metavar="JSON", help="The input as JSON; - reads it from standard input.")
-@click.option("--body", type=_FILE, metavar="FILE", help="The input as a file.")
-@click.option("--type", "content_type", metavar="TYPE", help="The media type of --body.")
+@click.option("-d", "--data", metavar="DATA", help="The input: JSON text, @FILE, or - for standard input.")
+@click.option("--type", "content_type", metavar="TYPE", help="The media type of the input, if not JSON.")
 @click.option("--stream", is_flag=True, help="Print events as they arrive; the end makes them final.")
 @click.option("--allow", type=click.Choice(["financial", "physical"]), multiple=True,
               help="Allow these effects for this call.")  # fmt: skip
 @click.option("--idempotency-key", metavar="KEY", help="The key of an earlier attempt, to retry safely.")
 @click.option("--async", "as_task", is_flag=True, help="Begin a long task; `onym ai tasks` goes on with it.")
-@click.option("--wait", type=_SECONDS, metavar="SECONDS", help="With --async: wait for the result so long.")
+@make_duration_option("--wait", help="With --async: the longest time to wait for the result.")
 @click.option("--approval", metavar="FILE", help="The evidence that people approved the call.")
-@click.option("--token-env", metavar="NAME", help="The variable that contains the access token.")
+@click.option("--token-env", metavar="VARIABLE", help="The variable that contains the access token.")
 @click.option("--client-id", metavar="ID", help="The client ID that the token was issued to.")
 @click.option("--save", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Save the body and receipt.jwt in DIR, for `onym ai verify`.")  # fmt: skip
@@ -519,7 +515,6 @@ def invoke_command(
     /,
     uri: str,
     data: str | None,
-    body: str | None,
     content_type: str | None,
     stream: bool,
     allow: tuple[str, ...],
@@ -542,15 +537,15 @@ def invoke_command(
 
     \b
     Examples:
-      onym ai invoke ai://factory.example/model/helper -d '{"prompt": "Say hello."}'
-      onym ai invoke 'ai://factory.example/agent/forklift-42?zone=A3' --allow physical
-      onym ai invoke ai://factory.example/model/helper -d - --save out/
+      onym ai invoke ai://factory.example/model/helper -d '{"prompt": "Hi"}'
+      onym ai invoke ai://factory.example/agent/forklift-42 --allow physical
+      onym ai invoke ai://factory.example/model/helper -d @prompt.json --save out/
     """
     from onym.ai.records import EVENTS, parse_media_type  # late: the JOSE library
 
     if (stream and as_task) or (wait is not None and not as_task):
         raise UsageError("--wait needs --async, which excludes --stream", code="usage.command-line")
-    content, kind = _read_body(data, body, content_type)
+    content, kind = _read_input(data, content_type)
     target = parse_uri_argument(session, uri)
     request: dict[str, Any] = {"body": content, "content_type": kind, "idempotency_key": idempotency_key}
     if approval is not None:
@@ -628,28 +623,17 @@ def _read_approval(file: str, key: str | None) -> str:
     return rest.strip() if colon and name.lower() == "aiip-approval" else text
 
 
-def _read_body(
-    data: str | None, body: str | None, content_type: str | None
-) -> tuple[bytes | None, str | None]:
-    if data is not None and body is not None:
-        raise UsageError("give either --data or --body", code="usage.command-line")
-    if data is not None:
-        text = read_stdin() if data == "-" else data
-        if content_type is None:
-            _require_json(text)
-        return text.encode("utf-8", "surrogateescape"), content_type or "application/json"
-    if body is not None:
-        if content_type is None:
-            raise UsageError(
-                "--body needs a media type",
-                code="usage.command-line",
-                hint="add the media type, as in --type text/plain",
-            )
-        return Path(body).read_bytes(), content_type
-    return None, None
+def _read_input(data: str | None, content_type: str | None) -> tuple[bytes | None, str | None]:
+    """Return the body of the call and its media type. Raises UsageError for JSON that is not valid."""
+    if data is None:
+        return None, None
+    body = read_body(data, _MAX_BODY)
+    if content_type is None:
+        _require_json(body)
+    return body, content_type or "application/json"
 
 
-def _require_json(text: str) -> None:
+def _require_json(text: bytes) -> None:
     """Raise UsageError with the position, which an endpoint would not report."""
     try:
         json.loads(text, parse_constant=_reject_constant)
@@ -658,7 +642,7 @@ def _require_json(text: str) -> None:
         raise UsageError(
             f"--data is not valid JSON{place}",
             code="usage.command-line",
-            hint='put names and texts in double quotes: -d \'{"a": 1, "b": "x"}\'',
+            hint="put names and texts in double quotes, as in -d '{\"a\": 1}'; add --type for other content",
         ) from None
     except RecursionError:
         pass  # the endpoint decides

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 
 import click
 
-from onym.cli._input import pass_session
+from onym.cli._commands import make_command, pass_session
 from onym.cli._output import Session
 from onym.cli.commands.ai.client import (
     AIOptions,
@@ -60,7 +60,7 @@ class _Place:
     target: Target
 
 
-@click.command("login", short_help="Sign in at an authority or a gateway.")
+@make_command("login", short_help="Sign in at an authority or a gateway.")
 @click.argument("name", metavar="AUTHORITY|GATEWAY")
 @click.option("--issuer", metavar="URL", help="The authorization server that you trust with your sign-in.")
 @click.option("--client-id", metavar="ID", help="The client ID that the server knows.")
@@ -109,9 +109,9 @@ def login_command(
 
     \b
     Examples:
-      onym ai login bank.example --issuer https://login.bank.example --client-id onym-cli
-      onym ai login bank.example --issuer https://login.bank.example --client-id onym-cli --device
-      onym ai login https://gateway.example --issuer https://login.example --client-id onym-cli
+      onym ai login bank.example --issuer https://bank.example --client-id me
+      onym ai login bank.example --client-id me --device
+      onym ai login https://gw.example --issuer https://id.example --client-id me
       onym ai login https://gateway.example --approve
     """
     from onym.ai.credentials import SignIn, open_sign_ins
@@ -352,7 +352,7 @@ def _sign_in_with_browser(
     return run_flow(client.finish_code_flow(begun, redirected), wire)
 
 
-@click.command("logout", short_help="Revoke a sign-in, and forget it.")
+@make_command("logout", short_help="Revoke a sign-in, and forget it.")
 @click.argument("name", metavar="[AUTHORITY|GATEWAY]", required=False)
 @click.option("--all", "everywhere", is_flag=True, help="End all sign-ins.")
 @ai_options
@@ -402,7 +402,7 @@ def _revoke(session: Session, sign_in: SignIn, settings: ResolverSettings, wire:
         return False
 
 
-@click.command("whoami", short_help="Show the sign-ins of this computer.")
+@make_command("whoami", short_help="Show the sign-ins of this computer.")
 @click.argument("name", metavar="[AUTHORITY|GATEWAY]", required=False)
 @pass_session
 def whoami_command(session: Session, /, name: str | None) -> None:

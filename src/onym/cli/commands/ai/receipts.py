@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym._lazy import require_extra
-from onym.cli._input import pass_session, read_file, translate_key_errors
+from onym.cli._commands import (
+    OrderedGroup,
+    confirm_action,
+    make_command,
+    make_duration_option,
+    pass_session,
+    yes_option,
+)
+from onym.cli._input import read_file, translate_key_errors
 from onym.cli._output import Session, replace_text_file, select_fields
 from onym.errors import CredentialError, NetError, ProvenanceError, SignatureError, UsageError
 from onym.sign.algorithms import RECEIPT_ALGORITHMS
@@ -36,7 +44,7 @@ _NEVER: Final = ("audience", "nonce", "request", "replay")
 _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
 
 
-@click.command("verify", short_help="Verify a receipt offline.")
+@make_command("verify", short_help="Verify a receipt offline.")
 @click.argument("receipt", metavar="RECEIPT")
 @click.option("--body", metavar="FILE", help="The response's content, byte for byte; of a stream, all of it.")
 @click.option("--history", metavar="FILE", help="The authority's key history: every key that ever signed.")
@@ -47,7 +55,9 @@ _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
 @click.option("--approver-keys", metavar="FILE", help="The approver's key history, for --approval.")
 @click.option("--at", "when", metavar="TIME",
               help="Verify as of this time (ISO 8601 with an offset or Z). Default: now.")  # fmt: skip
-@click.option("--gateway", is_flag=True, help="The receipt is a gateway's (AIIP-Gateway-Receipt).")
+@click.option(
+    "--gateway-receipt", "gateway", is_flag=True, help="The receipt is a gateway's (AIIP-Gateway-Receipt)."
+)
 @pass_session
 def verify_command(
     session: Session,
@@ -74,8 +84,8 @@ def verify_command(
     \b
     Examples:
       onym ai verify receipt.jwt --body answer.json --history keys.json
-      onym ai verify receipt.jwt --keys jwks.json --uri ai://bank.example/balance --json
-      onym ai verify receipt.jwt --history keys.json --approval approval.jwt --approver-keys gateway.json
+      onym ai verify receipt.jwt --keys jwks.json --uri ai://bank.example/balance
+      onym ai verify receipt.jwt --approval approval.jwt --approver-keys gw.json
     """
     require_extra("joserfc", "ai")
     from onym.sign.approval import verify_receipt_approval
@@ -261,7 +271,7 @@ _LOST_KEY_HINT: Final = (
 _folder = click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 
 
-@click.group("keys")
+@click.group("keys", cls=OrderedGroup, short_help="Manage the keys that sign the answers of an authority.")
 def keys_command() -> None:
     """Manage the keys with which an ai:// authority signs its answers. Every command accepts --json.
 
@@ -297,17 +307,21 @@ def new_command(session: Session, /, folder: Path, algorithm: str) -> None:
 @keys_command.command("rotate", short_help="Rotate the signing key, with overlap.")
 @_folder
 @click.option("--algorithm", type=_ALGORITHM, help="The new key's algorithm. Default: that of the old key.")
-@click.option("--max-age", type=click.IntRange(60, _MAX_AGE), metavar="SECONDS",
-              help="How long clients may cache the key set (3600). The new key signs after it.")  # fmt: skip
+@make_duration_option(
+    "--max-age",
+    least=60.0,
+    most=float(_MAX_AGE),
+    help="How long clients may cache the key set (1h). The new key signs after it.",
+)
 @pass_session
-def rotate_command(session: Session, /, folder: Path, algorithm: str | None, max_age: int | None) -> None:
+def rotate_command(session: Session, /, folder: Path, algorithm: str | None, max_age: float | None) -> None:
     """Rotate the signing key. The new key is published before it is used, so that clients already know it.
 
     The new key signs when every client's copy of the key set has expired. The old key stays published until
     its last receipt has expired. A second call before that changes nothing.
     """
     at = _get_timestamp()
-    store = _open_key_store(folder, max_age)
+    store = _open_key_store(folder, None if max_age is None else round(max_age))
     kid = store.rotate(at, algorithm=algorithm)
     lost = [record.kid for record in store.records() if record.can_sign(at) and _is_lost(store, record, at)]
     starts = _format_time(next(record.starts for record in store.records() if record.kid == kid))
@@ -347,8 +361,9 @@ def join_command(session: Session, /, folder: Path, fleet: str) -> None:
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.argument("kid", required=False)
 @_fleet
+@yes_option
 @pass_session
-def revoke_command(session: Session, /, folder: Path, kid: str | None, fleet: str | None) -> None:
+def revoke_command(session: Session, /, folder: Path, kid: str | None, fleet: str | None, yes: bool) -> None:
     """Revoke a key that was exposed. Everything that it signed becomes invalid, saved or not.
 
     If it is the signing key, the next key signs at once; a new key is created if there is none.
@@ -365,6 +380,7 @@ def revoke_command(session: Session, /, folder: Path, kid: str | None, fleet: st
 
         if kid is not None:
             raise UsageError("--fleet revokes the key of any machine", hint="give only the KID, without DIR")
+        confirm_action(session, f"Revoke the key {folder} on every machine?", yes=yes)
         revoke_fleet_key(fleet, str(folder))
         session.print_record({"kid": str(folder), "revoked": True})
         session.print_line(
@@ -373,6 +389,7 @@ def revoke_command(session: Session, /, folder: Path, kid: str | None, fleet: st
         return
     if kid is None:
         raise UsageError("the key to revoke is missing", hint="onym ai keys list DIR shows the keys")
+    confirm_action(session, f"Revoke the key {kid} in {folder}?", yes=yes)
     now = _open_key_store(folder).revoke(kid, _get_timestamp())
     session.print_note(f"{kid} is revoked; publish the new key set at once", kind="note")
     _print_key(session, folder, now, "signs from now on")

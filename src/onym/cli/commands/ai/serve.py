@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import pass_session
+from onym.cli._commands import (
+    OrderedGroup,
+    confirm_action,
+    format_duration,
+    make_command,
+    make_duration_option,
+    pass_session,
+    yes_option,
+)
 from onym.cli._output import Session, select_fields
 from onym.common.text import escape_unprintable
 from onym.errors import ConfigError, OnymError, UsageError
@@ -39,11 +47,11 @@ _SHARED_HINTS: Final = (
 _FORM: Final = "write module:name for a module in this folder or an installed one, such as factory:app"
 
 
-@click.command("serve", short_help="Serve Python functions as ai:// resources.")
+@make_command("serve", short_help="Serve Python functions as ai:// resources.")
 @click.argument("app", metavar="MODULE:APP")
 @click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True,
               help="The address to listen on.")  # fmt: skip
-@click.option("--port", type=click.IntRange(0, 65535), default=_PORT, show_default=True,
+@click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", default=_PORT, show_default=True,
               help="The port; 0 is any free port.")  # fmt: skip
 @click.option("--tls-cert", metavar="FILE", type=_PATH, help="The certificate chain (PEM).")
 @click.option("--tls-key", metavar="FILE", type=_PATH, help="Its private key, if it is in another file.")
@@ -89,13 +97,13 @@ def serve_command(
 
     With --workers, a process that dies is replaced, and SIGHUP replaces all processes one after the other.
     Processes that accept DPoP need one --proof-store (a SQLite file, or a database: postgresql://, valkeys://)
-    and the same --secrets (onym gateway secrets rotate DIR), on other machines too. Put a URL with a password
-    into ONYM_AI_PROOF_STORE.
+    and the same --secrets (onym ai gateway secrets rotate DIR), on other machines too. Put a URL with a
+    password into ONYM_AI_PROOF_STORE.
 
     \b
     Examples:
-      onym ai serve factory:app --tls-cert cert.pem --tls-key key.pem --host 0.0.0.0 --port 443
-      onym ai serve factory:app --keys keys/ --proof-store proofs.sqlite --secrets secrets/
+      onym ai serve factory:app --host 0.0.0.0 --port 443 --tls-cert cert.pem
+      onym ai serve factory:app --proof-store proofs.sqlite --secrets secrets/
     """
     if tls_key is not None and tls_cert is None:
         raise UsageError("--tls-key needs --tls-cert")
@@ -323,7 +331,7 @@ def _print_serving(session: Session, served: dict[str, Any]) -> None:
         session.print_error(f"  {row['uri']}  {row['effects']}{scopes}")
 
 
-@click.group("audit")
+@click.group("audit", cls=OrderedGroup)
 def audit_command() -> None:
     """Verify, repair and rotate the audit log of a gateway. Every command accepts --json.
 
@@ -332,7 +340,7 @@ def audit_command() -> None:
     \b
     Examples:
       onym ai audit verify audit.jsonl
-      onym ai audit rotate audit.jsonl --keep-days 90
+      onym ai audit rotate audit.jsonl --keep 90d
     """
 
 
@@ -402,8 +410,9 @@ def _print_verdict(session: Session, file: str, verdict: AuditReport, expect: st
 
 @audit_command.command("repair", short_help="Remove an incomplete last line.")
 @click.argument("file")
+@yes_option
 @pass_session
-def repair_audit_command(session: Session, /, file: str) -> None:
+def repair_audit_command(session: Session, /, file: str, yes: bool) -> None:
     """Remove an incomplete last line, which a killed process leaves, and record the removal in the log.
 
     \b
@@ -412,6 +421,7 @@ def repair_audit_command(session: Session, /, file: str) -> None:
     """
     from onym.ai.gateway.audit import repair_log
 
+    confirm_action(session, f"Remove an incomplete last line of {file}?", yes=yes)
     size = repair_log(file, at=datetime.now(UTC))
     session.print_record({"file": file, "octets": size})
     session.print_line(f"{file}: {f'removed {size} bytes' if size else 'nothing to repair'}")
@@ -419,23 +429,26 @@ def repair_audit_command(session: Session, /, file: str) -> None:
 
 @audit_command.command("rotate", short_help="Start a new log file, and remove old ones.")
 @click.argument("file")
-@click.option(
-    "--keep-days", type=click.FloatRange(0), metavar="DAYS", help="Remove rotated files that are older."
-)
+@make_duration_option("--keep", least=0.0, help="Remove rotated files that are older, such as 90d.")
+@yes_option
 @pass_session
-def rotate_audit_command(session: Session, /, file: str, keep_days: float | None) -> None:
+def rotate_audit_command(session: Session, /, file: str, keep: float | None, yes: bool) -> None:
     """Rename the log and start a new file that continues its hash chain. A running gateway follows.
 
     \b
     Examples:
       onym ai audit rotate audit.jsonl
-      onym ai audit rotate audit.jsonl --keep-days 90
+      onym ai audit rotate audit.jsonl --keep 90d
     """
     from onym.ai.gateway.audit import remove_old_logs, rotate_log
 
+    if keep is not None:
+        confirm_action(
+            session, f"Remove rotated files of {file} that are older than {format_duration(keep)}?", yes=yes
+        )
     at = datetime.now(UTC)
     renamed = rotate_log(file, at=at)
-    removed = () if keep_days is None else remove_old_logs(file, days=keep_days, at=at)
+    removed = () if keep is None else remove_old_logs(file, days=keep / 86_400, at=at)
     session.print_record({"file": file, "kept": str(renamed), "removed": [str(path) for path in removed]})
     session.print_line(f"{file}: renamed to {renamed}")
     for path in removed:

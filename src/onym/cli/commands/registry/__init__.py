@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from onym.cli._input import OrderedGroup
-from onym.cli.commands.registry import admin, lookup, procedure, transfer, user, webhook
+from onym.cli._commands import OrderedGroup
+from onym.cli.commands.registry import admin, lookup, procedure, transfer, user
 
 
-@click.group("registry", cls=OrderedGroup)
+@click.group("registry", cls=OrderedGroup, short_help="Look up entries, request changes, run a registry.")
 def registry_command() -> None:
     """Look up registry entries, request changes, or run a registry. Every command accepts --json.
 
@@ -48,6 +48,6 @@ for command in (
     admin.restore_command,
     admin.serve_command,
     user.user_command,
-    webhook.webhook_command,
+    admin.webhook_command,
 ):
     registry_command.add_command(command)

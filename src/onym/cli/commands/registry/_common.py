@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
 import click
 
 from onym.accounts.records import ALL_REALMS
-from onym.cli._input import add_options, pass_session
-from onym.cli._next_command import complete_command
-from onym.cli._output import Session, has_colour, is_terminal
+from onym.cli._commands import add_options, pass_session
+from onym.cli._errors import complete_command
+from onym.cli._output import Session, is_terminal
 from onym.common.platform import get_user_name
 from onym.common.text import escape_unprintable
 from onym.errors import AccessError, StoreError, UnknownEntryError, UsageError
@@ -281,6 +281,7 @@ def require_database(session: Session, db: str | None, config: str | None = None
 async def open_store(session: Session, db: str | None, *, create: bool = False) -> AsyncIterator[Store]:
     """Open the store. Raises UsageError for a missing database, and StoreError for an unusable one."""
     place = require_database(session, db)
+    session.print_detail("database", place)
     from onym.registry.store import Store  # late: SQLAlchemy takes most of the import time
 
     try:
@@ -556,4 +557,4 @@ def print_report(session: Session, report: Report) -> None:
     """Print the checker's findings."""
     from onym.registry.checks import as_text  # late: only this function needs grammars and documents
 
-    session.print_line(as_text(report.without_questions(), colour=has_colour(sys.stdout)).rstrip())
+    session.print_line(as_text(report.without_questions(), colour=session.has_colour(sys.stdout)).rstrip())

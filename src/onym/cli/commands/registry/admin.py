@@ -1,4 +1,4 @@
-"""`onym registry init`, `verify`, `backup`, `restore` and `serve`: operate your own registry."""
+"""`onym registry init`, `verify`, `audit`, `backup`, `restore`, `serve` and `webhook`: operate a registry."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import click
 
 from onym._lazy import require_extra
 from onym.accounts.records import ALL_REALMS, AuditHead
-from onym.cli._input import pass_session
-from onym.cli._next_command import complete_command
+from onym.cli import exit_codes
+from onym.cli._commands import OrderedGroup, confirm_action, exit_with, make_command, pass_session, yes_option
+from onym.cli._errors import complete_command
 from onym.cli._output import Session, select_fields
 from onym.cli.commands.registry._common import (
     DEFAULT_DATABASE,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 _SEED: Final = Actor(id="iana-seed", roles=frozenset({Role.IANA}))
 
 
-@click.command("init", short_help="Create a registry with the shipped data and an account.")
+@make_command("init", short_help="Create a registry with the shipped data and an account.")
 @click.option("--login", metavar="LOGIN", help="The first account.  [default: admin]")
 @click.option("--email", metavar="ADDRESS", help="The account's e-mail address, for notices.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
@@ -79,7 +80,7 @@ async def init_command(
     \b
     Examples:
       onym registry init --db registry.db
-      pass show registry | onym registry init --db registry.db --login ann --password-stdin
+      pass show registry | onym registry init --login ann --password-stdin
       onym registry init --db names.db --definition company.toml
     """
     defined = None if definition is None else _load_definition(definition)
@@ -130,7 +131,7 @@ async def init_command(
         session.print_note(f"next: {following}")
 
 
-@click.command("define", short_help="Define your own registries from a TOML file.")
+@make_command("define", short_help="Define your own registries from a TOML file.")
 @click.argument("file", type=click.Path(dir_okay=False, exists=True))
 @click.option("--dry-run", is_flag=True, help="Only check the file.")
 @pass_database
@@ -194,7 +195,7 @@ async def _seed_registries(session: Session, store: Store) -> dict[str, dict[str
     return counts
 
 
-@click.command("verify", short_help="Verify the log's hash chain and the registry's content.")
+@make_command("verify", short_help="Verify the log's hash chain and the registry's content.")
 @click.option("--rebuild", is_flag=True, help="Rebuild entries, requests and the search index from the log.")
 @click.option(
     "--head", metavar="NUMBER:DIGEST", help="A head that you saved earlier; the log must still contain it."
@@ -214,7 +215,7 @@ async def verify_command(session: Session, /, rebuild: bool, head: str | None, d
     Examples:
       onym registry verify --db registry.db
       onym registry verify --rebuild
-      onym registry verify --head 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+      onym registry verify --head "$(cat head.txt)"
     """
     anchor = None if head is None else _parse_anchor(head)
     async with open_store(session, db) as store:
@@ -257,10 +258,19 @@ def _print_verified(session: Session, verified: Verified, word: str) -> None:
     session.print_table(rows, indent="  ", styles=("dim",))
 
 
-@click.group("audit", invoke_without_command=True, short_help="List or verify the audit log.")
+@click.group(
+    "audit", cls=OrderedGroup, invoke_without_command=True, short_help="List or verify the audit log."
+)
 @click.option("--account", metavar="LOGIN", help="Only acts of this account.")
 @click.option("--action", metavar="ACTION", help="Only this action, such as account.roles.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Records to list.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    default=50,
+    show_default=True,
+    help="Records to list.",
+)
 @click.option("--after", metavar="CURSOR", help="Continue after `next` of an earlier list (--json).")
 @pass_database
 async def audit_command(
@@ -347,10 +357,11 @@ async def audit_verify_command(session: Session, store: Store, /, head: str | No
     )
 
 
-@click.command("redact", short_help="Remove personal data from the log.")
+@make_command("redact", short_help="Remove personal data from the log.")
 @click.option("--text", metavar="TEXT", help="The text to remove. Default: a line of standard input.")
 @click.option("--reason", metavar="TEXT", required=True, help="Why, without the data; it stays in the log.")
 @click.option("--dry-run", is_flag=True, help="List the lines without removing them.")
+@yes_option
 @registry_option
 @account_options
 @pass_store
@@ -361,6 +372,7 @@ async def redact_command(
     text: str | None,
     reason: str,
     dry_run: bool,
+    yes: bool,
     registry: str,
     account: str | None,
     role: str | None,
@@ -372,8 +384,8 @@ async def redact_command(
 
     \b
     Examples:
-      onym registry redact --dry-run --reason "asked by the person" --text ann@example.net
-      pass show gone | onym registry redact --reason "asked by the person"
+      onym registry redact --dry-run --reason "ticket 7" --text ann@example.net
+      pass show gone | onym registry redact --reason "ticket 7" --yes
     """
     wanted = sys.stdin.readline() if text is None else text
     if wanted.strip() and wanted.strip().casefold() in reason.casefold():
@@ -386,6 +398,9 @@ async def redact_command(
         found = await store.find_redaction(registry, wanted)
     else:
         actor = await resolve_actor(store, registry, account=account, role=role)
+        found = await store.find_redaction(registry, wanted)
+        lines = sum(map(len, found.places.values()))
+        confirm_action(session, f"Remove {lines} lines from the log of {registry}?", yes=yes)
         found = await store.redact(
             registry,
             wanted,
@@ -409,7 +424,7 @@ async def redact_command(
         session.print_note("backups and sent mail keep the text; replace old backups")
 
 
-@click.command("backup", short_help="Copy the database to a file, while it is in use.")
+@make_command("backup", short_help="Copy the database to a file, while it is in use.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--portable", is_flag=True, help="Write JSON Lines, which every database can restore.")
 @pass_store
@@ -432,10 +447,11 @@ async def backup_command(session: Session, store: Store, /, file: str, portable:
     session.print_line(f"wrote {file}")
 
 
-@click.command("restore", short_help="Restore a backup into an empty database.")
+@make_command("restore", short_help="Restore a backup into an empty database.")
 @click.argument("file", type=click.Path(dir_okay=False, exists=True))
+@yes_option
 @pass_database
-async def restore_command(session: Session, /, file: str, db: str | None) -> None:
+async def restore_command(session: Session, /, file: str, yes: bool, db: str | None) -> None:
     """Restore the backup FILE into the database of --db, which is created if necessary.
 
     The log's hash chain is verified. A database that contains a registry is rejected and stays unchanged.
@@ -443,9 +459,10 @@ async def restore_command(session: Session, /, file: str, db: str | None) -> Non
     \b
     Examples:
       onym registry restore registry-2026-11-21.db --db new.db
-      onym registry restore registry-2026-11-21.jsonl --db postgresql://registry@/registry
+      onym registry restore registry.jsonl --db postgresql://registry@/registry
     """
     place = require_database(session, db)
+    confirm_action(session, f"Restore {file} into {place}?", yes=yes)
     from onym.registry.store import restore  # late: SQLAlchemy takes most of the import time
 
     with show_status(session, f"reading {file}"):
@@ -455,10 +472,12 @@ async def restore_command(session: Session, /, file: str, db: str | None) -> Non
     _print_verified(session, verified, "restored")
 
 
-@click.command("serve", short_help="Serve the registry's web pages and API.")
+@make_command("serve", short_help="Serve the registry's web pages and API.")
 @click.option("--host", metavar="ADDRESS", help="The address to listen on (127.0.0.1, or the settings).")
-@click.option("--port", type=click.IntRange(1, 65535), help="The port. Default: 8000, or the settings.")
-@click.option("--base-url", metavar="ORIGIN",
+@click.option(
+    "--port", type=click.IntRange(1, 65535), metavar="PORT", help="The port. Default: 8000, or the settings."
+)
+@click.option("--base-url", metavar="URL",
               help="The public origin: https://registry.example. Required unless on loopback.")  # fmt: skip
 @click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG.")
 @db_option
@@ -511,3 +530,98 @@ def _resolve_base_url(settings: Settings) -> Settings:
         )
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return replace(settings, base_url=f"http://{host}:{settings.port}", allowed_hosts=())
+
+
+_config_option = click.option(
+    "--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG."
+)
+
+
+@click.group("webhook", cls=OrderedGroup, short_help="List and test the webhooks of the settings.")
+def webhook_command() -> None:
+    """List and test the webhooks, which are [[webhooks]] tables of the settings file.
+
+    `onym registry serve` and `onym registry tick --send` send changes of entries to them.
+    """
+
+
+def _load_webhook_settings(config: str | None) -> Settings:
+    require_extra("starlette", "registry")
+    from onym.server.settings import load_settings  # late: few commands need the web server's settings
+
+    return load_settings(config)
+
+
+@webhook_command.command("list", short_help="List webhooks and their deliveries.")
+@_config_option
+@pass_database
+async def list_command(session: Session, /, config: str | None, db: str | None) -> None:
+    """List webhooks: how many deliveries wait, were sent and were given up, and the last failure.
+
+    \b
+    Examples:
+      onym registry webhook list --config registry.toml
+    """
+    settings = _load_webhook_settings(config)
+    found: list[dict[str, Any]] = []
+    async with open_store(session, find_database(session, db, config)) as store:
+        for hook in settings.webhooks:
+            counts = await store.outbox.count_deliveries(hook.name)
+            sent = counts.last_sent
+            found.append(
+                {
+                    "name": hook.name,
+                    "origin": "/".join(hook.url.split("/")[:3]),
+                    "registries": list(hook.registries),
+                    **select_fields(counts, "waiting", "sent", "given_up", "reason"),
+                    "last_sent": None if sent is None else format_minute(sent),
+                }
+            )
+    session.print_record({"webhooks": found})
+    session.print_table(
+        [
+            (
+                row["name"],
+                row["origin"],
+                ", ".join(row["registries"]) or "all registries",
+                f"{row['sent']} sent, {row['waiting']} waiting, {row['given_up']} given up",
+                row["reason"] or "",
+            )
+            for row in found
+        ],
+        styles=("name",),
+    )
+    if not found and not session.as_json:
+        session.print_note("the settings have no [[webhooks]]")
+
+
+@webhook_command.command("test", short_help="Send a test delivery to a webhook.")
+@click.argument("name")
+@_config_option
+@pass_database
+async def test_command(session: Session, /, name: str, config: str | None, db: str | None) -> None:
+    """Send a delivery of the type registry.test to the webhook NAME now. The exit code is 11 if it fails.
+
+    \b
+    Examples:
+      onym registry webhook test catalogue --config registry.toml
+    """
+    settings = _load_webhook_settings(config)
+    hook = next((hook for hook in settings.webhooks if hook.name == name), None)
+    if hook is None:
+        names = ", ".join(hook.name for hook in settings.webhooks)
+        raise UsageError(
+            f'the settings have no webhook "{name}"',
+            code="registry.unknown-webhook",
+            hint=f"the webhooks are {names}" if names else "add a [[webhooks]] table to the settings file",
+        )
+    from onym.server.webhooks import WebhookSender  # late: see above
+
+    async with open_store(session, find_database(session, db, config)) as store:
+        reason = await WebhookSender(settings, store, utc_now).send_test(hook)
+    session.print_record({"webhook": name, "ok": reason is None, "reason": reason})
+    if reason is None:
+        session.print_line(f"{session.paint('ok', 'good')}  {name} accepted the test delivery")
+        return
+    session.print_line(f"{session.paint('failed', 'bad')}  {name}: {reason}")
+    exit_with(exit_codes.REGISTRY)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from onym.cli._commands import make_command
 from onym.cli._output import Session, select_fields
 from onym.cli.commands.registry._common import (
     ROLE_CHOICE,
@@ -64,7 +65,7 @@ _OPEN: Final = (
 )
 
 
-@click.command("show", short_help="Show one entry with its status, fields and history.")
+@make_command("show", short_help="Show one entry with its status, fields and history.")
 @click.argument("name", shell_complete=complete_name)
 @registry_option
 @pass_database
@@ -165,11 +166,11 @@ def _format_origin(snapshot: Snapshot) -> str:
     return f"data that Onym ships{dated} ({source}); use --db for your own registry"
 
 
-@click.command("search", short_help="Find entries by name, description or reference.")
+@make_command("search", short_help="Find entries by name, description or reference.")
 @click.argument("text", default="")
 @registry_option
-@click.option("--status", "wanted", type=STATUS_CHOICE, help="Only this status.")
-@click.option("--limit", type=click.IntRange(1, _MAX_ROWS), default=_ROWS, show_default=True,
+@click.option("--status", "wanted", type=STATUS_CHOICE, metavar="STATUS", help="Only this status.")
+@click.option("--limit", type=click.IntRange(1, _MAX_ROWS), metavar="N", default=_ROWS, show_default=True,
               help="Maximum number of rows.")  # fmt: skip
 @pass_database
 async def search_command(
@@ -258,7 +259,7 @@ def _print_matches(
         session.print_note(_format_origin(snapshot))
 
 
-@click.command("status", short_help="Show the state, holder and due date of a request.")
+@make_command("status", short_help="Show the state, holder and due date of a request.")
 @click.argument("request")
 @at_option
 @pass_database
@@ -297,8 +298,8 @@ async def status_command(session: Session, /, request: str, at: str | None, db: 
         print_history(session, histories[item.id], logins)
 
 
-@click.command("review", short_help="List open requests and who has the next step.")
-@click.option("-r", "--registry", help="Only this registry.")
+@make_command("review", short_help="List open requests and who has the next step.")
+@click.option("-r", "--registry", metavar="REGISTRY", help="Only this registry.")
 @click.option("--for", "role", type=ROLE_CHOICE, help="Only requests that wait for this role.")
 @at_option
 @pass_database
@@ -337,7 +338,7 @@ async def review_command(
         session.print_note("no requests are open")
 
 
-@click.command("statistics", short_help="Count entries and requests, and the time of each stage.")
+@make_command("statistics", short_help="Count entries and requests, and the time of each stage.")
 @pass_store
 async def statistics_command(session: Session, store: Store, /) -> None:
     """Count entries by status and requests by state, with the median time of each stage, and months.

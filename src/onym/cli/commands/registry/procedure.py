@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import exit_with, read_file, read_text_file
-from onym.cli._next_command import complete_command
+from onym.cli._commands import exit_with, make_command
+from onym.cli._errors import complete_command
+from onym.cli._input import read_body, read_file, read_text_file
 from onym.cli._output import Session, select_fields
 from onym.cli.commands.registry._common import (
     account_options,
@@ -103,7 +104,7 @@ async def _check_file(
         raise UsageError(
             f"{options.registry} has no procedure {options.profile}",
             code="usage.profile",
-            hint=f"use --profile {' or '.join(row.profiles)}",
+            hint=f"use --procedure {' or '.join(row.profiles)}",
         )
     form = SubmissionInput(
         registry=row,
@@ -136,9 +137,9 @@ def render_blank_template(profile: Profile) -> str:
     return "\n".join(lines)
 
 
-@click.command("template", short_help="Print an empty template to fill in.")
+@make_command("template", short_help="Print an empty template to fill in.")
 @registry_option
-@click.option("--profile", type=_PROFILE, help="The procedure. Default: the registry's own.")
+@click.option("--procedure", "profile", type=_PROFILE, help="The procedure. Default: the registry's own.")
 @pass_database
 async def template_command(session: Session, /, registry: str, profile: str | None, db: str | None) -> None:
     """Print an empty template to fill in. Standard error explains each field.
@@ -146,7 +147,7 @@ async def template_command(session: Session, /, registry: str, profile: str | No
     \b
     Examples:
       onym registry template > myscheme.txt
-      onym registry template --profile rfc4395
+      onym registry template --procedure rfc4395
       onym registry template -r llm-parameters
     """
     row = registry_row(registry)
@@ -190,10 +191,12 @@ class _SubmitOptions:
     exact: bool
 
 
-@click.command("submit", short_help="Check a template or draft, and request registration.")
+@make_command("submit", short_help="Check a template or draft, and request registration.")
 @click.argument("file", metavar="FILE|REQUEST")
 @registry_option
-@click.option("--profile", type=_PROFILE, help="The procedure. Default: the one that the template fits.")
+@click.option(
+    "--procedure", "profile", type=_PROFILE, help="The procedure. Default: the one that the template fits."
+)
 @click.option("--status", metavar="STATUS", help="The requested status. Default: the template's.")
 @click.option("--kind", type=click.Choice([str(kind) for kind in RequestKind]), default=str(RequestKind.NEW),
               show_default=True, help="The kind of request.")  # fmt: skip
@@ -228,7 +231,7 @@ async def submit_command(
       onym registry template > myscheme.txt     (fill it in)
       onym registry submit --dry-run myscheme.txt
       onym registry submit --db registry.db --account ann myscheme.txt
-      onym registry submit --archive https://mailarchive.ietf.org/arch/msg/uri-review/x uri-schemes-17
+      onym registry submit --archive https://lists.example/x uri-schemes-17
     """
     chosen = _SubmitOptions(at=parse_time(at), exact=at is not None, **options)
     _require_archive_url(chosen.archive)
@@ -430,14 +433,15 @@ _ROUNDS: Final = 20
 _MAX_DATA: Final = 1_000_000
 
 
-@click.command("decide", short_help="Take a step of a procedure, such as approve or reject.")
+@make_command("decide", short_help="Take a step of a procedure, such as approve or reject.")
 @click.argument("target", metavar="REQUEST|NAME")
 @click.argument("decision", type=click.Choice(_DECISIONS), metavar="DECISION")
 @click.option("--reason", help="The reason, which is logged and sent to the registrant.")
 @click.option("--set", "members", metavar="MEMBER=TEXT", multiple=True,
               help="Another member of the event (repeatable).")  # fmt: skip
-@click.option("--data", metavar="JSON", help="Members of the event as one JSON object.")
-@click.option("--expect", type=click.IntRange(0), metavar="VERSION",
+@click.option("-d", "--data", metavar="DATA",
+              help="Members of the event: a JSON object, @FILE, or - for standard input.")  # fmt: skip
+@click.option("--if-version", "expect", type=click.IntRange(0), metavar="VERSION",
               help="Fail unless the request has this version.")  # fmt: skip
 @registry_option
 @account_options
@@ -465,22 +469,25 @@ async def decide_command(
 
     \b
       registrant  revise announce submit resubmit withdraw designate retire
-      IANA        check-complete reject-incomplete assign-expert draft-published override
-      expert      ask-more-review resume-review approve approve-as-provisional ask-ietf-review reject
-                  assign-expert recuse
-      IESG        iesg-approve iesg-decline ask-upgrade reassign demand-changes appoint-expert
-      appeals     appeal appeal-to-iab withdraw-appeal uphold-appeal dismiss-appeal
+      IANA        check-complete reject-incomplete assign-expert
+                  draft-published override
+      expert      ask-more-review resume-review approve approve-as-provisional
+                  ask-ietf-review reject assign-expert recuse
+      IESG        iesg-approve iesg-decline ask-upgrade reassign
+                  demand-changes appoint-expert
+      appeals     appeal appeal-to-iab withdraw-appeal uphold-appeal
+                  dismiss-appeal
       namespaces  enter-safe-mode suspend reinstate revoke renew
       every role with an update: attach-security-note
 
     \b
     Examples:
       onym registry decide uri-schemes-17 check-complete --as iana
-      onym registry decide uri-schemes-17 reject --as expert --reason "in use under another name"
+      onym registry decide uri-schemes-17 reject --as expert --reason "in use"
       onym registry decide uri-schemes-17 assign-expert --as iana --set expert=eve
       onym registry decide uri-schemes-17 appeal --reason "another draft was read"
-      onym registry decide conti override --set remove=yes --reason "never used, asked for by its author"
-      onym registry decide conti override --set undoes=423 --reason "it is used after all"
+      onym registry decide conti override --set remove=yes --reason "never used"
+      onym registry decide conti override --set undoes=423 --reason "it is used"
       onym registry decide agents renew -r ai-namespaces --set expires=2028-01-31
     """
     event_data = _build_event_data(reason, members, data)
@@ -514,7 +521,7 @@ async def decide_command(
 def _build_event_data(reason: str | None, members: Sequence[str], data: str | None) -> dict[str, Any]:
     """Build the members of the event: --data first, then --set and --reason. Raises UsageError."""
     try:
-        event_data = json.loads(data[: _MAX_DATA + 1]) if data is not None else {}
+        event_data = {} if data is None else json.loads(read_body(data, _MAX_DATA))
     except (ValueError, RecursionError):
         event_data = None
     if not isinstance(event_data, dict):
@@ -555,7 +562,7 @@ def _print_applied(session: Session, applied: Applied, names: dict[str, str], at
         print_entry(session, decision.entry, names)
 
 
-@click.command("link-messages", short_help="Link the messages of a mailing list's archive.")
+@make_command("link-messages", short_help="Link the messages of a mailing list's archive.")
 @click.argument("file", metavar="FILE")
 @click.option("--link", metavar="URL", help="The address of a message without Archived-At: an https URL "
               "with {id} for its Message-ID.")  # fmt: skip
@@ -586,7 +593,7 @@ async def link_messages_command(
     Examples:
       onym registry link-messages --dry-run 2026-11.mbox
       onym registry link-messages --as iana 2026-11.mbox
-      onym registry link-messages --as iana --link 'https://lists.example/arch/{id}' old.mbox
+      onym registry link-messages --link 'https://lists.example/{id}' old.mbox
     """
     from onym.registry.list_archive import MAX_BYTES  # late: mail and XML for this command alone
 
@@ -639,7 +646,7 @@ async def _link_messages(
     return get_applied_request(await apply_step(store, event, actor, at, expected=about.version, exact=exact))
 
 
-@click.command("tick", short_help="Process due timeouts and expiries.")
+@make_command("tick", short_help="Process due timeouts and expiries.")
 @at_option
 @click.option("--dry-run", is_flag=True, help="List due events without processing them.")
 @click.option("--send", is_flag=True, help="Send waiting mail and webhooks afterwards, as `serve` does.")

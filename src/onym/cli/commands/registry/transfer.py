@@ -15,7 +15,8 @@ import click
 
 from onym._lazy import require_extra
 from onym.cli import exit_codes
-from onym.cli._input import exit_with, pass_session, read_start, translate_key_errors
+from onym.cli._commands import exit_with, make_command, pass_session
+from onym.cli._input import read_start, translate_key_errors
 from onym.cli._output import Session, escape_controls, is_terminal, replace_text_file, select_fields
 from onym.cli.commands.registry._common import (
     STATUS_CHOICE,
@@ -85,9 +86,9 @@ _FORMATS: Final = ("xml", "csv", "csv-2015", "csv-2022", "text", "json", "atom",
 _SHOWN: Final = 20
 
 
-@click.command("import", short_help="Import a published registry (CSV, XML, JSON or text).")
+@make_command("import", short_help="Import a published registry (CSV, XML, JSON or text).")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", "format_", help="The format of the files. Default: detected.")
+@click.option("--format", "format_", metavar="FORMAT", help="The format of the files. Default: detected.")
 @click.option("--contacts", type=click.Path(dir_okay=False),
               help="A file of contacts: [[id, name, organisation, URI, date], ...]")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Read and report without changes.")
@@ -216,10 +217,10 @@ def _print_import(session: Session, record: dict[str, Any], *, dry_run: bool) ->
             session.print_note(f"{len(irregular) - _SHOWN} more; use --json to see all of them")
 
 
-@click.command("export", short_help="Export a registry in one of many formats.")
-@click.option("--format", "format_", type=click.Choice(_FORMATS), default="xml", show_default=True,
-              help="The format of the file.")  # fmt: skip
-@click.option("--status", type=STATUS_CHOICE, help="The status, for csv-2015.")
+@make_command("export", short_help="Export a registry in one of many formats.")
+@click.option("--format", "format_", type=click.Choice(_FORMATS), default="xml", metavar="FORMAT",
+              show_default=True, help=f"The format of the file: {', '.join(_FORMATS)}.")  # fmt: skip
+@click.option("--status", type=STATUS_CHOICE, metavar="STATUS", help="The status, for csv-2015.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False),
               help="Write to FILE, which is replaced only when the export is complete.")  # fmt: skip
 @click.option("--sign-key", metavar="FILE", help="A private key (JWK) to sign the namespaces file.")
@@ -249,8 +250,8 @@ async def export_command(
     \b
     Examples:
       onym registry export --format csv -o uri-schemes.csv
-      onym registry export -r ai-namespaces --format namespaces --sign-key root.jwk -o namespaces.jws
-      onym registry export --db registry.db --format atom --authority registry.example,2026
+      onym registry export --format namespaces --sign-key root.jwk -o names.jws
+      onym registry export --format atom --authority registry.example,2026
     """
     if sign_key is not None and format_ != "namespaces":
         raise UsageError("--sign-key needs --format namespaces", code="usage.command-line")
@@ -279,7 +280,7 @@ async def export_command(
     session.print_line(f"wrote {output}")
 
 
-@click.command("mirror", short_help="Write all public pages and files to a folder.")
+@make_command("mirror", short_help="Write all public pages and files to a folder.")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--base-url", metavar="URL",
               help="The URL at which the mirror will be published. Default: links are relative.")  # fmt: skip

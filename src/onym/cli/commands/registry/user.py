@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym.accounts import passwords, records
-from onym.cli._next_command import complete_command
+from onym.cli._commands import OrderedGroup, confirm_action, make_command, make_duration_option, yes_option
+from onym.cli._errors import complete_command
 from onym.cli._output import Session, is_terminal, select_fields
 from onym.cli.commands.registry._common import (
     ROLE_CHOICE,
@@ -33,18 +34,18 @@ if TYPE_CHECKING:
     from onym.accounts.records import Account
     from onym.registry.store import Store
 
-_TOKEN_DAYS: Final = 365
 _SCOPES: Final = ("read", "submit", "review", "iana", "iesg", "admin")
 
 
-@click.command("token", short_help="Create, list or revoke API tokens.")
+@make_command("token", short_help="Create, list or revoke API tokens.")
 @click.argument("login")
 @click.option("--label", default="", help="The purpose of the token.")
-@click.option("--scope", "scopes", type=click.Choice(_SCOPES), multiple=True,
-              help="A permission of the token (repeatable).")  # fmt: skip
-@click.option("--days", type=click.IntRange(1, 3660), default=_TOKEN_DAYS, show_default=True,
-              help="Days until it expires.")  # fmt: skip
+@click.option("--scope", "scopes", type=click.Choice(_SCOPES), multiple=True, metavar="SCOPE",
+              help="A permission: read, submit, review, iana, iesg or admin (repeatable).")  # fmt: skip
+@make_duration_option("--lifetime", least=86_400.0, most=3660 * 86_400.0, default="365d", show_default=True,
+                      help="How long the token is valid.")  # fmt: skip
 @click.option("--revoke", metavar="ID", help="Revoke this token.")
+@yes_option
 @pass_database
 async def token_command(
     session: Session,
@@ -52,8 +53,9 @@ async def token_command(
     login: str,
     label: str,
     scopes: Sequence[str],
-    days: int,
+    lifetime: float,
     revoke: str | None,
+    yes: bool,
     db: str | None,
 ) -> None:
     """Create, list or revoke API tokens of LOGIN. --scope creates a token, which is shown only once.
@@ -78,9 +80,11 @@ async def token_command(
                     field="token",
                     hint=f"onym registry user token {account.login} lists the tokens",
                 )
+            confirm_action(session, f"Revoke {revoke} of {account.login}?", yes=yes)
             act = make_audit_record("token.revoke", f"{account.login}: {revoke}")
             await store.tokens.revoke(revoke, utc_now(), audit=act)
         if scopes:
+            days = round(lifetime / 86_400)
             fresh, made = _make_token(account, label, scopes, days)
             granted = f"{account.login}: {made.id}, {' '.join(sorted(made.scopes))}, {days} days"
             await store.tokens.create(made, audit=make_audit_record("token.add", granted))
@@ -145,13 +149,13 @@ _stdin = click.option("--password-stdin", is_flag=True,
                       help="Read the password from standard input, not from the terminal.")  # fmt: skip
 
 
-@click.group("user", short_help="Manage accounts, roles, passwords and API tokens.")
+@click.group("user", cls=OrderedGroup, short_help="Manage accounts, roles, passwords and API tokens.")
 def user_command() -> None:
     """Manage accounts, roles, passwords and API tokens. Every command accepts --json.
 
     \b
     Examples:
-      onym registry user add ann --name "Ann Example" --email ann@example.net --role expert
+      onym registry user add ann --email ann@example.net --role expert
       onym registry user roles ann --add iana -r uri-schemes
       onym registry user token ann --label ci --scope read --scope submit
     """
@@ -268,7 +272,7 @@ async def add_command(
 
     \b
     Example:
-      onym registry user add ann --name "Ann Example" --email ann@example.net --role expert
+      onym registry user add ann --email ann@example.net --role expert
     """
     account = make_account(
         login,
