@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 from click.shell_completion import get_completion_class
-from onym._version import __version__
+from onym import __version__
 
 from docgen.reference_cli import VARIABLES, walk
 from onym.cli import exit_codes
