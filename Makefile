@@ -69,8 +69,7 @@ types: $(VENV)/.test ## mypy, strict
 floors: $(VENV)/.test ## import-linter: who may import whom
 	$(BIN)/lint-imports
 
-docs: $(VENV)/.test ## build the documentation strictly, into site/
-	$(BIN)/python docs/tools/generate.py --check
+docs: $(VENV)/.test ## build the documentation strictly, into site/ (the tests compare each page with what it shows)
 	$(BIN)/zensical build --clean --strict
 	$(BIN)/python docs/tools/rank_search.py
 
