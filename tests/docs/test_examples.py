@@ -26,7 +26,7 @@ BACKED = {
 _READERS_OWN = re.compile(
     r"make|pip|uv|git|cd|mkdir|python3 -m venv|\. ~/|export|ollama|llama-server|vllm|ssh|docker|#"
     r"|createuser|createdb|onym config schema"
-    r"|\.venv/bin/python docs/tools|onym chat 'llm://openai/|onym chat llm://embedded/|onym models pull"
+    r"|\.venv/bin/python docs/tools|onym chat 'llm://openai/|onym chat '?llm://embedded/|onym models pull"
 )
 
 
