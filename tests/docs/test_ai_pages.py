@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import subprocess
-import tomllib
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from docgen.ai_picture import ai_picture, columns
 from docgen.consoles import commands, stage
 from docgen.examples import clean_environment
 from docgen.fences import Fence, fences
-from docgen.paths import DOCS, EXAMPLES, ROOT, pages
+from docgen.paths import DOCS, EXAMPLES
 from docgen.reference_aiip import KEY
 from jwcrypto import jwk, jws
 
@@ -256,21 +255,3 @@ def test_the_picture_of_an_ai_name_says_in_words_what_it_shows() -> None:
     assert len(columns()) == 4
     assert all(title in described for title in columns())
     assert KEY["d"] not in picture
-
-
-# -- the site --------------------------------------------------------------------------------------
-
-
-def test_every_page_is_in_the_navigation_exactly_once() -> None:
-    named = list(
-        leaves(tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"])
-    )
-    assert sorted(named) == sorted(set(named))
-    assert set(named) == {page.relative_to(DOCS).as_posix() for page in pages() if DOCS in page.parents}
-
-
-def leaves(node: Any) -> Iterator[str]:
-    if isinstance(node, str):
-        yield node
-    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-        yield from leaves(child)

@@ -53,7 +53,7 @@ def entry(name: str, value: Any, level: str = "##", anchor: str | None = None) -
         yield f"```text\n{name}{_signature(value)}\n```\n"
     yield paragraphs(inspect.getdoc(value) or "")
     if inspect.isclass(value):
-        yield from _members(name, value)
+        yield from _members(name, value, f"{level}#")
 
 
 def _made_elsewhere(value: Any) -> bool:
@@ -77,7 +77,7 @@ _MADE_ELSEWHERE = (
 )  # fmt: skip
 
 
-def _members(owner: str, value: type) -> Iterator[str]:
+def _members(owner: str, value: type, level: str) -> Iterator[str]:
     fields = {each.name for each in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
     seen: set[str] = set()
     # a base that is not public is a part of the class
@@ -85,16 +85,16 @@ def _members(owner: str, value: type) -> Iterator[str]:
         for name, member in vars(base).items():
             if not (name.startswith("_") or name in fields or name in seen):
                 seen.add(name)
-                yield from _member(owner, name, member)
+                yield from _member(owner, name, member, level)
 
 
-def _member(owner: str, name: str, member: Any) -> Iterator[str]:
+def _member(owner: str, name: str, member: Any, level: str) -> Iterator[str]:
     target = member.__func__ if isinstance(member, classmethod | staticmethod) else member
     if isinstance(member, property):
-        yield f"#### {owner}.{name}\n"
+        yield f"{level} {owner}.{name}\n"
         yield paragraphs(inspect.getdoc(member) or "")
     elif inspect.isfunction(target):
-        yield f"#### {owner}.{name}\n"
+        yield f"{level} {owner}.{name}\n"
         called = "await " if inspect.iscoroutinefunction(target) else ""
         yield f"```text\n{called}{name}{_signature(target)}\n```\n"
         yield paragraphs(inspect.getdoc(target) or "")
