@@ -16,9 +16,9 @@ from onym._lazy import make_lazy_names
 
 if TYPE_CHECKING:
     from onym.bridges import settings as settings
-    from onym.bridges._llm_client import async_openai as async_openai
     from onym.bridges._llm_client import litellm_kwargs as litellm_kwargs
-    from onym.bridges._llm_client import openai as openai
+    from onym.bridges._openai import async_openai as async_openai
+    from onym.bridges._openai import openai as openai
     from onym.bridges.langchain import ChatOnym as ChatOnym
     from onym.bridges.llamaindex import OnymLLM as OnymLLM
     from onym.bridges.pydantic import LLMURIField as LLMURIField
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from onym.bridges.sqlalchemy import LLMURIType as LLMURIType
 
 _HOMES = {
-    "onym.bridges._llm_client": "async_openai litellm_kwargs openai",
+    "onym.bridges._llm_client": "litellm_kwargs",
+    "onym.bridges._openai": "async_openai openai",
     "onym.bridges.langchain": "ChatOnym",
     "onym.bridges.llamaindex": "OnymLLM",
     "onym.bridges.pydantic": "LLMURIField",

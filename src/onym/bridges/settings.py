@@ -1,21 +1,7 @@
 """`env("LLM_URL")`: read the URI of an application's model from a variable, for web frameworks.
 
-Django, in settings.py:
-
-    LLM_URL = onym.bridges.env("LLM_URL")
-
-Flask:
-
-    llm = onym.bridges.settings.FlaskOnym(app)
-    llm.client.chat("Hello")
-
-FastAPI:
-
-    llm = onym.bridges.settings.FastAPIOnym()
-    app = FastAPI(lifespan=llm.lifespan)
-
-    @app.get("/")
-    async def hello(client: Annotated[onym.AsyncClient, Depends(llm)]) -> str: ...
+Django uses `env` in settings.py, Flask `FlaskOnym(app)`, and FastAPI `FastAPIOnym()` as lifespan and
+dependency: `Annotated[onym.AsyncClient, Depends(llm)]`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Prices of calls, from dated price lists. Onym does not guess a price that is not listed.
 
-    cost(answer.usage, "openai", "gpt-5.5")  # Cost(amount=Decimal("0.0003"), currency="USD", …), or None
-
-The built-in list is `prices.toml`. `ONYM_PRICES` names a file of the same format that takes precedence, for
-example for contract prices or newer models.
+The built-in list is `prices.toml`. `ONYM_PRICES` names a file of the same format that takes precedence.
 """
 
 from __future__ import annotations

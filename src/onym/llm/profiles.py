@@ -1,11 +1,7 @@
 """Model profiles: which parameters and tool choices a family of models accepts, as data.
 
-`find_profile` returns the first profile that matches a model at a provider, else `DEFAULT`. The order
-matters.
-
-IDs at Amazon Bedrock may start with a geography (`us.`, `eu.`, `apac.`, `global.`) and may be part of an
-ARN. The ARN of an application inference profile or of provisioned throughput hides the model:
-`bedrock-other` applies.
+`find_profile` returns the first that matches, so the order matters. IDs at Amazon Bedrock may start with a
+geography (`us.`, `global.`) and be part of an ARN; if it hides the model, `bedrock-other` applies.
 """
 
 from __future__ import annotations

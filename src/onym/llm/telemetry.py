@@ -1,10 +1,7 @@
-"""OpenTelemetry spans and metrics of calls, by the GenAI semantic conventions.
+"""OpenTelemetry spans and metrics of calls, by the GenAI semantic conventions of November 2026.
 
-    onym.connect(uri, telemetry=Telemetry())
-
-`ONYM_TELEMETRY=1` reports to the global providers. Telemetry is off by default and needs the extra
-`telemetry`. Prompts and answers are recorded only on request, with keys masked. Attribute names are those
-of November 2026 (status: development).
+Telemetry is off by default and needs the extra `telemetry`; `ONYM_TELEMETRY=1` reports to the global
+providers. Prompts and answers are recorded only on request, with keys masked.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Connections: TLS contexts, name resolution, the backend interface, and blocking sockets.
 
-Resolvers convert names to addresses. Onym does not trust their answers: the policy checks every address.
-Names of this computer are never resolved; their addresses are known. `Backend` and `Connection` are the
-interface between an exchange and its sockets. Both backends are coroutines; those of `BlockingBackend`
-never suspend. A blocking wait is cut into slices, so that Ctrl-C works on every platform.
-
-Errors of the operating system and of OpenSSL become Onym's own errors in `translate_error`. Their texts are
-Onym's, because system messages can contain host names and paths.
+The policy checks every address that a resolver returns. The coroutines of `BlockingBackend` never suspend;
+a blocking wait is cut into slices, so that Ctrl-C works on every platform. Errors get Onym's own texts in
+`translate_error`, because system messages can contain host names and paths.
 """
 
 from __future__ import annotations

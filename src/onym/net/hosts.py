@@ -1,14 +1,9 @@
 """Hosts and IP addresses: one spelling for each host, and the category of each address.
 
 Systems disagree on what a host means: `getaddrinfo` reads `0x7f.1`, `2130706433` and `127.0.0.1%00x` as
-loopback addresses; others drop a trailing dot or decode twice. `parse_host` therefore converts a host to
-one spelling before Onym compares it or looks it up, and rejects a host that has no single meaning. No other
-module of Onym parses host text.
-
-`ipaddress.is_global` and `is_private` differ between Python versions, and neither looks inside addresses
-that carry an IPv4 address (`::ffff:127.0.0.1`, `64:ff9b::7f00:1`, …). The table holds the IANA
-special-purpose registries for IPv4 and IPv6 (as of October 2026; RFC 6890, RFC 8190), the address spaces
-that no Internet server uses, and the addresses of cloud metadata services. All other addresses are "public".
+loopback addresses. Only `parse_host` parses host text, and rejects a host that has no single meaning.
+`ipaddress.is_global` differs between Python versions and does not look inside addresses that carry an IPv4
+address, so a table holds IANA's special-purpose registries (as of October 2026; RFC 6890, RFC 8190).
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The guarded transport, blocking and async, and the two drivers of flows.
 
-Every request takes the same path. The policy checks host, port and scheme. The name is looked up once; if
-one of its addresses is rejected, the name is rejected. Onym connects only to checked addresses, while TLS
-and `Host` keep the name. Redirects are not followed; `.netrc`, proxy variables and other settings of the
-environment are not read. With `NetConfig(proxy=...)` the connections go through a proxy; if it looks up the
-names, their addresses are not checked. A probe opens one connection only to report on it (`onym ping`).
+The policy checks host, port, scheme and every address of the name; TLS and `Host` keep the name. Redirects
+are not followed, and no setting of the environment is read. If a proxy looks up names, their addresses are
+not checked. A probe opens one connection only to report on it (`onym ping`).
 """
 
 from __future__ import annotations

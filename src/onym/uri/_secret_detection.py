@@ -1,11 +1,8 @@
 """Recognise secrets in text: escaped text, secret names, key formats and random values.
 
-A secret may be percent-encoded, JSON-escaped, written as HTML entities, in letters of another width, or
-split by invisible characters. A `TextView` undoes one such layer and maps spans back to the original text.
-
-The last word of a name decides whether its value is a secret, together with the word before it:
-`access_token` is a secret, `max_tokens` and `pad_token` are not. A key format is a literal prefix and a run
-of characters; conditions on the run exclude package names and prose (`sk-learn`, `gsk_test`).
+A `TextView` undoes one layer of escapes and maps spans back to the original text. The last word of a name
+decides with the word before it: `access_token` is a secret, `max_tokens` is not. A key format is a literal
+prefix and a run of characters; conditions on the run exclude package names and prose (`sk-learn`).
 """
 
 from __future__ import annotations

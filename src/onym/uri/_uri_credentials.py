@@ -1,13 +1,9 @@
 """Find the credential in URIs, in references without a scheme, and in the parts that a URI was split into.
 
-The search is not a parser: the text may be cut short or escaped, and the search hides too much rather than
-too little. In `llm:` text everything from the first `:` of the authority to its last `@` is the key (draft
-4.2.1), even if a raw `/`, `?`, `#` or blank broke it, or if the `@` is encoded or missing. Other schemes
-follow the same rules, but always need an `@`.
-
-Without a scheme, `//foo:bar@baz` may be a comment, and `foo:bar@baz` a time, an image or a package. After
-`//` a credential therefore has four characters and no brackets; without `//` it must look random. The parts
-of a split URI (`netloc='app:...@host'`) are known by their names.
+The text may be cut short or escaped, and the search hides too much rather than too little. In `llm:` text the
+key is everything from the first `:` of the authority to its last `@` (draft 4.2.1), even if broken by a raw
+`/` or blank. Other schemes always need an `@`. Without a scheme, `//foo:bar@baz` may be a comment, so a
+credential after `//` has four characters and no brackets; without `//` it must look random.
 """
 
 from __future__ import annotations

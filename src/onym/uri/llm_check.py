@@ -12,34 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from onym.errors import LLMURIError, ParameterError, URIError
-from onym.uri import generic
-from onym.uri.components import (
-    FRAGMENT,
-    QUERY_NAME,
-    QUERY_VALUE,
-    SEGMENT,
-    USERINFO,
-    decode_component,
-    format_ipv6,
-    parse_ipv6,
-)
-from onym.uri.llm_syntax import (
-    CONTROL,
-    LOOSE_LIMITS,
-    expand_params,
-    format_query,
-    loosen_limits,
-    mask_credentials,
-)
-from onym.uri.parameters import (
-    DRAFT,
-    PROVIDER_NAMES,
-    VALUE_PARSERS,
-    Limits,
-    find_closest_name,
-    format_name,
-    is_redirecting,
-)
+from onym.uri import components, generic, llm_syntax, parameters
 from onym.uri.secret import MARK, Secret
 
 #: error: forbidden by the draft, or it cannot work; warning: discouraged, or a likely mistake
@@ -147,7 +120,7 @@ class CheckedURI(Protocol):
     """An llm URI as the check sees it: an `LLMURI`, whose module imports this one."""
 
     _typed: dict[str, Any]
-    _limits: Limits
+    _limits: parameters.Limits
 
     @property
     def has_default_port(self) -> bool: ...  # noqa: D102
@@ -162,7 +135,7 @@ U = TypeVar("U", bound=CheckedURI, covariant=True)
 class URIReader(Protocol[U]):
     """Reads texts as llm URIs: the class `LLMURI`."""
 
-    def parse(self, text: str, /, *, limits: Limits = ...) -> U: ...  # noqa: D102
+    def parse(self, text: str, /, *, limits: parameters.Limits = ...) -> U: ...  # noqa: D102
     def from_iri(self, text: str, /) -> U: ...  # noqa: D102
 
 
@@ -208,10 +181,12 @@ class Edit(NamedTuple):
 class Findings(Generic[U]):
     """The findings on `text`, an llm URI read within `limits`; fixes cost time and are made if `fixing`."""
 
-    def __init__(self, text: str, reader: URIReader[U], limits: Limits, *, fixing: bool = True) -> None:
+    def __init__(
+        self, text: str, reader: URIReader[U], limits: parameters.Limits, *, fixing: bool = True
+    ) -> None:
         self._reader = reader
         self._text = text
-        self._limits = loosen_limits(limits)
+        self._limits = llm_syntax.loosen_limits(limits)
         self._fixing = fixing
         self._found: list[Diagnostic] = []
         self._edits: list[Edit] = []
@@ -239,13 +214,13 @@ class Findings(Generic[U]):
             better = _apply_edits(self._text, [edit])
             if self._parse_or_none(better) is not None:
                 self._edits.append(edit)
-                fix = mask_credentials(better)
+                fix = llm_syntax.mask_credentials(better)
         self._found.append(
             Diagnostic(
                 f"llm.{code}",
                 severity or usual,
                 message.format(parameter=parameter, **words),
-                clause=f"{DRAFT} {clause}" if clause[0].isdigit() else clause,
+                clause=f"{parameters.DRAFT} {clause}" if clause[0].isdigit() else clause,
                 component=component,
                 start=start,
                 end=end,
@@ -332,7 +307,7 @@ def check_query(findings: Findings[Any], uri: CheckedURI, query: str, at: int) -
         if raw:
             item = _parse_item(raw, at)
             _check_name(findings, item, "=" in raw)
-            if item.name in VALUE_PARSERS:
+            if item.name in parameters.VALUE_PARSERS:
                 _check_known(findings, item)
             else:
                 _check_unknown(findings, uri, item, withheld=withheld, repeated=item.name in seen)
@@ -348,9 +323,9 @@ def check_query(findings: Findings[Any], uri: CheckedURI, query: str, at: int) -
 
 def _parse_item(raw: str, at: int) -> _QueryItem:
     raw_name, _, raw_value = raw.partition("=")
-    name = decode_component(raw_name, component="query")
-    value = decode_component(raw_value, component="query")
-    return _QueryItem(at, at + len(raw), raw_name, raw_value, name, value, format_name(name))
+    name = components.decode_component(raw_name, component="query")
+    value = components.decode_component(raw_value, component="query")
+    return _QueryItem(at, at + len(raw), raw_name, raw_value, name, value, parameters.format_name(name))
 
 
 def _check_name(findings: Findings[Any], item: _QueryItem, has_value: bool) -> None:
@@ -359,9 +334,9 @@ def _check_name(findings: Findings[Any], item: _QueryItem, has_value: bool) -> N
         findings.add("no-value", "query", span, edit=Edit(item.end, item.end, "="), parameter=parameter)
     if not item.name:
         findings.add("empty-name", "query", item.span)
-    if CONTROL.search(item.name):
+    if llm_syntax.CONTROL.search(item.name):
         findings.add("control-in-name", "query", span, parameter=parameter)
-    normal = QUERY_NAME.quote(item.name)
+    normal = components.QUERY_NAME.quote(item.name)
     if normal != item.raw_name:
         _check_item_encoding(findings, item, span, normal, "name")
 
@@ -382,10 +357,10 @@ def _check_item_encoding(
 def _check_value(findings: Findings[Any], item: _QueryItem) -> None:
     raw = item.raw_value
     if item.name == "stop":
-        parts = (decode_component(part, component="query") for part in raw.split(","))
-        normal = ",".join(map(QUERY_VALUE.quote, parts))
+        parts = (components.decode_component(part, component="query") for part in raw.split(","))
+        normal = ",".join(map(components.QUERY_VALUE.quote, parts))
     else:
-        normal = QUERY_VALUE.quote(item.value)
+        normal = components.QUERY_VALUE.quote(item.value)
     if normal != raw and not ("+" in raw and item.name in ("system", "stop")):
         _check_item_encoding(findings, item, item.value_span, normal, "value")
     if looks_like_key(item.value):
@@ -425,8 +400,8 @@ def _check_unknown(
         return
     if "." in name and not all(name.split(".")):
         findings.add("empty-dots", "query", item.span, parameter=parameter)
-    known = PROVIDER_NAMES.get(name) or PROVIDER_NAMES.get(name.partition(".")[0])
-    meant = known or (None if "." in name else find_closest_name(name))
+    known = parameters.PROVIDER_NAMES.get(name) or parameters.PROVIDER_NAMES.get(name.partition(".")[0])
+    meant = known or (None if "." in name else parameters.find_closest_name(name))
     if meant is not None:
         # `add` drops the fix if the value is invalid under that name
         edit = Edit(*item.name_span, meant) if "." not in name and meant not in uri._typed else None
@@ -444,16 +419,18 @@ def _check_withheld(findings: Findings[Any], item: _QueryItem, value: Any) -> No
         findings.add("credential", "query", item.span, parameter=item.parameter)
         return
     effect = (
-        "redirect or replace the request" if is_redirecting(item.name) else "replace a well-known parameter"
+        "redirect or replace the request"
+        if parameters.is_redirecting(item.name)
+        else "replace a well-known parameter"
     )
     findings.add("withheld", "query", item.span, parameter=item.parameter, effect=effect)
 
 
 def _check_dots(findings: Findings[Any], item: _QueryItem, value: dict[str, object]) -> None:
     """Note a JSON object that could have dot-notation, which the draft prefers."""
-    flat = expand_params({item.name: value}, LOOSE_LIMITS)
+    flat = llm_syntax.expand_params({item.name: value}, llm_syntax.LOOSE_LIMITS)
     if item.name not in flat:
-        edit = format_query(flat, LOOSE_LIMITS, reveal=True)
+        edit = llm_syntax.format_query(flat, llm_syntax.LOOSE_LIMITS, reveal=True)
         findings.add("json", "query", item.span, edit=edit, parameter=item.parameter)
 
 
@@ -522,14 +499,14 @@ def _check_userinfo(findings: Findings[Any], userinfo: str, at: int) -> None:
         findings.add("empty-label", "userinfo", (at, at + 1), parameter="app-label")
     if colon and not key:
         findings.add("empty-key", "userinfo", (end - 1, end), edit="", parameter="api-key")
-    normal = USERINFO.quote(decode_component(label, component="userinfo"))
+    normal = components.USERINFO.quote(components.decode_component(label, component="userinfo"))
     _check_encoding(findings, "app-label", "userinfo", label, normal, at)
     if looks_like_key(label):
         findings.add("key-shaped", "userinfo", (at, at + len(label)), part="app-label")
     if key:
-        start, plain = end - len(key), decode_component(key, component="userinfo")
+        start, plain = end - len(key), components.decode_component(key, component="userinfo")
         if key != MARK:
-            _check_encoding(findings, "api-key", "userinfo", key, USERINFO.quote(plain), start)
+            _check_encoding(findings, "api-key", "userinfo", key, components.USERINFO.quote(plain), start)
         _check_key(findings, plain, (start, end))
 
 
@@ -543,8 +520,8 @@ def _check_key(findings: Findings[Any], key: str, span: tuple[int, int]) -> None
 
 
 def _check_host(findings: Findings[Any], host: str, host_type: str | None, at: int) -> None:
-    address = parse_ipv6(host) if host_type == "IPv6address" else None
-    normal = generic.normalize_reg_name(host) if address is None else format_ipv6(address)
+    address = components.parse_ipv6(host) if host_type == "IPv6address" else None
+    normal = generic.normalize_reg_name(host) if address is None else components.format_ipv6(address)
     span = (at, at + len(host))
     if normal != host:
         findings.add("host-not-normal", "host", span, edit=normal)
@@ -565,8 +542,10 @@ def _check_port(findings: Findings[Any], uri: CheckedURI, port: str, at: int) ->
 def _check_model(findings: Findings[Any], path: str, at: int) -> None:
     span = (at, at + len(path))
     model = path[1:]
-    segments = [decode_component(segment, component="path") for segment in model.split("/")]
-    _check_encoding(findings, "model", "path", model, "/".join(map(SEGMENT.quote, segments)), at + 1)
+    segments = [components.decode_component(segment, component="path") for segment in model.split("/")]
+    _check_encoding(
+        findings, "model", "path", model, "/".join(map(components.SEGMENT.quote, segments)), at + 1
+    )
     if any("/" in segment for segment in segments):
         findings.add("model-slash", "path", span)
     if looks_like_key(path):
@@ -577,7 +556,7 @@ def _check_fragment(findings: Findings[Any], fragment: str, at: int) -> None:
     span = (at, at + len(fragment))
     if looks_like_key(fragment):
         findings.add("key-shaped", "fragment", span, part="fragment")
-    normal = FRAGMENT.quote(decode_component(fragment, component="fragment"))
+    normal = components.FRAGMENT.quote(components.decode_component(fragment, component="fragment"))
     if normal != fragment:
         findings.add("not-normal", "fragment", span, edit=normal, part="fragment")
 

@@ -1,14 +1,8 @@
 """The text of an llm URI: parse and write its components and its query (draft 3, 4 and 8).
 
->>> params = parse_query("temp=0.7&web_search.max_uses=3&x=1&x=2")
->>> params["temp"], params["x"], params.nested()["web_search"]
-(0.7, [1, 2], {'max_uses': 3})
-
-`LLMURI.parse` reads the common form with one expression of its own. `parse_parts` reads all other texts:
-IP literals, percent-encoded parts, forms that RFC 3986 allows and the draft forbids, and every invalid text.
-
-Onym writes only the draft's own grammar. The one exception is a key without a label: the draft has no form
-for it, so Onym writes an empty label, as RFC 3986 allows (`llm://:KEY@HOST/MODEL`).
+`LLMURI.parse` reads the common form with one expression of its own. `parse_parts` reads all other texts. Onym
+writes only the draft's own grammar. The one exception is a key without a label: the draft has no form for it,
+so Onym writes an empty label, as RFC 3986 allows (`llm://:KEY@HOST/MODEL`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The parameters of an llm URI: names, types, limits, and parsing of the query (draft 4.4, 6 and 10.3).
 
 Pairs are split at raw `&` and at the first raw `=` before anything is decoded, so a percent-encoded delimiter
-is data (RFC 3986 2.2). `+` is a plus sign. Names are case-sensitive (draft 4.4). Spellings are folded only to
-recognise names that must not be sent: names that would redirect or replace a request, and names of
-credentials. The parser rejects values that draft 10.3 requires to be validated, and ambiguous names. Every
-other unknown name is kept.
+is data (RFC 3986 2.2). `+` is a plus sign. Names are case-sensitive; spellings are folded only to recognise
+names that must not be sent: names that would redirect or replace a request, and names of credentials.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """Remove secrets from any text or stream of text, in linear time, by position.
 
-Redaction finds the credential in llm:// URIs and in the userinfo of other schemes (whole or broken, plain
-or escaped), keys in a provider's format, values with a secret name (`api_key=…`, `"password": "…"`,
-`Authorization: Bearer …`), PEM private keys, and every secret that the caller passes. Each is replaced by
-`***`; an app label stays (draft 10.1). Onym cannot recognise a key that has no known format, name or URI
-around it: pass such keys in `secrets`.
-
-A span reaches at most into the following line, except for PEM blocks. `redact_stream` therefore releases
-text line by line, as soon as later text cannot change it.
+Each secret is replaced by `***`; an app label stays (draft 10.1). Onym cannot recognise a key that has no
+known format, name or URI around it: pass such keys in `secrets`. A span reaches at most into the following
+line, except for PEM blocks, so `redact_stream` releases text line by line.
 """
 
 from __future__ import annotations

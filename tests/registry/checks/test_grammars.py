@@ -186,7 +186,7 @@ def too_large(*_: object, **__: object) -> None:
     ],
 )
 def test_whatever_the_grammar_refuses_is_told_and_never_raised(monkeypatch, name, check_id):
-    monkeypatch.setattr(f"onym.registry.checks._grammar.{name}", too_large)
+    monkeypatch.setattr(f"onym.registry.abnf.{name}", too_large)
     told = report(of('kite-URI = "kite:" 1*ALPHA', examples=("kite:a",)))
     unchecked = {each.check for each in told.findings if each.code == "could-not-check"}
     assert check_id is None or check_id in unchecked

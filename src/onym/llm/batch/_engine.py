@@ -1,9 +1,7 @@
 """Engines answer rows: the interface, the job that they receive, and the engine of this process.
 
-While a batch runs, only its engine retries. The client gets `retries=0`, so that every rejection slows down
-all rows and no request is retried at two levels. The limit of concurrent requests follows TCP's additive
-increase and multiplicative decrease: it doubles with each round of answers until the first rejection (429,
-503), which halves it, and then grows by one a round.
+While a batch runs, only its engine retries: the client gets `retries=0`. The limit of concurrent requests
+follows TCP: it doubles with each round until a rejection halves it, and then grows by one a round.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The engine of providers' batch APIs: cheaper answers within a day, requested by the file.
 
 Onym records a batch before it creates it (see `SubmissionLog`), so the next run continues after any
-interruption. When a run stops, its batches continue at the provider. Results are fetched line by line until
-they are complete.
+interruption. When a run stops, its batches continue at the provider.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """The engine of a Ray cluster (the extra `ray`): actors on every node send requests, this process writes.
 
-Each actor runs the local engine over the rows that are leased to it and returns results as they arrive. If an
-actor dies, its rows go to another. Onym uses the running cluster (RAY_ADDRESS, or the one that `ray start`
-started), or starts one on this computer for the run.
-
-Actors receive the key in a call, and Ray does not store it. On the network the key is as safe as the
-cluster's traffic, which Ray encrypts with RAY_USE_TLS=1. Each node finds renewable credentials itself.
+Each actor runs the local engine over rows that are leased to it; if it dies, its rows go to another. Actors
+receive the key in a call, and Ray does not store it: it is as safe as the cluster's traffic (RAY_USE_TLS=1).
 """
 
 from __future__ import annotations

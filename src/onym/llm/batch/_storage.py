@@ -1,10 +1,7 @@
 """The state of a batch on disk: binding, journal, submission log, labels, and sorting in bounded memory.
 
-`OUTPUT.batch` is locked during a run and records the input, endpoint and parameters of the results.
-`OUTPUT.journal` holds the results until they are sorted. `OUTPUT.provider` records the rows that are in
-batches at the provider. Each step is durable before Onym acts on it, so a run can continue after a crash.
-
-A journal line that is cut, is not a result, or repeats a row is dropped, and the row is sent again.
+`OUTPUT.batch` is locked during a run and binds the results to their input, `OUTPUT.journal` holds them until
+they are sorted, `OUTPUT.provider` records what the provider has. Each step is durable before Onym acts on it.
 """
 
 from __future__ import annotations

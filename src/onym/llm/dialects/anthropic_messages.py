@@ -1,10 +1,7 @@
-"""Anthropic's Messages API format: POST /v1/messages and GET /v1/models.
+"""Anthropic's Messages API format: POST /v1/messages and GET /v1/models. It has no embeddings.
 
-The API has no embeddings.
-
-Error bodies: Anthropic (`{"type": "error", "error": {"type", "message", "details"}, "request_id"}`),
-llama.cpp and LiteLLM's proxy on their Messages routes (`error` with `code`), Vertex AI (`error` with a status
-in `code`), Bedrock (only `message`), FastAPI (`detail`).
+Error bodies: Anthropic (`{"type": "error", "error": {…}, "request_id"}`), llama.cpp and LiteLLM's proxy
+(`error` with `code`), Vertex AI (with a status in `code`), Bedrock (only `message`), FastAPI (`detail`).
 """
 
 from __future__ import annotations

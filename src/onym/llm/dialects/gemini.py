@@ -1,6 +1,4 @@
-"""Google's Gemini API format: POST /models/{model}:generateContent, as AI Studio serves it.
-
-It also has the body and the response of Vertex AI's POST :predict.
+"""Google's Gemini API format: POST /models/{model}:generateContent; for Vertex AI also POST :predict.
 
 Error bodies: google.rpc.Status (also in a list), OAuth (`error` is a code) and gateways that use OpenAI's
 format. A blocked prompt is an error in a response with status 200.

@@ -1,9 +1,7 @@
 """OpenAI's chat API format: POST /chat/completions, POST /embeddings and GET /models. Most servers use it.
 
-
-Error bodies: OpenAI, Azure (`innererror`), llama.cpp (`type`), vLLM (`type`, `param`), LiteLLM's proxy
-(numbers as text in `code`), OpenRouter (a status in `code`, also inside a stream), FastAPI (`detail`), Google
-(a list), TGI and Ollama (`error` is text).
+Error bodies: OpenAI, Azure (`innererror`), llama.cpp, vLLM (`type`), LiteLLM's proxy (numbers as text in
+`code`), OpenRouter (a status in `code`, also in a stream), FastAPI (`detail`), Google (a list), TGI, Ollama.
 """
 
 from __future__ import annotations

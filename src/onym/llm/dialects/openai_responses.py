@@ -1,11 +1,7 @@
 """OpenAI's Responses API format: POST /responses. Embeddings and models are those of the chat format.
 
-The server stores nothing unless the caller asks for it: every request contains the whole conversation and
-`store: false`.
-
-A response fails with `status: "failed"` and an `error` with a code and a message. A stream fails with the
-event `response.failed`, which contains such a response, or with the event `error`, which has its code beside
-its type.
+Every request contains the whole conversation and `store: false`, unless the caller asks for storage. A stream
+fails with `response.failed`, which contains a failed response, or with `error`, which has its code itself.
 """
 
 from __future__ import annotations

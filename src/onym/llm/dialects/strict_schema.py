@@ -1,9 +1,7 @@
-"""JSON Schemas in the form that a provider's strict mode takes.
+"""JSON Schemas in the form that a provider's strict mode takes. A given schema is never changed.
 
-Strict modes take a part of JSON Schema and reject a request with any other schema. The rules are those of the
-vendors' SDKs: `to_strict_json_schema` of openai 3.52 with the transformer of pydantic-ai 2.68,
-`rec_strict_json_schema` of mistralai 3.7, and `transform_schema` of anthropic 2.12. A given schema is never
-changed.
+The rules are those of the vendors' SDKs: `to_strict_json_schema` of openai 3.52 with the transformer of
+pydantic-ai 2.68, `rec_strict_json_schema` of mistralai 3.7, and `transform_schema` of anthropic 2.12.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""The provider table: find a provider by host or alias.
+"""The provider table, and the rules for its rows: find a provider by host or alias.
 
-The first row that matches a host applies: the built-in rows and those added with `register()`, then rows
-from entry points of the group `onym.providers` (loaded at the first unknown name), then the generic row
-`openai-compatible`.
-
-The built-in rows are in `builtin.json`, with the fields of `Provider` and an optional `comment`. They are
-taken from vendors' SDKs, documentation and source code; a fact that no source states is left out. `params`
-only renames parameters: `timeout` and `retries` belong to the client. Local servers are recognised by their
-usual port. On another port, or if two servers share one, use an alias or `api=`.
+The first row that matches a host applies: built-in and registered rows, then those of entry points of the
+group `onym.providers`, then the generic row `openai-compatible`. The built-in rows (`builtin.json`) are from
+vendors' SDKs, documentation and source code. Local servers are recognised by their usual port.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """How the strings of a rule relate to the URIs of RFC 3986.
 
-`decide_inclusion` decides whether every string is an absolute-URI, `find_wrong_prefix` whether every
-string begins with the scheme, `probe_rule` which doubtful forms the rule allows, and `find_reserved`
-where it allows reserved characters. Each answer is a shortest string, from a breadth-first search over
-pairs of states of the rule's automaton and a minimal deterministic automaton, built once per process.
+Each answer is a shortest string, from a breadth-first search over pairs of states of the rule's automaton and
+a minimal deterministic automaton. A rule that uses itself, or is described in words, cannot be decided:
+`narrow_grammar` leaves such strings out, and `widen_grammar` allows more (unreserved characters for words).
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Grammars from text, and the rules of other RFCs that they import.
+"""Grammars from text, and the rules of other RFCs that they import, one data file for each RFC.
 
-`parse_grammar` reads one text and `parse_blocks` the blocks of a document. The library holds the ABNF of
-RFCs that schemes import, one data file for each RFC. `resolve` adds these rules to a grammar.
-
-An imported rule keeps its meaning. If the text redefines a name that the imported rule uses, the import
-uses the RFC's definition, stored as `name@RFC nnnn`.
+An imported rule keeps its meaning: if the text redefines a name that it uses, the import uses the RFC's
+definition, stored as `name@RFC nnnn`.
 """
 
 from __future__ import annotations

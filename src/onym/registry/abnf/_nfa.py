@@ -1,8 +1,4 @@
-"""Rules as nondeterministic automata over bytes.
-
-A rule becomes an `Expression`, in which equal parts are shared and single bytes are joined into sets. An
-expression becomes an `NFA` (Thompson's construction). `LazyDFA` computes the deterministic states on
-demand.
+"""Rules as nondeterministic automata over bytes (Thompson's construction); `LazyDFA` is deterministic.
 
 Terminals up to %xFF are bytes. Terminals beyond %xFF are code points and are encoded as UTF-8, as are
 ranges that end beyond %xFF (RFC 3987 writes %xA0-D7FF).

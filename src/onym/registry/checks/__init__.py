@@ -20,22 +20,16 @@ from typing import Any, Final
 from onym import __version__
 from onym.errors import GrammarError
 from onym.registry.abnf import Grammar, find_unused_rules, parse_blocks, resolve
-from onym.registry.checks import _citations, _prose, _syntax, _template
+from onym.registry.checks import _citations, _prose, _syntax, _template, context
 from onym.registry.checks._grammar import SchemeGrammar, read_syntax
 from onym.registry.checks.context import (
     UNCHECKED,
-    Check,
-    CheckContext,
-    DocumentText,
     Finding,
-    Findings,
     Level,
     ReferenceData,
     Report,
     clean_name,
     load_builtin,
-    lower_ascii,
-    to_printable,
 )
 from onym.registry.documents import find_value_blocks, profile_of_template, read_document
 from onym.registry.documents.types import Block, Document, DocumentKind, Template, TemplateValue
@@ -102,7 +96,7 @@ def load_grammar(document: Document, start: str | None = None) -> tuple[Grammar,
             code="abnf.none",
             hint="write the grammar as ABNF (RFC 5234), each rule as `name = elements`",
         )
-    name = lower_ascii(clean_name(document.templates[0].text("name"))) if document.templates else ""
+    name = context.lower_ascii(clean_name(document.templates[0].text("name"))) if document.templates else ""
     grammar = resolve(parse_blocks(document.blocks))
     if start is not None:
         return grammar, grammar.rule(start).name
@@ -132,9 +126,9 @@ def _make_check(
     old: str | None,
     new: str,
     level: Level,
-    run: Callable[[CheckContext], Findings],
+    run: Callable[[context.CheckContext], context.Findings],
     other: str | None = None,
-) -> Check:
+) -> context.Check:
     """Return a check; `old` is its clause in RFC 4395, `new` in RFC 7595, `other` in the other profiles."""
     clauses = {}
     if old:
@@ -142,11 +136,11 @@ def _make_check(
     clauses["rfc7595"] = new if new.startswith("RFC") else f"RFC 7595 {new}"
     if other:
         clauses.update(dict.fromkeys(_OTHER_PROFILES, other))
-    return Check(id=identifier, title=title, clauses=clauses, level=level, run=run)
+    return context.Check(id=identifier, title=title, clauses=clauses, level=level, run=run)
 
 
 _REGISTRY_CLAUSE: Final = "RFC 7595 9"
-CHECKS: Final[tuple[Check, ...]] = (
+CHECKS: Final[tuple[context.Check, ...]] = (
     _make_check("N1", "the name's syntax", "2.8", "3.8", _E, _template.check_name_syntax, "RFC 8126 2.2"),
     _make_check(
         "N2", "the name is free", "5.2 step 2", "7.2 step 7", _E, _template.check_name_taken, "RFC 8126 3"
@@ -240,7 +234,7 @@ def check(
     Raises UnknownEntryError if the profile does not exist.
     """
     facts = load_builtin() if known is None else known
-    reading = DocumentText(document)
+    reading = context.DocumentText(document)
     bare = is_bare_grammar(document)
     templates: tuple[Template | None, ...] = document.templates[:MAX_TEMPLATES] or (None,)
     profiles = [get_profile(profile or choose_profile(document, template)) for template in templates]
@@ -258,7 +252,7 @@ def check(
             # the questions are about the document
             rows = [row for row in rows if not row.id.startswith("Q")]
         name = inferred[index] if inferred else ""
-        ctx = CheckContext(
+        ctx = context.CheckContext(
             document=document,
             reading=reading,
             profile=chosen,
@@ -355,7 +349,7 @@ def _infer_schemes(document: Document, *, bare: bool) -> tuple[str, ...]:
 
 
 def _build_syntax(
-    document: Document, template: Template | None, rows: list[Check], inferred: str
+    document: Document, template: Template | None, rows: list[context.Check], inferred: str
 ) -> SchemeGrammar:
     name = inferred if template is None else clean_name(template.text("name"))
     if all(row.id != "S1" for row in rows):
@@ -370,11 +364,11 @@ def _build_syntax(
     return syntax
 
 
-def _select_checks(chosen: Profile, *, bare: bool) -> list[Check]:
+def _select_checks(chosen: Profile, *, bare: bool) -> list[context.Check]:
     return [row for row in CHECKS if chosen.checks in row.clauses and (not bare or row.id in _GRAMMAR_CHECKS)]
 
 
-def _limit_findings(findings: Iterable[Finding], ctx: CheckContext) -> Iterator[Finding]:
+def _limit_findings(findings: Iterable[Finding], ctx: context.CheckContext) -> Iterator[Finding]:
     for count, finding in enumerate(findings):
         if count >= MAX_FINDINGS:
             message = f"not checked: only {MAX_FINDINGS} findings of {ctx.check.id} are shown"
@@ -420,7 +414,7 @@ def check_entries(entries: Sequence[Entry], *, source: str = "registry") -> Repo
             message=message,
             clause=_REGISTRY_CLAUSE,
             field=field,
-            witness=to_printable(entry.spelling or entry.name),
+            witness=context.to_printable(entry.spelling or entry.name),
             fix=fix,
         )
         for problems in (_iter_name_problems(entries), _iter_path_problems(entries))
@@ -449,7 +443,7 @@ def _iter_path_problems(entries: Sequence[Entry]) -> Iterator[tuple[Entry, str, 
             yield entry, "path-not-trimmed", "template", "white space around the template path", "trim it"
         folder = path.strip().strip("/").split("/")[0]
         if _FOLDERS.get(folder, entry.status) is not entry.status:
-            message = f"the template is in {to_printable(folder)}/, but the status is {entry.status}"
+            message = f"the template is in {context.to_printable(folder)}/, but the status is {entry.status}"
             yield entry, "folder-does-not-fit", "template", message, "move the template"
 
 
@@ -485,7 +479,7 @@ def format_summary(report: Report) -> str:
 
 
 def _to_printable_line(text: str) -> str:
-    return to_printable(text, MAX_LINE)
+    return context.to_printable(text, MAX_LINE)
 
 
 def _format_count(number: int, noun: str) -> str:

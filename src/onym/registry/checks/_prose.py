@@ -1,8 +1,6 @@
 """Checks O1, O2, C1, C2, D1 to D3 and Q1 to Q6: the prose of a document.
 
-O and C cover operations, protocols, security and credentials. D covers other registries, well-known URIs,
-example names and key words. Q are questions for a reviewer; each is in the report, because no program can
-answer it.
+Q are questions for a reviewer; each is in the report, because no program can answer it.
 """
 
 from __future__ import annotations

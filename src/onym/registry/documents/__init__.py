@@ -13,21 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from onym.errors import TemplateError
-from onym.registry.documents._lines import (
-    Line,
-    RunningText,
-    count_indent,
-    detect_kind,
-    find_anchors,
-    find_dates,
-    find_name,
-    mark_headings,
-    mark_markdown,
-    parse_front_matter,
-    require_at_most,
-    split_lines,
-    split_sections,
-)
+from onym.registry.documents import _lines
 from onym.registry.documents._snippets import find_blocks, find_examples, find_form, find_named_schemes
 from onym.registry.documents._templates import (
     NAME,
@@ -123,7 +109,7 @@ _WIDEST: Final = 400
 _NEAR: Final = 60
 
 
-def _iter_reference_lines(lines: list[Line]) -> Iterator[Line]:
+def _iter_reference_lines(lines: list[_lines.Line]) -> Iterator[_lines.Line]:
     """Yield the lines of reference sections without their headings."""
     inside = 0
     for line in lines:
@@ -136,7 +122,7 @@ def _iter_reference_lines(lines: list[Line]) -> Iterator[Line]:
 
 
 def find_references(
-    lines: list[Line], templates: Iterable[Template]
+    lines: list[_lines.Line], templates: Iterable[Template]
 ) -> tuple[tuple[Reference, ...], frozenset[int]]:
     """Return the entries of the reference lists in sections and templates, and their lines."""
     entries, taken = _parse_entries(list(_iter_reference_lines(lines)))
@@ -145,12 +131,12 @@ def find_references(
         value = template.values.get("references")
         if value is not None:
             numbers = range(value.line, value.line + value.text.count("\n") + 2)
-            rows = [Line(number=number, text=texts.get(number, "")) for number in numbers]
+            rows = [_lines.Line(number=number, text=texts.get(number, "")) for number in numbers]
             rows[0].text = _strip_label(rows[0].text, value.text)
             more, lined = _parse_entries(rows)
             entries += more
             taken |= lined
-    require_at_most(entries, MAX_CITATIONS, "references")
+    _lines.require_at_most(entries, MAX_CITATIONS, "references")
     return tuple(sorted(entries, key=lambda entry: entry.line)), frozenset(taken)
 
 
@@ -162,13 +148,13 @@ def _strip_label(row: str, value: str) -> str:
     return " " * (len(row) - len(first)) + first
 
 
-def _parse_entries(lines: list[Line]) -> tuple[list[Reference], set[int]]:
+def _parse_entries(lines: list[_lines.Line]) -> tuple[list[Reference], set[int]]:
     entries: list[tuple[str, list[str], int]] = []
     taken: set[int] = set()
     margin: int | None = None
     for line in lines:
         entry = _ENTRY.match(line.text)
-        column = count_indent(line.text)
+        column = _lines.count_indent(line.text)
         if entry is not None and (margin is None or column <= margin):
             margin = column
             entries.append((entry["key"], [entry["rest"].strip()], line.number))
@@ -183,7 +169,11 @@ def _parse_entries(lines: list[Line]) -> tuple[list[Reference], set[int]]:
 
 
 def find_citations(
-    lines: list[Line], *, known: Collection[str], without: Collection[int], anchors: Collection[str] = ()
+    lines: list[_lines.Line],
+    *,
+    known: Collection[str],
+    without: Collection[int],
+    anchors: Collection[str] = (),
 ) -> tuple[tuple[Citation, ...], tuple[Reference, ...]]:
     """Return the citations in order, and the references that `{{!RFC3986}}` of kramdown adds to the list.
 
@@ -192,11 +182,11 @@ def find_citations(
     figures of the document; a reference to one of them is not a citation.
     """
 
-    def is_prose(line: Line) -> bool:
+    def is_prose(line: _lines.Line) -> bool:
         marked = line.toc or line.heading is not None or line.code is not None
         return not marked and line.number not in without
 
-    running = RunningText(lines, is_prose)
+    running = _lines.RunningText(lines, is_prose)
     known = known or _find_sentence_keys(running.text)
     shapes = {_classify_key(key) for key in known}
     citations: list[Citation] = []
@@ -210,11 +200,11 @@ def find_citations(
             bare = match["key"] is None and match["keys"] is None
             keys = _list_rfc_keys(match) if bare else _list_bracket_keys(match, known, shapes, running.text)
             citations.extend(Citation(key=key, section=section, line=line, bare=bare) for key in keys)
-        require_at_most(citations, MAX_CITATIONS, "citations")
+        _lines.require_at_most(citations, MAX_CITATIONS, "citations")
     for draft in _DRAFT.finditer(running.text):
         line = running.line_of(draft.start())
         citations.append(Citation(key=draft[0], section=None, line=line, bare=True))
-        require_at_most(citations, MAX_CITATIONS, "citations")
+        _lines.require_at_most(citations, MAX_CITATIONS, "citations")
     cited = (citation for citation in citations if citation.key in known or citation.key not in anchors)
     return tuple(sorted(cited, key=lambda citation: citation.line)), tuple(added.values())
 
@@ -307,7 +297,7 @@ def read_document(
     not exist, and TemplateError: registry.no-template if no template is found, registry.too-large beyond a
     limit, registry.bad-xml, and registry.hostile-xml for entities that are more than characters.
     """
-    chosen = detect_kind(text) if kind is None else kind
+    chosen = _lines.detect_kind(text) if kind is None else kind
     flat = flatten_xml(text) if chosen is DocumentKind.XML else _flatten_text(text, chosen, source)
     document = _build_document(text, chosen, registry, flat)
     if need_template and not document.templates:
@@ -324,28 +314,28 @@ def read_document(
 def find_value_blocks(value: TemplateValue) -> tuple[Block, ...]:
     """Return the ABNF in a field of a form; its lines count from the line of the value."""
     rows = enumerate(clean_value(value.text).split("\n"), value.line)
-    return find_blocks([Line(number=number, text=row) for number, row in rows])
+    return find_blocks([_lines.Line(number=number, text=row) for number, row in rows])
 
 
 def _flatten_text(text: str, kind: DocumentKind, source: str) -> FlatDocument:
     """Return the lines of a plain text or Markdown, with its metadata."""
-    flat = FlatDocument(lines=split_lines(text), name=find_name(text, kind, source))
+    flat = FlatDocument(lines=_lines.split_lines(text), name=_lines.find_name(text, kind, source))
     if kind is DocumentKind.MARKDOWN:
-        flat.anchors = set(find_anchors(text))
-        flat.references = list(parse_front_matter(flat.lines))
-        mark_markdown(flat.lines)
+        flat.anchors = set(_lines.find_anchors(text))
+        flat.references = list(_lines.parse_front_matter(flat.lines))
+        _lines.mark_markdown(flat.lines)
     if kind in _PASTED:
         for line in flat.lines:
             # a pasted mail may be quoted
             if line.text.startswith(">") and line.code is None:
                 line.text = line.text.lstrip("> ")
     if kind is not DocumentKind.MARKDOWN:
-        mark_headings(flat.lines, paged=kind is not DocumentKind.TEMPLATE)
-    flat.dated, flat.expires = find_dates(text, kind)
+        _lines.mark_headings(flat.lines, paged=kind is not DocumentKind.TEMPLATE)
+    flat.dated, flat.expires = _lines.find_dates(text, kind)
     return flat
 
 
-def _render_plain(lines: list[Line]) -> str:
+def _render_plain(lines: list[_lines.Line]) -> str:
     """Return the text of the lines at their line numbers; skipped lines are blank."""
     rows: dict[int, list[str]] = {}
     for line in lines:
@@ -365,8 +355,8 @@ def _build_document(text: str, kind: DocumentKind, registry: str, flat: FlatDocu
     lines, name = flat.lines, flat.name
     is_markdown = kind is DocumentKind.MARKDOWN
     templates = find_templates(lines, get_labels(registry), markdown=is_markdown, partial=kind in _PASTED)
-    sections = split_sections(lines)
-    require_at_most(sections, MAX_SECTIONS, "sections")
+    sections = _lines.split_sections(lines)
+    _lines.require_at_most(sections, MAX_SECTIONS, "sections")
     values = (template.values.get(SYNTAX) for template in templates)
     labels = {value.line: value.text.partition("\n")[0] for value in values if value is not None}
     blocks = find_blocks(lines, labels)

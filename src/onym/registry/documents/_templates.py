@@ -1,9 +1,8 @@
 """Registration templates: find them by their labels, read their fields, write them as text.
 
-Two styles are in use. In line style a label begins a line (`Status: permanent`, `Status.`, `**Status**`),
-and its value continues until the next label. In heading style every field is a section ("3.2. Status"). A
-template begins at the label of the name. It ends at the next name, at a heading that is not part of it,
-at a horizontal rule, or where the text is indented less than the labels.
+In line style a label begins a line (`Status: permanent`, `**Status**`); in heading style every field is a
+section ("3.2. Status"). A template begins at the label of the name, and ends at the next name, at a heading
+that is not part of it, at a horizontal rule, or where the text is indented less than the labels.
 """
 
 from __future__ import annotations

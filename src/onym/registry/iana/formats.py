@@ -1,15 +1,9 @@
 """Registry files as CSV, JSON, text tables and Python modules; reading any format and writing a chosen one.
 
-CSV: a spreadsheet runs a cell that begins with `=`, `+`, `-`, `@`, a tab or a line break as a formula.
-Such a cell is written with an apostrophe before it. A cell that begins with apostrophes and then such a
-character gets one more apostrophe, so that reading, which removes one, restores the cell exactly. The
-cell `-` computes nothing and is what IANA writes for "no well-known URI", so it stays as it is.
-
-Text: a line of `=` marks the columns, and no cell is wrapped. A backslash, a line break, a control
-character and a space at either end of a cell are written as backslash escapes.
-
-JSON: Onym's format, which has every member, and the list format of the snapshot of 2024-04. Contacts come
-only from a file of the operator; Onym ships none.
+CSV: a spreadsheet runs a cell that begins with `=`, `+`, `-`, `@`, a tab or a line break as a formula. Such a
+cell, and one of apostrophes before such a character, is written with an apostrophe before it, which reading
+removes. Text: a line of `=` marks the columns, and special characters are backslash escapes. JSON: Onym's
+format and the list format of the snapshot of 2024-04. Onym ships no contacts.
 """
 
 from __future__ import annotations

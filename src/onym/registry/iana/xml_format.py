@@ -1,17 +1,9 @@
-"""IANA's registry XML (namespace http://www.iana.org/assignments): read and write it.
+"""IANA's registry XML (namespace http://www.iana.org/assignments): read it, write it, and write into a file.
 
-The reader uses expat from the standard library. It rejects a document type declaration before the first
-entity, so entities are never expanded and nothing outside is fetched; size, depth and row count are
-limited.
-
-XML 1.0 cannot hold most control characters. Such a character is written as the processing instruction
-`<?onym-char 1b?>`, which every schema allows and readers of IANA's files skip.
-
-References: `[RFC6733][Adam_Barth]` in a cell is a run of `<xref>` elements in XML.
-
-    rfc         [RFC6733]           draft       [RFC-ietf-appsawg-acct-uri-06]
-    person      [Adam_Barth]        registry    [IANA registry urn-namespaces]
-    uri         [https://n2t.net/]  text        anything else, unchanged
+The reader rejects a document type declaration before the first entity, so nothing is expanded or fetched;
+size, depth and row count are limited. A control character is written as the processing instruction
+`<?onym-char 1b?>`, which readers of IANA's files skip. References (`[RFC6733][Adam_Barth]`) are `<xref>`
+elements. A file that was imported is a frame: a record whose entry has not changed stays as it is.
 """
 
 from __future__ import annotations
