@@ -44,13 +44,13 @@ from onym.store.sql import (
     Time,
     decode_cursor,
     encode_cursor,
+    is_duplicate,
     is_storable,
     make_number_type,
     make_text_type,
     replace_unstorable,
     require_limit,
 )
-from onym.store.sql_errors import is_duplicate
 from onym.uri.secret import Secret
 
 METADATA: Final = MetaData()

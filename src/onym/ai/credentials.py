@@ -27,7 +27,7 @@ from onym.ai.oauth_metadata import Registration, choose_registration
 from onym.ai.records import Auth, Effects, Level, Resolution
 from onym.ai.settings import ResolverSettings
 from onym.common.files import make_private_folder, read_private_file, remove_private_file, write_private_file
-from onym.common.strict_json import parse_json_object
+from onym.common.text import parse_json_object
 from onym.errors import AuthorizationError, CredentialError, SignatureError, strip_frames
 from onym.net.messages import Flow, Wait, Work
 from onym.sign.dpop import DPoPKey, generate_dpop_key

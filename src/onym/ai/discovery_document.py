@@ -24,11 +24,11 @@ from onym.ai.records import (
     Level,
     Requirements,
 )
-from onym.common.strict_json import parse_json_object
+from onym.common.text import parse_json_object
 from onym.errors import DiscoveryError, URIError
 from onym.net.hosts import parse_host
-from onym.sign.algorithms import RECEIPT_ALGORITHMS, USUAL_ALGORITHMS
 from onym.sign.approval import MAX_APPROVERS
+from onym.sign.keys import RECEIPT_ALGORITHMS, USUAL_ALGORITHMS
 from onym.uri.ai import AIURI
 from onym.uri.generic import URI
 

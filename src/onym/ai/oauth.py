@@ -36,7 +36,7 @@ from onym.ai.oauth_metadata import (
 )
 from onym.ai.records import SCOPE_CHARACTER, Level
 from onym.ai.settings import ResolverSettings
-from onym.common.strict_json import encode_base64url, parse_json_object
+from onym.common.text import encode_base64url, parse_json_object
 from onym.errors import (
     AuthorizationError,
     DeadlineExceeded,

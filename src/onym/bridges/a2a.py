@@ -34,7 +34,7 @@ from onym.bridges._sdk import (
 )
 from onym.bridges.approvals import PermissionPages
 from onym.errors import AIIPError, OnymError, UsageError
-from onym.sign.algorithms import CARD_ALGORITHMS
+from onym.sign.keys import CARD_ALGORITHMS
 from onym.store.shared import MemoryStore, StoreLimits
 from onym.uri.ai import AIURI
 from onym.uri.generic import URI

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from onym.common.strict_json import decode_base64url, encode_base64url
+from onym.common.text import decode_base64url, encode_base64url
 from onym.errors import SignatureError
 from onym.sign.jws import make_claim_error, require_parties
 from onym.sign.keys import LEEWAY, AuthorityKeys, Key, Signer, parse_json_object

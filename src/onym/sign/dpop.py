@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NoReturn
 
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import SecretError, SignatureError, URIError
-from onym.sign.algorithms import ALGORITHMS, normalize_algorithm
 from onym.sign.jws import make_claim_error, parse_time_claim
 from onym.sign.keys import (
+    ALGORITHMS,
     PRIVATE,
     PUBLIC,
     Key,
@@ -31,6 +31,7 @@ from onym.sign.keys import (
     decode_base64url,
     import_native_key,
     make_key_error,
+    normalize_algorithm,
     parse_json_object,
     require_valid_point,
     thumbprint,

@@ -15,11 +15,20 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from onym.common import strict_json
-from onym.common.strict_json import encode_base64url
+from onym.common import text as strict_text
+from onym.common.text import encode_base64url
 from onym.errors import SignatureError
-from onym.sign.algorithms import ALGORITHMS, ID_TOKEN_ALGORITHMS, TOKEN_ALGORITHMS
-from onym.sign.keys import Key, KeySet, Signer, decode_base64url, is_time, parse_json_object
+from onym.sign.keys import (
+    ALGORITHMS,
+    ID_TOKEN_ALGORITHMS,
+    TOKEN_ALGORITHMS,
+    Key,
+    KeySet,
+    Signer,
+    decode_base64url,
+    is_time,
+    parse_json_object,
+)
 from onym.uri.secret import Secret
 
 #: bytes of a token, and of its header
@@ -421,8 +430,8 @@ def read_unverified_claims(token: Secret) -> dict[str, Any] | None:
     """Return the claims of a signed JWT, for reading only; None for another token."""
     try:
         head, body, _ = token.reveal().split(".")
-        header = strict_json.parse_json_object(strict_json.decode_base64url(head))
-        claims = strict_json.parse_json_object(strict_json.decode_base64url(body))
+        header = strict_text.parse_json_object(strict_text.decode_base64url(head))
+        claims = strict_text.parse_json_object(strict_text.decode_base64url(body))
     except ValueError:
         return None
     return claims if "alg" in header else None

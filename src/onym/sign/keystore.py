@@ -27,13 +27,15 @@ from onym.common.files import (
     require_private_folder,
     write_private_file,
 )
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import CredentialError, MissingExtraError, SignatureError
-from onym.sign.algorithms import ALGORITHMS, COORDINATE_SIZES, RECEIPT_ALGORITHMS
 from onym.sign.keys import (
+    ALGORITHMS,
+    COORDINATE_SIZES,
     LEEWAY,
     MAX_HISTORY,
     PRIVATE,
+    RECEIPT_ALGORITHMS,
     Key,
     Signer,
     SigningKey,

@@ -1,15 +1,7 @@
-"""Receipts: signed statements of who answered what to whom and when (AIIP/HTTPS v1, 3.8).
+"""Tokens of an authority: receipts of who answered what (AIIP/HTTPS v1, 3.8), and signed metadata (3.2).
 
-A receipt is a compact JWS over a claims set. It binds the request by a hash and the content by a digest, so
-it can be stored and verified later without the message. A stream's receipt ends a hash chain over its
-events: `c0 = SHA-256("aiip-stream-v1" LF rqh LF task)`,
-`ci = SHA-256(c(i-1) || SHA-256(id LF event LF data))`.
-An event that is changed, moved, removed or added changes every later value.
-
-The tokens of an authority (receipts and signed metadata) have three parts and a header with only `typ`,
-`alg` and `kid`. `typ` separates the kinds of tokens: a reader names the one that it accepts (RFC 8725 3.11).
-
-All verification failures have the same message. `clause` names the step; the cause of the error holds the
+A token is a compact JWS with a header of `typ`, `alg` and `kid`; a reader names the `typ` that it accepts.
+All verification failures have the same message: `clause` names the step, and the cause of the error holds the
 reason, which must not be shown to people you do not trust.
 """
 
@@ -27,14 +19,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import ProvenanceError, SignatureError, UsageError
-from onym.sign.algorithms import RECEIPT_ALGORITHMS, USUAL_ALGORITHMS, normalize_algorithm
-from onym.sign.jws import make_claim_error
-from onym.sign.keys import FETCH_AGAIN, LEEWAY, decode_base64url, is_time, parse_json_object
+from onym.sign.jws import make_claim_error, parse_time_claim
+from onym.sign.keys import (
+    FETCH_AGAIN,
+    LEEWAY,
+    RECEIPT_ALGORITHMS,
+    USUAL_ALGORITHMS,
+    AuthorityKeys,
+    Signer,
+    decode_base64url,
+    is_time,
+    normalize_algorithm,
+    parse_json_object,
+)
 
 if TYPE_CHECKING:
-    from onym.sign.keys import AuthorityKeys, Key, Signer
+    from onym.sign.keys import Key
 
 _LABEL: Final = b"aiip-stream-v1"
 #: characters that the id and type of an event cannot have (WHATWG HTML 9.2.5); in data CR becomes LF
@@ -51,6 +53,9 @@ class StreamEnd:
 
 class StreamChain:
     """The hash chain of one stream. Add the events in order, as a reader of the stream decodes them.
+
+    `c0 = SHA-256("aiip-stream-v1" LF rqh LF task)`, `ci = SHA-256(c(i-1) || SHA-256(id LF event LF data))`:
+    an event that is changed, moved, removed or added changes every later value.
 
     `request_hash` is the `rqh` of the request; `task` the id of the task, `-` for none.
     """
@@ -573,3 +578,92 @@ def _make_refusal(
     if reason is not None:
         error.__cause__ = SignatureError(f"{claim}: {reason}", code="sign.bad-claim")
     return error
+
+
+#: `typ` of the token
+METADATA: Final = "aiip-anchor+jwt"
+#: bytes of the token, and of the document that contains it
+MAX_METADATA: Final = 64 * 1024
+_METADATA_SUBJECT: Final = "signed metadata"
+#: claims about the token itself (RFC 7519 4.1), which are not members of the document
+_METADATA_CLAIMS: Final = frozenset({"iss", "sub", "aud", "iat", "nbf", "exp", "jti"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """Signed members of the anchor document, valid until `expires` (seconds, None for no end).
+
+    `kid` is the key's.
+    """
+
+    members: Mapping[str, Any] = field(repr=False)
+    expires: float | None
+    kid: str
+
+
+def sign_metadata(
+    members: Mapping[str, Any], signer: Signer, *, issuer: str, issued: float, expires: float | None = None
+) -> str:
+    """Sign these members of an anchor document. `issuer` is the anchor; times are seconds.
+
+    Raises SignatureError for a key without kid, for members that are claims of the token itself, for a token
+    that is too long, and if the key's device fails.
+    """
+    taken = sorted(_METADATA_CLAIMS & members.keys())
+    if taken:
+        raise SignatureError(f"{taken[0]} cannot be a member of an anchor document", code="sign.bad-claim")
+    times = {"iat": int(issued)} | ({} if expires is None else {"exp": int(expires)})
+    token = sign_token({"iss": issuer, **times, **members}, _METADATA_SUBJECT, METADATA, signer)
+    if len(token) > MAX_METADATA:
+        raise SignatureError(
+            f"{_METADATA_SUBJECT} is longer than {MAX_METADATA} bytes", code="sign.too-large"
+        )
+    return token
+
+
+def verify_metadata(
+    token: str,
+    keys: AuthorityKeys,
+    *,
+    issuer: str,
+    at: float,
+    algorithms: Collection[str] = DEFAULT_ALGORITHMS,
+) -> Metadata:
+    """Verify a token that the anchor `issuer` signed and that is valid `at` (seconds).
+
+    `keys` are only those of the expected authority. Raises SignatureError: `sign.unknown-key` if the copy of
+    the keys may be too old, `sign.expired` and `sign.not-yet` if the token is too old or too new.
+    """
+    head, payload, signature, signed = split_token(token, _METADATA_SUBJECT, MAX_METADATA)
+    algorithm, kid = parse_token_header(
+        parse_json_object(head, "header"), _METADATA_SUBJECT, METADATA, algorithms
+    )
+    if not find_key_in_force(keys, kid, algorithm, at).verify(algorithm, signed, signature):
+        raise SignatureError("the signature is invalid", code="sign.bad-signature")
+    claims = parse_json_object(payload, "claims set")
+    _require_parties(claims, issuer)
+    expires = _require_times(claims, at)
+    members = {name: value for name, value in claims.items() if name not in _METADATA_CLAIMS}
+    return Metadata(members=members, expires=expires, kid=kid)
+
+
+def _require_parties(claims: Mapping[str, Any], issuer: str) -> None:
+    if claims.get("iss") != issuer:
+        raise make_claim_error("iss", "bad-issuer", "the metadata is from another anchor")
+    if claims.get("sub", issuer) != issuer:
+        raise make_claim_error("sub", "bad-claim", "the subject must be the anchor itself")
+    if "aud" in claims:
+        # RFC 7519 4.1.3: no reader would be in the audience
+        raise make_claim_error("aud", "bad-audience", "metadata has no audience")
+
+
+def _require_times(claims: Mapping[str, Any], at: float) -> float | None:
+    """Return when the metadata expires. Raises SignatureError if it is not valid now."""
+    issued, starts, expires = (
+        parse_time_claim(claims, name) if name in claims else None for name in ("iat", "nbf", "exp")
+    )
+    if expires is not None and not at < expires:
+        raise make_claim_error("exp", "expired", "the metadata has expired")
+    if max(issued or 0.0, starts or 0.0) > at + LEEWAY:
+        raise make_claim_error("iat", "not-yet", "the metadata is from the future: are both clocks right?")
+    return expires

@@ -33,7 +33,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import StoreError, UsageError
 from onym.store.sqlite import FileFormat, SharedConnection, SQLiteOptions, WrongFormatError, describe_error
 from onym.store.valkey import ValkeyOptions

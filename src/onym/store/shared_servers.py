@@ -98,8 +98,7 @@ class PostgresStore:
         limits: StoreLimits = DEFAULT_LIMITS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        from onym.store.sql import Database, prepare_tables  # late: optional
-        from onym.store.sql_errors import DatabaseProfile, Failure
+        from onym.store.sql import Database, DatabaseProfile, Failure, prepare_tables  # late: optional
 
         self._limits = limits
         self._clock = clock

@@ -13,8 +13,8 @@ from functools import cache
 from random import SystemRandom
 from typing import Any, Final, TypeAlias
 
-from onym.ai.discovery import dns
-from onym.ai.discovery.page import Pointers, find_head_links, find_pointers, get_charset, is_html
+from onym.ai.discovery import pointers
+from onym.ai.discovery.pointers import Pointers, find_head_links, find_pointers, get_charset, is_html
 from onym.ai.discovery.well_known import (
     fetch_authority,
     fetch_document,
@@ -461,13 +461,15 @@ def _fetch_dns_sources(
     """Return the SRV and TXT sources of an authority, and the SRV targets if DNSSEC validates them."""
     host, _, port = authority.partition(":")
     records = yield from _fetch_records(Ask(f"_aiip._tcp.{host}", "SRV", settings.timeout))
-    service, targets = dns.evaluate_srv(records, host=host, port=int(port or 443), draw=_RANDOM.random)
+    service, targets = pointers.evaluate_srv(records, host=host, port=int(port or 443), draw=_RANDOM.random)
     if targets and service.validated:
-        service, targets = dns.drop_alias_targets(service, (yield from _fetch_aliases(targets, settings)))
+        service, targets = pointers.drop_alias_targets(
+            service, (yield from _fetch_aliases(targets, settings))
+        )
     elif targets:
         service, targets = replace(service, verdict=Verdict.DROPPED, why=_UNSIGNED), ()
     records = yield from _fetch_records(Ask(f"_aiip.{host}", "TXT", settings.timeout))
-    pointer, _ = dns.evaluate_txt(records, host=host)
+    pointer, _ = pointers.evaluate_txt(records, host=host)
     return (service, pointer), targets
 
 

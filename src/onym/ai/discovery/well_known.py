@@ -33,7 +33,7 @@ from onym.ai.settings import (
 )
 from onym.errors import DiscoveryError, NetError, RedirectRefused, ResponseTooLarge, SignatureError
 from onym.net.messages import Flow, HTTPRequest, Origin, Reply, Send, Wait, split_url
-from onym.sign import metadata as signing
+from onym.sign import receipts as signing
 from onym.sign.keys import AuthorityKeys, read_authority_keys
 from onym.uri.generic import URI
 

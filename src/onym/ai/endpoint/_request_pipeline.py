@@ -14,16 +14,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from onym.ai.endpoint._runner import HandlerRunner, decode_stored_answer, get_caller_key
-from onym.ai.endpoint.approvals import ApprovalChecker, CheckedApproval
 from onym.ai.endpoint.context import ANONYMOUS, AccessRequest, Answer, Authorization, Call, Caller, Limits
 from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX as ANONYMOUS_CLIENT
 from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
-from onym.ai.endpoint.policy import ApprovalTerms, Policies
-from onym.ai.endpoint.resources import PREFIX, Resource, Site
+from onym.ai.endpoint.policy import ApprovalChecker, ApprovalTerms, CheckedApproval, Policies
 from onym.ai.endpoint.responses import (
     ALLOWED,
+    PREFIX,
     Receive,
+    Resource,
     Send,
+    Site,
     StreamingAnswer,
     add_nonce,
     encode_problem,
@@ -45,7 +46,7 @@ from onym.ai.request_validation import (
     verify_content_digest,
 )
 from onym.ai.telemetry import NULL_STAGE, Telemetry
-from onym.common.strict_json import parse_json_value
+from onym.common.text import parse_json_value
 from onym.errors import AIIPError, DeniedError, OnymError
 from onym.uri.ai import AIURI, from_target
 

@@ -17,11 +17,11 @@ import msgspec
 
 from onym.ai.endpoint.context import Answer, Call, Caller, Limits, StreamEvent
 from onym.ai.endpoint.idempotency import INTERRUPTED_HINT, IdempotencyStore, KeyScope
-from onym.ai.endpoint.resources import Resource
 from onym.ai.endpoint.responses import (
     EventEncoder,
     HandlerEvents,
     Receive,
+    Resource,
     ResponseSender,
     Send,
     StreamingAnswer,

@@ -14,25 +14,25 @@ from typing import Any, Final, TypeVar
 
 from onym._lazy import require_extra
 from onym.ai.endpoint._request_pipeline import RequestPipeline
-from onym.ai.endpoint.approvals import ApprovalChecker
 from onym.ai.endpoint.context import Answer, Authorization, Limits, ResourceHandler
 from onym.ai.endpoint.functions import FunctionHandler
 from onym.ai.endpoint.idempotency import IdempotencyStore, SQLiteIdempotencyStore, StoreClaim
-from onym.ai.endpoint.policy import load_policies
-from onym.ai.endpoint.resources import (
+from onym.ai.endpoint.policy import ApprovalChecker, load_policies
+from onym.ai.endpoint.responses import (
     JWKS,
     KEYED_EFFECTS,
     PREFIX,
+    Receive,
     Resource,
+    Send,
     Site,
     apply_if_none_match,
     build_resource_uri,
+    send_answer,
 )
-from onym.ai.endpoint.responses import Receive, Send, send_answer
 from onym.ai.endpoint.sender import BOUND_EFFECTS
-from onym.ai.endpoint.signing import ReceiptSigner
+from onym.ai.endpoint.signing import FleetKeys, ReceiptSigner
 from onym.ai.endpoint.tasks import is_task_path
-from onym.ai.fleet_keys import FleetKeys
 from onym.ai.records import JSON, SCOPE_CHARACTER, Approver, Auth, Effects, Level, Requirements
 from onym.ai.request_validation import parse_request_head
 from onym.ai.telemetry import Telemetry, resolve_telemetry

@@ -35,7 +35,6 @@ from onym.net.config import NetConfig
 from onym.net.limits import NetLimits
 from onym.net.messages import HTTPRequest, Reply, Send
 from onym.net.transport import AsyncTransport
-from onym.sign.algorithms import TOKEN_ALGORITHMS
 from onym.sign.dpop import DPOP_ALGORITHMS, DPoPProof
 from onym.sign.jws import (
     make_claim_error,
@@ -45,7 +44,14 @@ from onym.sign.jws import (
     require_type,
     verify,
 )
-from onym.sign.keys import MAX_KEY_SET, KeySet, decode_base64url, parse_json_object, read_keys
+from onym.sign.keys import (
+    MAX_KEY_SET,
+    TOKEN_ALGORITHMS,
+    KeySet,
+    decode_base64url,
+    parse_json_object,
+    read_keys,
+)
 from onym.sign.receipts import access_token_hash
 from onym.sign.sealing import SealingSecrets
 from onym.store.shared import SharedStore

@@ -16,13 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from onym.ai.endpoint._runner import decode_stored_answer, encode_answer, make_limiter
-from onym.ai.endpoint.approvals import CheckedApproval
 from onym.ai.endpoint.context import Answer, Call, Caller, Limits
 from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
-from onym.ai.endpoint.resources import Resource, Site
+from onym.ai.endpoint.policy import CheckedApproval
 from onym.ai.endpoint.responses import (
     Receive,
+    Resource,
     Send,
+    Site,
     add_nonce,
     encode_event,
     send_body_part,

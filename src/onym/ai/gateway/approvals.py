@@ -23,7 +23,7 @@ import msgspec
 
 from onym.ai.gateway.review import CallToReview, Review, build_review
 from onym.ai.records import Effects
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import AIIPError, DeniedError, SignatureError, StoreError
 from onym.sign.approval import APPROVAL_SECONDS, Approval, Challenge, Rule, sign_approval
 from onym.sign.keys import Signer

@@ -37,7 +37,7 @@ from onym.ai.records import (
     parse_media_type,
 )
 from onym.ai.request_validation import NONCE, Fields, get_connection_fields, get_field_values
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import AIIPError, DeniedError
 from onym.net.messages import Headers
 from onym.sign.keys import Signer

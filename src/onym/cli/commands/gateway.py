@@ -150,7 +150,7 @@ def rotate_secrets_command(session: Session, /, folder: Path, revoke: bool) -> N
       onym gateway secrets rotate /etc/onym/secrets
       onym gateway secrets rotate /etc/onym/secrets --revoke
     """
-    from onym.sign.fleet_secrets import rotate_secrets  # late, as in every command
+    from onym.sign.sealing import rotate_secrets  # late, as in every command
 
     begins = datetime.fromtimestamp(rotate_secrets(folder, revoke=revoke), UTC)
     session.print_record({"folder": str(folder), "used_from": format_timestamp(begins), "revoked": revoke})
@@ -173,7 +173,7 @@ def check_gateway_command(session: Session, /) -> None:
       onym gateway --config gateway.toml check
       onym gateway check --json
     """
-    from onym.server.gateway.operations import check_gateway  # late, as in every command
+    from onym.server.gateway.factory import check_gateway  # late, as in every command
 
     parts = asyncio.run(check_gateway(_load_settings(session)[0]))
     failed = any(part.state == "failed" for part in parts)
@@ -210,7 +210,7 @@ def end_sessions_command(session: Session, /, user: str) -> None:
     Examples:
       onym gateway --config gateway.toml sessions end "login ann@example.org"
     """
-    from onym.server.gateway.operations import end_person_sessions  # late, as in every command
+    from onym.server.gateway.factory import end_person_sessions  # late, as in every command
 
     ended = asyncio.run(end_person_sessions(_load_settings(session)[0], user))
     count = sum(person.sessions for person in ended)

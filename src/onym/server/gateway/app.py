@@ -19,10 +19,7 @@ from onym.ai.gateway.forwarding import FIXED_FIELDS, validate_nonce
 from onym.ai.problems import CODES
 from onym.ai.request_validation import GatewayRequestHead, get_field_values, validate_gateway_head
 from onym.errors import AIIPError, DeniedError, OnymError
-from onym.server.gateway.dependencies import RequestContext, read_body, record_exchange, require_rate
-from onym.server.gateway.responses import make_problem_response
-from onym.server.gateway.views import STATIC_FILES
-from onym.server.security.clients import (
+from onym.server.clients import (
     HSTS,
     BucketKind,
     CSRFKey,
@@ -31,6 +28,8 @@ from onym.server.security.clients import (
     make_address_key,
     parse_blocks,
 )
+from onym.server.gateway.dependencies import RequestContext, read_body, record_exchange, require_rate
+from onym.server.gateway.responses import STATIC_FILES, make_problem_response
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:

@@ -45,26 +45,26 @@ from onym.ai.gateway.forwarding import require_no_loop
 from onym.ai.gateway.permissions import Step
 from onym.ai.records import Invocation, is_json
 from onym.ai.tasks import ask_for_task
-from onym.common.strict_json import parse_json_object
+from onym.common.text import parse_json_object
 from onym.errors import AIIPError, DeniedError, SignatureError
 from onym.server.gateway.dependencies import make_reload_headers, parse_form, read_body, record_event
 from onym.server.gateway.people import require_session, require_step_up
 from onym.server.gateway.responses import (
     FORM_WAIT,
+    format_time,
     make_page_response,
     make_problem_response,
     redirect_to_result,
+    render_page,
 )
-from onym.server.gateway.views import format_time, render_page
 from onym.sign.approval import verify_challenge
 from onym.uri.ai import AIURI
 
 if TYPE_CHECKING:
     from onym.ai.gateway.approvals import ApprovalDesk
     from onym.ai.records import Approver, Description, Resolution, Result
-    from onym.server.gateway.dependencies import Dependencies, RequestContext
+    from onym.server.gateway.dependencies import Dependencies, Program, RequestContext
     from onym.server.gateway.handlers import UpstreamRelay
-    from onym.server.gateway.programs import Program
     from onym.server.gateway.sessions import PersonSession
 
 T = TypeVar("T")

@@ -24,10 +24,9 @@ from onym.ai.gateway.permissions import (
 )
 from onym.ai.gateway.review import describe_effects, describe_name
 from onym.errors import AIIPError, DeniedError, URIError
-from onym.server.gateway.dependencies import read_form, record_event
+from onym.server.gateway.dependencies import Proof, read_form, record_event
 from onym.server.gateway.people import make_view_response, require_session
-from onym.server.gateway.programs import Proof
-from onym.server.gateway.views import format_time
+from onym.server.gateway.responses import format_time
 from onym.uri.ai import AIURI
 
 if TYPE_CHECKING:

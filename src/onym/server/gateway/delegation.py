@@ -1,8 +1,8 @@
 """For whom a call is sent: what its effects demand of the caller, whose token it has, and connections.
 
 A person who signed in acts through forms, whose tokens prove that the person sent them. A program acts for
-the person whom its access token names (`onym.server.gateway.programs`). A call with neither is for nobody: it
-may read what is open, and what the gateway may read in its own name.
+the person whom its access token names (`onym.server.gateway.dependencies`). A call with neither is for
+nobody: it may read what is open, and what the gateway may read in its own name.
 """
 
 from __future__ import annotations
@@ -49,16 +49,22 @@ from onym.errors import (
     SignatureError,
 )
 from onym.net.messages import Work
-from onym.server.gateway.dependencies import hash_person, parse_pairs, read_form, record_event, require_rate
+from onym.server.gateway.dependencies import (
+    Program,
+    hash_person,
+    parse_pairs,
+    read_form,
+    record_event,
+    require_rate,
+)
 from onym.server.gateway.people import (
     convert_provider_error,
     find_session,
     make_view_response,
     require_session,
 )
-from onym.server.gateway.programs import Program
+from onym.server.gateway.responses import format_time
 from onym.server.gateway.sessions import HiddenStruct, build_step_up_path, make_sign_in_required
-from onym.server.gateway.views import format_time
 from onym.sign.dpop import DPoPKey, generate_dpop_key
 from onym.uri.secret import Secret
 

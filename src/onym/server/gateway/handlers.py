@@ -18,9 +18,8 @@ from starlette.responses import RedirectResponse, Response
 
 from onym.ai.client_flows import parse_description
 from onym.ai.gateway import forwarding
-from onym.ai.gateway.forms import build_form_fields, encode_form_input
 from onym.ai.gateway.permissions import Step
-from onym.ai.gateway.review import CallToReview, build_review
+from onym.ai.gateway.review import CallToReview, build_form_fields, build_review, encode_form_input
 from onym.ai.records import Description, Effects, Invocation, hash_path
 from onym.ai.request_validation import get_field_values
 from onym.ai.tasks import ask_for_task, find_started_task
@@ -31,28 +30,26 @@ from onym.server.gateway.people import find_session, make_view_response, require
 from onym.server.gateway.responses import (
     FORM_WAIT,
     TRANSLATED_STATUSES,
+    build_gateway_url,
+    build_result_list,
+    build_task_url,
     make_gateway_receipt,
     make_page_response,
     make_result_response,
     redirect_to_result,
-    start_event_response,
-)
-from onym.server.gateway.views import (
-    build_gateway_url,
-    build_result_list,
-    build_task_url,
     render_home,
     render_page,
     render_resource,
     render_result,
+    start_event_response,
 )
 from onym.uri.ai import AIURI, from_target
 
 if TYPE_CHECKING:
     from onym.ai.credentials import Credentials
     from onym.ai.gateway.approvals import ApprovalRecord
-    from onym.ai.gateway.forms import FormField
     from onym.ai.gateway.grants import SubjectCredentials
+    from onym.ai.gateway.review import FormField
     from onym.ai.records import Resolution, Result
     from onym.server.gateway.delegation import Delegation
     from onym.server.gateway.dependencies import Dependencies, RequestContext, StoredResult

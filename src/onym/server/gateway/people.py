@@ -35,16 +35,15 @@ from onym.errors import (
     ProviderError,
     SignatureError,
 )
+from onym.server.clients import format_cookie
 from onym.server.gateway.dependencies import parse_pairs, read_body, read_form, record_event, require_rate
-from onym.server.gateway.responses import PAGE_POLICY, make_page_response
+from onym.server.gateway.responses import PAGE_POLICY, format_time, make_page_response, render_page
 from onym.server.gateway.sessions import (
     build_step_up_path,
     describe_browser,
     is_same_person,
     make_sign_in_required,
 )
-from onym.server.gateway.views import format_time, render_page
-from onym.server.security.clients import format_cookie
 from onym.uri.generic import URI
 from onym.uri.secret import Secret
 

@@ -24,7 +24,7 @@ import msgspec
 
 from onym.accounts.oidc import Person, ProviderTokens
 from onym.accounts.records import hash_secret, is_session_id, make_session_id
-from onym.common.strict_json import decode_base64url, encode_base64url
+from onym.common.text import decode_base64url, encode_base64url
 from onym.errors import AIIPError, SignatureError
 from onym.sign.sealing import SealingSecrets, open_sealed, seal
 from onym.store.shared import MAX_FOUND, make_key, mark_seen

@@ -14,7 +14,7 @@ from onym.ai.replay import MAX_REPLAY_IDS
 from onym.common.settings import load_settings
 from onym.errors import ConfigError
 from onym.net.hosts import is_loopback
-from onym.server.settings_parser import (
+from onym.server.settings import (
     HostField,
     IPAddress,
     IssuerTable,

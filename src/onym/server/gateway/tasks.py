@@ -19,19 +19,21 @@ from starlette.responses import RedirectResponse, Response
 from onym.ai.client_flows import exchange_task, open_task_events
 from onym.ai.exchange import TaskTarget
 from onym.ai.gateway import forwarding
-from onym.ai.gateway.forms import build_form_fields, encode_form_input
+from onym.ai.gateway.review import build_form_fields, encode_form_input
 from onym.ai.records import EVENTS, JSON, Invocation, TaskPart, format_task_target
 from onym.ai.tasks import TaskReference, parse_task_status
 from onym.errors import AIIPError, UsageError
 from onym.server.gateway.dependencies import is_form, make_reload_headers, parse_form, parse_pairs, read_body
 from onym.server.gateway.responses import (
     TRANSLATED_STATUSES,
+    build_control_views,
+    build_task_url,
     make_gateway_receipt,
     make_page_response,
     make_result_response,
+    render_task,
     start_event_response,
 )
-from onym.server.gateway.views import build_control_views, build_task_url, render_task
 from onym.uri.ai import AIURI, from_target
 
 if TYPE_CHECKING:
