@@ -21,16 +21,7 @@ from functools import cache
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
-from onym.accounts.records import (
-    MAX_LOGIN,
-    Account,
-    AuditRecord,
-    Issuer,
-    make_id,
-    make_session_id,
-    validate_email,
-    validate_name,
-)
+from onym.accounts import records
 from onym.common.text import decode_base64url, encode_base64url, parse_json_value
 from onym.errors import AccessError, RegistryError
 from onym.uri.secret import Secret
@@ -151,13 +142,13 @@ class Passwords:
         async with self._turn:
             return await asyncio.to_thread(verify_password, stored, password)
 
-    async def authenticate(self, store: AccountStore, login: str, password: Secret) -> Account | None:
+    async def authenticate(self, store: AccountStore, login: str, password: Secret) -> records.Account | None:
         """Return the account with this login and password, or None after the same amount of work.
 
         A hash with outdated parameters is replaced; the account that is returned has the current hash.
         """
         text = login.strip().lower()
-        account = await store.accounts.find_by_login(text) if 0 < len(text) <= MAX_LOGIN else None
+        account = await store.accounts.find_by_login(text) if 0 < len(text) <= records.MAX_LOGIN else None
         stored = None if account is None or account.disabled else account.password_hash
         check = await self.verify(stored, password)
         if not check.ok or account is None or stored is None:
@@ -260,7 +251,7 @@ class SignInFlow:
         """Begin a sign-in with a new secret."""
         expires = round(at.timestamp() + FLOW_SECONDS, 3)
         path = sanitize_target(target)
-        return cls(make_session_id(), provider, expires, path, tuple(acr_values), max_age, session)
+        return cls(records.make_session_id(), provider, expires, path, tuple(acr_values), max_age, session)
 
     @property
     def id(self) -> str:
@@ -378,20 +369,20 @@ async def check_callback(
 
 
 async def find_or_create_account(
-    store: AccountStore, issuer: Issuer, person: Person, at: datetime
-) -> Account:
+    store: AccountStore, issuer: records.Issuer, person: Person, at: datetime
+) -> records.Account:
     """Return the account of a person, created now if the issuer's settings allow it. Raises AccessError.
 
     Only issuer and subject identify a person, never the e-mail address.
     """
     account = await store.accounts.find_by_subject(issuer.issuer, person.subject)
     if account is None and issuer.create:
-        login = make_id(issuer.id)
-        new = Account(
-            id=make_id("user"),
+        login = records.make_id(issuer.id)
+        new = records.Account(
+            id=records.make_id("user"),
             login=login,
-            name=_validate_or_none(validate_name, person.name) or login,
-            email=_validate_or_none(validate_email, person.email),
+            name=_validate_or_none(records.validate_name, person.name) or login,
+            email=_validate_or_none(records.validate_email, person.email),
             created=at,
         )
         account = await store.accounts.add_linked(new, issuer.issuer, person.subject)
@@ -401,8 +392,8 @@ async def find_or_create_account(
 
 
 async def apply_group_roles(
-    store: AccountStore, account: Account, issuer: Issuer, person: Person, at: datetime
-) -> Account:
+    store: AccountStore, account: records.Account, issuer: records.Issuer, person: Person, at: datetime
+) -> records.Account:
     """Give the account the roles of the person's groups, and take those of groups that the person left.
 
     Roles that an administrator gave stay. A change is in the audit log. Return the account as it is now.
@@ -416,7 +407,7 @@ async def apply_group_roles(
     if wanted == held:
         return account
     given = ", ".join(sorted(f"{role} in {name}" for name, roles in wanted.items() for role in roles))
-    act = AuditRecord(
+    act = records.AuditRecord(
         at=at, account=account.id, action="account.group-roles", subject=given or "none", outcome="ok",
         address=None,
     )  # fmt: skip

@@ -1,11 +1,7 @@
 """Credentials of a client: where its access tokens come from.
 
-    shop = Registration(issuer="https://login.bank.example", client_id="shop", secret=Secret(...))
-    with AIClient(credentials=ClientCredentials([shop])) as client: ...
-
-A client asks its `Credentials` before every request. They return a token only for an authority that accepts
-tokens of an authorization server which they know, and with the scopes of the resource. Tokens that were
-obtained are kept in memory until 30 seconds before their end.
+shop = Registration(issuer="https://login.bank.example", client_id="shop", secret=Secret(...))
+with AIClient(credentials=ClientCredentials([shop])) as client: ...
 """
 
 from __future__ import annotations
@@ -62,7 +58,12 @@ class Credential:
 
 
 class Credentials(Protocol):
-    """Obtains the token for a request. Threads and coroutines share one object."""
+    """Obtains the token for a request. Threads and coroutines share one object.
+
+    A client asks its `Credentials` before every request. They return a token only for an authority that
+    accepts tokens of an authorization server which they know, and with the scopes of the resource. Tokens
+    that were obtained are kept in memory until 30 seconds before their end.
+    """
 
     def obtain(
         self, resolution: Resolution, *, scopes: Collection[str], effects: Effects

@@ -28,15 +28,7 @@ from onym.common.platform import is_open_to_others
 from onym.errors import DiscoveryError
 from onym.net.messages import Headers
 from onym.sign.keys import ALGORITHMS, RECEIPT_ALGORITHMS
-from onym.store.sqlite import (
-    FileFormat,
-    SQLiteOptions,
-    create_sqlite,
-    describe_error,
-    is_busy,
-    open_sqlite,
-    write_transaction,
-)
+from onym.store import sqlite
 
 CLAUSE: Final = "AIIP/HTTPS v1 3.3 rule 7"
 #: longest life of a pin in seconds, whatever the authority says
@@ -137,7 +129,7 @@ MAX_PINS: Final = 50_000
 
 #: seconds to wait for another process that writes
 _BUSY_SECONDS: Final = 5.0
-_FORMAT: Final = FileFormat(
+_FORMAT: Final = sqlite.FileFormat(
     application_id=0x6F70696E,  # "opin"
     version=1,
     schema="""
@@ -208,7 +200,7 @@ class PinFile:
             # most checks change nothing, and readers do not wait for each other
             if evaluate_pin(authority, document, kids, at, _load_pin(db, authority)) is None:
                 return
-            with write_transaction(db):
+            with sqlite.write_transaction(db):
                 before = _load_pin(db, authority)
                 pin = evaluate_pin(authority, document, kids, at, before)
                 if pin is not None and (before is not None or self._make_room(db, at)):
@@ -223,21 +215,21 @@ class PinFile:
     @contextlib.contextmanager
     def _open_database(self) -> Iterator[sqlite3.Connection]:
         try:
-            options = SQLiteOptions(timeout=_BUSY_SECONDS, wal=False, pragmas={"synchronous": "FULL"})
+            options = sqlite.SQLiteOptions(timeout=_BUSY_SECONDS, wal=False, pragmas={"synchronous": "FULL"})
             if not self.path.exists():
-                create_sqlite(self.path, _FORMAT, options)
+                sqlite.create_sqlite(self.path, _FORMAT, options)
             if is_open_to_others(self.path.stat()):
                 raise PermissionError(f"other users can read it; run: chmod 600 {self.path}")
-            with contextlib.closing(open_sqlite(self.path, _FORMAT, options, create=False)) as db:
+            with contextlib.closing(sqlite.open_sqlite(self.path, _FORMAT, options, create=False)) as db:
                 yield db
         except (sqlite3.Error, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             repair = "Repair the file. If you remove it, Onym trusts every authority anew on its next use."
             raise DiscoveryError(
-                f"the pin file {self.path} cannot be used: {describe_error(error)}",
+                f"the pin file {self.path} cannot be used: {sqlite.describe_error(error)}",
                 code="aiip.unavailable",
                 clause=CLAUSE,
-                retryable=is_busy(error),
-                hint="Try again." if is_busy(error) else repair,
+                retryable=sqlite.is_busy(error),
+                hint="Try again." if sqlite.is_busy(error) else repair,
             ) from error
 
 

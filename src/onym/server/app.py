@@ -19,16 +19,9 @@ from onym.accounts.oidc import OIDCProvider
 from onym.accounts.sign_in import Passwords
 from onym.errors import OnymError, UnknownEntryError
 from onym.registry.registries import use_catalog
-from onym.server import http_server, responses, sign_in
+from onym.server import http_server, middleware, responses, sign_in
 from onym.server.clients import TokenBuckets
 from onym.server.http_server import BoundedProtocol
-from onym.server.middleware import (
-    AuditMiddleware,
-    CSRFMiddleware,
-    HeadersMiddleware,
-    RateLimitMiddleware,
-    RequestLimitsMiddleware,
-)
 from onym.server.notices import MailSender
 from onym.server.registry.urls import make_route
 from onym.server.services import Services
@@ -79,14 +72,14 @@ def create_app(
         routes=[*list_auth_routes(), *(registry.list_routes() if routes is None else routes)],
         middleware=[
             Middleware(APIPolicyMiddleware, settings),
-            Middleware(HeadersMiddleware, settings),
+            Middleware(middleware.HeadersMiddleware, settings),
             Middleware(CatalogMiddleware, parts),
-            Middleware(AuditMiddleware, parts),
+            Middleware(middleware.AuditMiddleware, parts),
             Middleware(responses.ErrorMiddleware),
-            Middleware(RequestLimitsMiddleware, settings),
+            Middleware(middleware.RequestLimitsMiddleware, settings),
             Middleware(AuthenticationMiddleware, parts),
-            Middleware(RateLimitMiddleware),
-            Middleware(CSRFMiddleware, settings),
+            Middleware(middleware.RateLimitMiddleware),
+            Middleware(middleware.CSRFMiddleware, settings),
         ],
         exception_handlers={HTTPException: responses.respond_to_error, OnymError: responses.respond_to_error},
         lifespan=_run_lifespan,

@@ -39,16 +39,7 @@ from onym.registry.engine import find_appeal_deadline
 from onym.registry.records import LogRecord, Request, Role
 from onym.registry.registries import REGISTRIES, get_registry, use_catalog
 from onym.registry.store import EntryChange, OutboxNotice, Store
-from onym.server.registry import urls
-from onym.server.registry.labels import (
-    EVENT_LABELS,
-    NEXT_STEPS,
-    REQUEST_KIND_LABELS,
-    STATE_LABELS,
-    STATUS_LABELS,
-    format_date,
-    format_time,
-)
+from onym.server.registry import labels, urls
 from onym.server.registry.urls import entry_url
 from onym.server.settings import Settings, Webhook, get_host_and_port
 from onym.uri.generic import URI
@@ -276,13 +267,13 @@ def _build_text(notice: OutboxNotice, settings: Settings, context: NoticeContext
 
 
 def _describe_expected_step(notice: OutboxNotice, request: Request) -> str:
-    step = NEXT_STEPS[request.state]
+    step = labels.NEXT_STEPS[request.state]
     if request.state.is_final:
         end = find_appeal_deadline(request)
-        appeal = f" It can be appealed until {format_date(end.date())}." if end is not None else ""
+        appeal = f" It can be appealed until {labels.format_date(end.date())}." if end is not None else ""
         return f"Expected of you: nothing. {step}{appeal}"
     if _is_holder(notice, request):
-        due = f" An answer is expected by {format_date(request.due.date())}." if request.due else ""
+        due = f" An answer is expected by {labels.format_date(request.due.date())}." if request.due else ""
         return f"Expected of you: the next step. {step}{due}"
     return f"Expected of you: nothing now. {step}"
 
@@ -295,16 +286,17 @@ def _is_holder(notice: OutboxNotice, request: Request) -> bool:
 
 
 def _list_facts(request: Request, record: LogRecord | None) -> list[str]:
-    kind, status = REQUEST_KIND_LABELS[request.kind], STATUS_LABELS[request.status]
-    due = "" if request.due is None else f", until {format_date(request.due.date())}"
+    kind, status = labels.REQUEST_KIND_LABELS[request.kind], labels.STATUS_LABELS[request.status]
+    due = "" if request.due is None else f", until {labels.format_date(request.due.date())}"
     facts = [
         f"Request:  {request.id}, {kind}: {request.name} ({status})",
         f"Registry: {REGISTRIES[request.registry].title}",
-        f"State:    {STATE_LABELS[request.state]}, since {format_time(request.since)}{due}",
+        f"State:    {labels.STATE_LABELS[request.state]}, since {labels.format_time(request.since)}{due}",
     ]
     if record is not None:
         facts.append(
-            f"Step:     {EVENT_LABELS[record.event.kind]}, {format_time(record.at)} [{record.clause}]"
+            f"Step:     {labels.EVENT_LABELS[record.event.kind]}, {labels.format_time(record.at)} "
+            f"[{record.clause}]"
         )
     if request.archive:
         facts.append(f"List:     {format_header_line(request.archive)}")

@@ -12,28 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from onym.accounts.records import (
-    MAX_LOGIN,
-    Account,
-    ApiToken,
-    get_realm,
-    hash_secret,
-    make_id,
-    make_token,
-    validate_label,
-)
-from onym.accounts.sign_in import (
-    CALLBACK_PARAMETERS,
-    FLOW_SECONDS,
-    SignInFlow,
-    apply_group_roles,
-    check_callback,
-    find_flow_cookie,
-    find_or_create_account,
-    list_stale_flows,
-    sanitize_target,
-    validate_password,
-)
+from onym.accounts import records
+from onym.accounts import sign_in as openid_sign_in
 from onym.errors import AccessError, OnymError, RegistryError, UnknownEntryError
 from onym.registry.records import TOKEN_PREFIX, Role, Scope, get_registry_roles, parse_scopes
 from onym.registry.registries import REGISTRIES
@@ -96,7 +76,7 @@ _SITE_SHARE: Final = 0.2
 
 async def sign_in_page(request: Request) -> Response:
     """GET /login: the form, or a redirect for a signed-in visitor."""
-    target = sanitize_target(request.query_params.get("next"))
+    target = openid_sign_in.sanitize_target(request.query_params.get("next"))
     if get_visitor(request).via == "session":
         return RedirectResponse(target, 303)
     return _make_form_response(request, target)
@@ -105,12 +85,15 @@ async def sign_in_page(request: Request) -> Response:
 async def sign_in(request: Request) -> Response | ASGIApp:
     """POST /login: fields `login`, `password`, `next`."""
     form = await read_form(request)
-    login, target = form.get_text("login").strip().lower(), sanitize_target(form.get_text("next"))
+    login, target = (
+        form.get_text("login").strip().lower(),
+        openid_sign_in.sanitize_target(form.get_text("next")),
+    )
     if wait := get_sign_in_wait(request, login):
         return make_too_many_response(request, wait)
     parts = get_services(request)
     # a password that was typed into the wrong field must not get into the log
-    known = await parts.store.accounts.find_by_login(login) if 0 < len(login) <= MAX_LOGIN else None
+    known = await parts.store.accounts.find_by_login(login) if 0 < len(login) <= records.MAX_LOGIN else None
     set_audit_action(request, "sign-in.password", None if known is None else known.login)
     account = None
     if parts.settings.local_accounts:
@@ -154,7 +137,7 @@ async def change_password(request: Request) -> Response | ASGIApp:
     if old is None or not verdict.ok:
         raise _make_wrong_password_error()
     new = Secret(form.get_text("new_password"))
-    validate_password(new, login=account.login, name=account.name)
+    openid_sign_in.validate_password(new, login=account.login, name=account.name)
     fresh = await parts.passwords.hash(new)
     if not await parts.store.accounts.replace_password(account.id, old, fresh):
         raise _make_wrong_password_error()
@@ -173,14 +156,14 @@ def get_sign_in_wait(request: Request, login: str) -> float:
     """
     rates, address = get_services(request).rates, get_visitor(request).address
     wait = rates.take_token("logins", make_address_key(address))
-    if wait or not rates.take_token("logins", f"login:{login[:MAX_LOGIN]}", times=_LOGIN_SHARE):
+    if wait or not rates.take_token("logins", f"login:{login[: records.MAX_LOGIN]}", times=_LOGIN_SHARE):
         return wait
     return rates.take_token(
-        "logins", f"login:{login[:MAX_LOGIN]}:{make_site_key(address)}", times=_SITE_SHARE
+        "logins", f"login:{login[: records.MAX_LOGIN]}:{make_site_key(address)}", times=_SITE_SHARE
     )
 
 
-def _require_session_account(request: Request) -> Account:
+def _require_session_account(request: Request) -> records.Account:
     visitor = get_visitor(request)
     account = require_access(visitor)
     if visitor.via != "session":
@@ -232,13 +215,13 @@ async def begin_oidc_sign_in(request: Request) -> Response | ASGIApp:
     if wait:
         return make_too_many_response(request, wait)
     settings, at = parts.settings, parts.clock()
-    flow = SignInFlow.begin(provider.issuer.id, request.query_params.get("next"), at)
+    flow = openid_sign_in.SignInFlow.begin(provider.issuer.id, request.query_params.get("next"), at)
     address = await provider.build_authorization_url(flow, at)
     response = RedirectResponse(address, 303, {"cache-control": "no-store"})
-    for name in list_stale_flows(request.cookies, settings.flow_cookie, at):
+    for name in openid_sign_in.list_stale_flows(request.cookies, settings.flow_cookie, at):
         set_cookie(response, name, Secret(""), settings.is_https, 0)
     name = f"{settings.flow_cookie}-{flow.id}"
-    set_cookie(response, name, flow.to_cookie(), settings.is_https, FLOW_SECONDS)
+    set_cookie(response, name, flow.to_cookie(), settings.is_https, openid_sign_in.FLOW_SECONDS)
     return response
 
 
@@ -251,14 +234,20 @@ async def finish_oidc_sign_in(request: Request) -> Response | ASGIApp:
     if wait:
         return make_too_many_response(request, wait)
     set_audit_action(request, "sign-in.oidc", provider.issuer.id)
-    parameters = {name: request.query_params.getlist(name) for name in CALLBACK_PARAMETERS}
-    name, cookie = find_flow_cookie(request.cookies, parts.settings.flow_cookie, parameters["state"])
+    parameters = {name: request.query_params.getlist(name) for name in openid_sign_in.CALLBACK_PARAMETERS}
+    name, cookie = openid_sign_in.find_flow_cookie(
+        request.cookies, parts.settings.flow_cookie, parameters["state"]
+    )
     response: Response
     try:
-        flow, code = await check_callback(provider, cookie, parameters, parts.clock())
+        flow, code = await openid_sign_in.check_callback(provider, cookie, parameters, parts.clock())
         person = (await provider.redeem_code(code, flow, parts.clock())).person
-        account = await find_or_create_account(parts.store, provider.issuer, person, parts.clock())
-        account = await apply_group_roles(parts.store, account, provider.issuer, person, parts.clock())
+        account = await openid_sign_in.find_or_create_account(
+            parts.store, provider.issuer, person, parts.clock()
+        )
+        account = await openid_sign_in.apply_group_roles(
+            parts.store, account, provider.issuer, person, parts.clock()
+        )
         set_audit_action(request, "sign-in.oidc", provider.issuer.id, account=account.id)
         response = RedirectResponse(flow.target, 303, {"cache-control": "no-store"})
         await start_session(request, response, account)
@@ -331,7 +320,10 @@ async def get_api_account(request: Request) -> Response:
     """GET /api/v1/account: the caller's account, roles and scopes."""
     visitor = get_visitor(request)
     account = require_access(visitor)
-    roles = {name: sorted(visitor.list_roles(name)) for name in (*REGISTRIES, *map(get_realm, account.roles))}
+    roles = {
+        name: sorted(visitor.list_roles(name))
+        for name in (*REGISTRIES, *map(records.get_realm, account.roles))
+    }
     return _make_json_response(
         {
             "id": account.id,
@@ -375,7 +367,7 @@ async def revoke_api_token(request: Request) -> Response:
     return Response(status_code=204)
 
 
-async def _store_new_token(request: Request, order: TokenRequest) -> tuple[ApiToken, Secret]:
+async def _store_new_token(request: Request, order: TokenRequest) -> tuple[records.ApiToken, Secret]:
     visitor = get_visitor(request)
     account = require_access(visitor)
     scopes = parse_scopes(order.scopes)
@@ -393,12 +385,12 @@ async def _store_new_token(request: Request, order: TokenRequest) -> tuple[ApiTo
             field="tokens",
             hint="Revoke tokens that are not used.",
         )
-    secret = make_token(TOKEN_PREFIX)
-    token = ApiToken(
-        id=make_id("token"),
-        digest=hash_secret(secret),
+    secret = records.make_token(TOKEN_PREFIX)
+    token = records.ApiToken(
+        id=records.make_id("token"),
+        digest=records.hash_secret(secret),
         account=account.id,
-        label=validate_label(order.label),
+        label=records.validate_label(order.label),
         scopes=scopes,
         created=at,
         expires=_compute_expiry(request, visitor, order, at),
@@ -465,13 +457,13 @@ async def _make_account_response(request: Request, secret: Secret | None, status
     return HTMLResponse(html, status, {"cache-control": "no-store"})
 
 
-def _get_token_state(token: ApiToken, at: datetime) -> str:
+def _get_token_state(token: records.ApiToken, at: datetime) -> str:
     if token.revoked is not None:
         return "revoked"
     return "in use" if token.is_live(at) else "expired"
 
 
-def _to_token_data(token: ApiToken) -> dict[str, Any]:
+def _to_token_data(token: records.ApiToken) -> dict[str, Any]:
     times = {name: getattr(token, name) for name in ("created", "expires", "revoked", "last_used")}
     return {"id": token.id, "label": token.label, "scopes": sorted(token.scopes), **times}
 

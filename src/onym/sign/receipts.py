@@ -21,19 +21,8 @@ import msgspec
 
 from onym.common.text import encode_base64url
 from onym.errors import ProvenanceError, SignatureError, UsageError
+from onym.sign import keys as signing_keys
 from onym.sign.jws import make_claim_error, parse_time_claim
-from onym.sign.keys import (
-    FETCH_AGAIN,
-    LEEWAY,
-    RECEIPT_ALGORITHMS,
-    USUAL_ALGORITHMS,
-    AuthorityKeys,
-    Signer,
-    decode_base64url,
-    is_time,
-    normalize_algorithm,
-    parse_json_object,
-)
 
 if TYPE_CHECKING:
     from onym.sign.keys import Key
@@ -105,9 +94,9 @@ def split_token(token: str, subject: str, limit: int) -> tuple[bytes, bytes, byt
         raise SignatureError(message, code="sign.malformed")
     head, payload, signature = parts
     return (
-        decode_base64url(head, "header"),
-        decode_base64url(payload, "payload"),
-        decode_base64url(signature, "signature"),
+        signing_keys.decode_base64url(head, "header"),
+        signing_keys.decode_base64url(payload, "payload"),
+        signing_keys.decode_base64url(signature, "signature"),
         f"{head}.{payload}".encode("ascii"),
     )
 
@@ -121,8 +110,8 @@ def parse_token_header(
     if header["typ"] != kind:
         raise SignatureError("the token is of another type", code="sign.bad-header")
     algorithm = header["alg"]
-    name = normalize_algorithm(algorithm)
-    if name not in algorithms or name not in RECEIPT_ALGORITHMS:
+    name = signing_keys.normalize_algorithm(algorithm)
+    if name not in algorithms or name not in signing_keys.RECEIPT_ALGORITHMS:
         raise SignatureError(
             f"{subject} is signed with an algorithm that is not allowed here",
             code="sign.bad-algorithm",
@@ -131,7 +120,7 @@ def parse_token_header(
     return algorithm, header["kid"]
 
 
-def find_key_in_force(keys: AuthorityKeys, kid: str, algorithm: str, at: float) -> Key:
+def find_key_in_force(keys: signing_keys.AuthorityKeys, kid: str, algorithm: str, at: float) -> Key:
     """The key, which must be in force now by the cached key set.
 
     The cached set may be too old: after a revocation the next key signs before its announced time.
@@ -142,10 +131,12 @@ def find_key_in_force(keys: AuthorityKeys, kid: str, algorithm: str, at: float) 
         if error.code != "sign.key-not-in-force":
             raise
         message = "the key is not in force now by the cached key set of the authority"
-        raise SignatureError(message, code="sign.unknown-key", hint=FETCH_AGAIN) from error
+        raise SignatureError(message, code="sign.unknown-key", hint=signing_keys.FETCH_AGAIN) from error
 
 
-def sign_token(claims: Mapping[str, Any] | bytes, subject: str, kind: str, signer: Signer) -> str:
+def sign_token(
+    claims: Mapping[str, Any] | bytes, subject: str, kind: str, signer: signing_keys.Signer
+) -> str:
     """Sign these claims, or this payload, as a token of type `kind`. Raises SignatureError for no kid."""
     if signer.kid is None:
         hint = "use SigningKey.with_thumbprint()"
@@ -236,8 +227,8 @@ _CLAIMS: Final[tuple[_Row, ...]] = (
     ("iss", "issuer", _VISIBLE, True),
     ("sub", "subject", _make_text_check(r"ai:[\x21\x22\x24-\x3e\x40-\x7e]{1,2048}"), True),  # neither # nor ?
     ("aud", "audience", _VISIBLE, True),
-    ("iat", "issued", is_time, True),
-    ("exp", "expires", is_time, True),
+    ("iat", "issued", signing_keys.is_time, True),
+    ("exp", "expires", signing_keys.is_time, True),
     ("jti", "id", _RANDOM, True),
     ("nonce", "nonce", _RANDOM, False),
     ("rqh", "request", _HASH, True),
@@ -307,7 +298,7 @@ def _require_lifetime(claims: Mapping[str, Any]) -> None:
     begins, ends = claims["iat"], claims["exp"]
     if not 0 < ends - begins <= MAX_LIFE:
         raise make_claim_error("exp", "bad-claim", f"a receipt is valid for at most {MAX_LIFE} seconds")
-    if "nbf" in claims and not (is_time(claims["nbf"]) and claims["nbf"] <= begins):
+    if "nbf" in claims and not (signing_keys.is_time(claims["nbf"]) and claims["nbf"] <= begins):
         raise make_claim_error("nbf", "bad-claim", "a receipt is valid from iat on")
 
 
@@ -351,7 +342,7 @@ MAX_RECEIPT: Final = 4096
 RECEIPT: Final = "aiip-receipt+jwt"
 GATEWAY: Final = "aiip-gateway+jwt"
 #: the algorithms that are accepted by default; `EdDSA` is the older name of `Ed25519`
-DEFAULT_ALGORITHMS: Final = USUAL_ALGORITHMS
+DEFAULT_ALGORITHMS: Final = signing_keys.USUAL_ALGORITHMS
 _SUBJECT: Final = "a receipt"
 _REQUEST: Final = b"aiip-req-v1"
 _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
@@ -410,7 +401,7 @@ def make_receipt_id() -> str:
 
 def get_kid(token: str) -> str:
     """The kid in a token, without verification. Raises SignatureError."""
-    kid = parse_json_object(split_token(token, _SUBJECT, MAX_RECEIPT)[0], "header").get("kid")
+    kid = signing_keys.parse_json_object(split_token(token, _SUBJECT, MAX_RECEIPT)[0], "header").get("kid")
     if not isinstance(kid, str):
         raise SignatureError("the token names no key", code="sign.bad-header")
     return kid
@@ -432,7 +423,7 @@ def request_hash(
     return encode_base64url(sha256(content).digest())
 
 
-def sign_receipt(receipt: Receipt, signer: Signer) -> str:
+def sign_receipt(receipt: Receipt, signer: signing_keys.Signer) -> str:
     """Sign a receipt.
 
     Raises SignatureError for a key without kid, for a receipt that `verify_receipt` would reject because of
@@ -448,7 +439,7 @@ def sign_receipt(receipt: Receipt, signer: Signer) -> str:
 
 def verify_receipt(
     token: str | None,
-    keys: AuthorityKeys,
+    keys: signing_keys.AuthorityKeys,
     expected: Expected,
     *,
     at: float,
@@ -471,7 +462,7 @@ def verify_receipt(
     receipt, kid = _open_receipt(token, keys, at, kind, algorithms)
     _require_claims(receipt, expected)
     _require_time(receipt, at)
-    if seen(f"{kid}.{receipt.id}", receipt.expires + LEEWAY):
+    if seen(f"{kid}.{receipt.id}", receipt.expires + signing_keys.LEEWAY):
         raise _make_refusal(6, "jti", "the receipt was used before", "aiip.provenance-stale")
     _require_content(receipt, expected)
     return receipt
@@ -479,14 +470,14 @@ def verify_receipt(
 
 def verify_filed(
     token: str | None,
-    keys: AuthorityKeys,
+    keys: signing_keys.AuthorityKeys,
     *,
     body: bytes | None = None,
     subject: str | None = None,
     issuer: str | None = None,
     at: float | None = None,
     kind: str = RECEIPT,
-    algorithms: Collection[str] = RECEIPT_ALGORITHMS,
+    algorithms: Collection[str] = signing_keys.RECEIPT_ALGORITHMS,
 ) -> Receipt:
     """Verify a stored receipt by the time in it and the history of the authority's keys.
 
@@ -498,7 +489,7 @@ def verify_filed(
     for name, value, expected in (("iss", receipt.issuer, issuer), ("sub", receipt.subject, subject)):
         if expected is not None and value != expected:
             raise _make_refusal(6, name, "the receipt is from another issuer or for another resource")
-    if at is not None and receipt.issued > at + LEEWAY:
+    if at is not None and receipt.issued > at + signing_keys.LEEWAY:
         raise _make_refusal(6, "iat", "the receipt is from after that time", "aiip.provenance-stale")
     if body is not None:
         _require_body(receipt, body)
@@ -506,7 +497,11 @@ def verify_filed(
 
 
 def _open_receipt(
-    token: str | None, keys: AuthorityKeys, at: float | None, kind: str, algorithms: Collection[str]
+    token: str | None,
+    keys: signing_keys.AuthorityKeys,
+    at: float | None,
+    kind: str,
+    algorithms: Collection[str],
 ) -> tuple[Receipt, str]:
     """Steps 1 to 5 and the form of the claims; returns the kid too. Without `at`, uses the receipt's time."""
     if not token:
@@ -516,7 +511,7 @@ def _open_receipt(
     try:
         head, payload, signature, signed = split_token(token, _SUBJECT, MAX_RECEIPT)
         step = 2
-        header = parse_json_object(head, "header")
+        header = signing_keys.parse_json_object(head, "header")
         step = 3
         algorithm, kid = parse_token_header(header, "the receipt", kind, algorithms)
         step = 4
@@ -525,7 +520,7 @@ def _open_receipt(
         if not key.verify(algorithm, signed, signature):
             raise SignatureError("the signature is invalid", code="sign.bad-signature")
         step = 6
-        receipt = decode_claims(parse_json_object(payload, "claims set"), kind)
+        receipt = decode_claims(signing_keys.parse_json_object(payload, "claims set"), kind)
         if at is None:
             keys.find(kid, algorithm, receipt.issued)
     except SignatureError as error:
@@ -543,7 +538,7 @@ def _require_claims(receipt: Receipt, expected: Expected) -> None:
 
 
 def _require_time(receipt: Receipt, at: float) -> None:
-    if not abs(at - receipt.issued) <= LEEWAY:  # also true for NaN
+    if not abs(at - receipt.issued) <= signing_keys.LEEWAY:  # also true for NaN
         reason = "the receipt is not from now: are both clocks right?"
         raise _make_refusal(6, "iat", reason, "aiip.provenance-stale")
     if at >= receipt.expires:
@@ -602,7 +597,12 @@ class Metadata:
 
 
 def sign_metadata(
-    members: Mapping[str, Any], signer: Signer, *, issuer: str, issued: float, expires: float | None = None
+    members: Mapping[str, Any],
+    signer: signing_keys.Signer,
+    *,
+    issuer: str,
+    issued: float,
+    expires: float | None = None,
 ) -> str:
     """Sign these members of an anchor document. `issuer` is the anchor; times are seconds.
 
@@ -623,7 +623,7 @@ def sign_metadata(
 
 def verify_metadata(
     token: str,
-    keys: AuthorityKeys,
+    keys: signing_keys.AuthorityKeys,
     *,
     issuer: str,
     at: float,
@@ -636,11 +636,11 @@ def verify_metadata(
     """
     head, payload, signature, signed = split_token(token, _METADATA_SUBJECT, MAX_METADATA)
     algorithm, kid = parse_token_header(
-        parse_json_object(head, "header"), _METADATA_SUBJECT, METADATA, algorithms
+        signing_keys.parse_json_object(head, "header"), _METADATA_SUBJECT, METADATA, algorithms
     )
     if not find_key_in_force(keys, kid, algorithm, at).verify(algorithm, signed, signature):
         raise SignatureError("the signature is invalid", code="sign.bad-signature")
-    claims = parse_json_object(payload, "claims set")
+    claims = signing_keys.parse_json_object(payload, "claims set")
     _require_parties(claims, issuer)
     expires = _require_times(claims, at)
     members = {name: value for name, value in claims.items() if name not in _METADATA_CLAIMS}
@@ -664,6 +664,6 @@ def _require_times(claims: Mapping[str, Any], at: float) -> float | None:
     )
     if expires is not None and not at < expires:
         raise make_claim_error("exp", "expired", "the metadata has expired")
-    if max(issued or 0.0, starts or 0.0) > at + LEEWAY:
+    if max(issued or 0.0, starts or 0.0) > at + signing_keys.LEEWAY:
         raise make_claim_error("iat", "not-yet", "the metadata is from the future: are both clocks right?")
     return expires

@@ -18,14 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from onym._lazy import require_extra
-from onym.common.files import (
-    lock_private_file,
-    make_private_folder,
-    read_private_file,
-    remove_private_file,
-    require_private_folder,
-    write_private_file,
-)
+from onym.common import files
 from onym.common.text import format_timestamp, parse_timestamp
 from onym.errors import CredentialError, SignatureError
 from onym.uri.secret import Secret
@@ -109,11 +102,11 @@ def rotate_secrets(
     another machine is making now would not open any more.
     """
     path, now = Path(folder), clock()
-    make_private_folder(path)
-    with lock_private_file(path / _LOCK):
+    files.make_private_folder(path)
+    with files.lock_private_file(path / _LOCK):
         begins = now
         if revoke:
-            remove_private_file(path / _PREVIOUS)
+            files.remove_private_file(path / _PREVIOUS)
         elif (path / _CURRENT).exists():
             current = _read_secret(path / _CURRENT)
             if current.begins > now:
@@ -124,15 +117,15 @@ def rotate_secrets(
                 )
             begins = now + OVERLAP_SECONDS
             # first this one: a process that reads in between finds the same secret twice
-            write_private_file(path / _PREVIOUS, _format_secret(current))
+            files.write_private_file(path / _PREVIOUS, _format_secret(current))
         new = _SecretFile(Secret(random.token_urlsafe(32)), begins)
-        write_private_file(path / _CURRENT, _format_secret(new))
+        files.write_private_file(path / _CURRENT, _format_secret(new))
     return begins
 
 
 def _read_folder(folder: Path) -> tuple[_SecretFile, ...]:
     """Return the current secret, and the previous one if there is one."""
-    require_private_folder(folder)
+    files.require_private_folder(folder)
     current = _read_secret(folder / _CURRENT)
     while True:
         previous = _read_previous(folder)
@@ -153,7 +146,7 @@ def _read_previous(folder: Path) -> _SecretFile | None:
 
 
 def _read_secret(file: Path) -> _SecretFile:
-    found = _parse_secret(read_private_file(file, _LIMIT))
+    found = _parse_secret(files.read_private_file(file, _LIMIT))
     if found is None:
         raise CredentialError(
             f"{file} is not a secret of a fleet: it needs {_SHORTEST} to {_LONGEST} ASCII characters in its "

@@ -33,22 +33,7 @@ from onym.net.config import NetConfig
 from onym.net.limits import NetLimits
 from onym.net.messages import HTTPRequest, Reply, Send
 from onym.net.transport import AsyncTransport
-from onym.sign.approval import (
-    CHALLENGE_SECONDS,
-    MAX_APPROVERS,
-    RULES,
-    Approval,
-    CallDetails,
-    Challenge,
-    Rule,
-    get_approver,
-    get_transaction_time,
-    hash_approval,
-    hash_challenge,
-    make_transaction,
-    sign_challenge,
-    verify_approval,
-)
+from onym.sign import approval as approval_tokens
 from onym.sign.keys import LEEWAY, MAX_AUTHORITY_KEY_SET, AuthorityKeys, Signer, read_authority_keys
 from onym.sign.receipts import ApprovalReference
 
@@ -86,7 +71,7 @@ class PermitScope:
 class ApprovalTerms:
     """The approval that a permit demands. `any_body` allows bodies of which nobody can see the members."""
 
-    rule: Rule
+    rule: approval_tokens.Rule
     reason: str = _REASON
     any_body: bool = False
     scope: PermitScope = PermitScope()
@@ -147,7 +132,7 @@ class Policies:
         if not allowed and (matched or effects in _DENIED_BY_DEFAULT):
             raise _make_denial(call, "the endpoint's policy does not permit the request")
         terms = [self.approvals[name] for name in matched if name in self.approvals] if allowed else []
-        strictest = max(terms, key=lambda term: RULES.index(term.rule), default=None)
+        strictest = max(terms, key=lambda term: approval_tokens.RULES.index(term.rule), default=None)
         if strictest is None or all(term.any_body for term in terms):
             return strictest
         return dataclasses.replace(strictest, any_body=False)
@@ -236,15 +221,15 @@ def _read_terms(row: Mapping[str, Any]) -> ApprovalTerms:
     rule, body = annotations.get("approval"), annotations.get("approval_body", "json")
     if row["effect"] != "permit":
         raise _make_annotation_error("@approval is for a permit, not for a forbid")
-    if rule not in list(Rule):
-        raise _make_annotation_error(f"@approval must be one of {', '.join(Rule)}")
+    if rule not in list(approval_tokens.Rule):
+        raise _make_annotation_error(f"@approval must be one of {', '.join(approval_tokens.Rule)}")
     if body not in {"json", "any"}:
         raise _make_annotation_error("@approval_body must be json or any")
     reason = annotations.get("reason") or _REASON
     if not is_printable_text(reason, _LONGEST_REASON):
         raise _make_annotation_error(f"@reason must have at most {_LONGEST_REASON} printable characters")
     scope = PermitScope(_read_actions(row["action"]), _read_resources(row["resource"]))
-    return ApprovalTerms(rule=Rule(rule), reason=reason, any_body=body == "any", scope=scope)
+    return ApprovalTerms(rule=approval_tokens.Rule(rule), reason=reason, any_body=body == "any", scope=scope)
 
 
 def _read_actions(action: Mapping[str, Any]) -> frozenset[str] | None:
@@ -428,8 +413,10 @@ class ApprovalChecker:
     ) -> None:
         self.approvers = tuple(approvers)
         issuers = [approver.issuer for approver in self.approvers]
-        if len(issuers) > MAX_APPROVERS or len(set(issuers)) < len(issuers):
-            raise UsageError(f"an endpoint has at most {MAX_APPROVERS} approvers with different issuers")
+        if len(issuers) > approval_tokens.MAX_APPROVERS or len(set(issuers)) < len(issuers):
+            raise UsageError(
+                f"an endpoint has at most {approval_tokens.MAX_APPROVERS} approvers with different issuers"
+            )
         for url in (url for approver in self.approvers for url in (approver.issuer, approver.jwks)):
             if not url.startswith("https://"):
                 raise UsageError(f"{url!r} is not an https URL", hint="Approvers are reached over TLS only.")
@@ -462,9 +449,9 @@ class ApprovalChecker:
         _require_approvable(request, body, terms)
         evidence = request.head.headers.get(APPROVAL_FIELD)
         if evidence is None:
-            transaction = make_transaction(self._clock())
+            transaction = approval_tokens.make_transaction(self._clock())
             challenge = self._make_challenge(request, resource, site, terms, policy, transaction)
-            raise _make_challenge_error(request, sign_challenge(challenge, signer))
+            raise _make_challenge_error(request, approval_tokens.sign_challenge(challenge, signer))
         try:
             approval, approver = await self._verify(evidence, site)
             challenge = self._make_challenge(request, resource, site, terms, policy, approval.transaction)
@@ -473,17 +460,21 @@ class ApprovalChecker:
         why = _find_mismatch(approval, approver, challenge)
         if why is not None:
             raise _make_mismatch(request, why)
-        reference = ApprovalReference(hash=hash_approval(evidence), issuer=approver.issuer, by=approval.by)
+        reference = ApprovalReference(
+            hash=approval_tokens.hash_approval(evidence), issuer=approver.issuer, by=approval.by
+        )
         return CheckedApproval(approval.transaction, reference)
 
-    async def _verify(self, evidence: str, site: Site) -> tuple[Approval, Approver]:
+    async def _verify(self, evidence: str, site: Site) -> tuple[approval_tokens.Approval, Approver]:
         """Verify the signature, audience and times. Raises SignatureError."""
-        issuer = get_approver(evidence)
+        issuer = approval_tokens.get_approver(evidence)
         approver = next((known for known in self.approvers if known.issuer == issuer), None)
         if approver is None:
             raise SignatureError("the authority does not list its approver", code="sign.bad-issuer")
         keys = await self._keys[issuer].get()
-        approval = verify_approval(evidence, keys, issuer=issuer, audience=site.identifier, at=self._clock())
+        approval = approval_tokens.verify_approval(
+            evidence, keys, issuer=issuer, audience=site.identifier, at=self._clock()
+        )
         return approval, approver
 
     def _make_challenge(
@@ -494,10 +485,10 @@ class ApprovalChecker:
         terms: ApprovalTerms,
         policy: str,
         transaction: str,
-    ) -> Challenge:
+    ) -> approval_tokens.Challenge:
         """Return the challenge of this request with this `txn`. Raises SignatureError for a foreign `txn`."""
-        issued, caller = get_transaction_time(transaction), request.caller
-        call = CallDetails(
+        issued, caller = approval_tokens.get_transaction_time(transaction), request.caller
+        call = approval_tokens.CallDetails(
             uri=str(request.uri),
             method=request.head.method,
             request=request.request_hash,
@@ -508,11 +499,11 @@ class ApprovalChecker:
             digest=request.digest,
             content_type=request.head.content_type,
         )
-        return Challenge(
+        return approval_tokens.Challenge(
             issuer=site.identifier,
             approvers=tuple(approver.issuer for approver in self.approvers),
             issued=issued,
-            expires=issued + CHALLENGE_SECONDS,
+            expires=issued + approval_tokens.CHALLENGE_SECONDS,
             transaction=transaction,
             call=call,
             reason=terms.reason,
@@ -546,19 +537,21 @@ def _require_approvable(request: ReceiptRequest, body: bytes, terms: ApprovalTer
         )
 
 
-def _find_mismatch(approval: Approval, approver: Approver, challenge: Challenge) -> str | None:
+def _find_mismatch(
+    approval: approval_tokens.Approval, approver: Approver, challenge: approval_tokens.Challenge
+) -> str | None:
     """Return why the approval is not for the challenge, or None if it is for it."""
     if approval.request != challenge.call.request:
         return "the approval is for another request"
     if approval.key != challenge.key:
         return "the approval is for another key"
-    if approval.challenge != hash_challenge(challenge):
+    if approval.challenge != approval_tokens.hash_challenge(challenge):
         return "the caller, the policy or the description has changed since the approval was asked for"
     if approval.issued > challenge.expires:
         return "the challenge had expired when the approval was given"
     if len(approval.by) != challenge.call.rule.persons:
         return f"the rule {challenge.call.rule} needs {challenge.call.rule.persons} person(s)"
-    if challenge.call.rule is not Rule.PERSON and challenge.requester in approval.by:
+    if challenge.call.rule is not approval_tokens.Rule.PERSON and challenge.requester in approval.by:
         return "the person who asks cannot approve the request"
     if approver.acr and approval.acr not in approver.acr:
         return "the approver's sign-in is not of an accepted kind"

@@ -18,13 +18,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from onym.ai.discovery_document import (
-    MAX_OCTETS,
-    WELL_KNOWN,
-    document_to_members,
-    encode_discovery_document,
-    parse_discovery_document,
-)
+from onym.ai import discovery_document
 from onym.ai.endpoint.context import Answer, Limits, ResourceHandler, StreamEvent
 from onym.ai.endpoint.signing import ALGORITHMS, METADATA_LIFE, ReceiptSigner
 from onym.ai.problems import CODES, LONGEST_DETAIL, ProblemCode, build_problem_document, get_problem_code
@@ -581,7 +575,9 @@ class Site:
         self._written.clear()
         try:
             # clients must be able to parse what is published
-            parse_discovery_document(self._encode_largest(), anchor=self.anchor, authority=self.authority)
+            discovery_document.parse_discovery_document(
+                self._encode_largest(), anchor=self.anchor, authority=self.authority
+            )
         except OnymError as error:
             del self.resources[resource.uri]
             self._written.clear()
@@ -591,7 +587,9 @@ class Site:
         """Return the discovery document. `algorithms` are those of receipts."""
         written = self._written.get(algorithms)
         if written is None:
-            written = self._written[algorithms] = encode_discovery_document(self._build_document(algorithms))
+            written = self._written[algorithms] = discovery_document.encode_discovery_document(
+                self._build_document(algorithms)
+            )
         return written
 
     def _encode_largest(self) -> bytes:
@@ -600,8 +598,8 @@ class Site:
         if not self.signed:
             return plain
         # base64url of the same members, the token's own claims and the longest signature
-        room = min((len(plain) + _TOKEN_ROOM) * 4 // 3, MAX_OCTETS)
-        return encode_discovery_document(self._build_document(ALGORITHMS), "x" * room)
+        room = min((len(plain) + _TOKEN_ROOM) * 4 // 3, discovery_document.MAX_OCTETS)
+        return discovery_document.encode_discovery_document(self._build_document(ALGORITHMS), "x" * room)
 
     def encode_published(self, keys: ReceiptSigner) -> bytes:
         """Return the discovery document as it is served.
@@ -620,8 +618,8 @@ class Site:
         ):
             return self._signed[2]
         document = self._build_document(algorithms)
-        token = keys.sign_document_members(document_to_members(document))
-        octets = encode_discovery_document(document, token)
+        token = keys.sign_document_members(discovery_document.document_to_members(document))
+        octets = discovery_document.encode_discovery_document(document, token)
         self._signed = (key, now, octets)
         return octets
 
@@ -650,7 +648,7 @@ class Site:
             return _make_public_answer(keys.encode_keys("history" if query else "jwks"), _KEYS, self.keys_age)
         if query:
             return None
-        if path == WELL_KNOWN:
+        if path == discovery_document.WELL_KNOWN:
             return _make_public_answer(self.encode_published(keys), JSON, _ANCHOR_AGE)
         if self.protected is not None and path == self._get_metadata_path():
             return _make_public_answer(msgspec.json.encode(self.protected), JSON, _ANCHOR_AGE)

@@ -23,20 +23,10 @@ import msgspec
 from onym.ai.endpoint.context import CONTENT_TYPE, Answer, Caller
 from onym.ai.request_validation import RequestHead
 from onym.errors import AIIPError, CredentialError, OnymError, SignatureError
+from onym.sign import receipts
 from onym.sign.keys import MAX_AUTHORITY_KEYS, USUAL_ALGORITHMS, Signer
 from onym.sign.keystore import MAX_AGE, KeyRecord, KeyStore, decode_records, encode_key_set, encode_records
-from onym.sign.receipts import (
-    ApprovalReference,
-    StreamEnd,
-    content_digest,
-    decode_claims,
-    encode_claims,
-    make_receipt_id,
-    request_hash,
-    sign_metadata,
-    sign_receipt,
-)
-from onym.sign.receipts import Receipt as _Receipt
+from onym.sign.receipts import request_hash
 from onym.store import open_shared_store
 from onym.store.shared import FOREVER, SharedStore, StoreThread, make_key
 from onym.uri.ai import AIURI
@@ -316,7 +306,7 @@ METADATA_LIFE: Final = 48 * 3600
 _FITS: Final = 1_536
 #: the answer with the largest receipt
 _LARGEST: Final = Answer(content_type="x" * 255)
-_MOST: Final[Mapping[str, Any]] = {"digest": content_digest(b""), "length": 2**53 - 1}
+_MOST: Final[Mapping[str, Any]] = {"digest": receipts.content_digest(b""), "length": 2**53 - 1}
 #: the longest nonce of a request
 _NONCE: Final = "A" * 128
 _CLAIMED: Final = re.compile(r"sha-256=:[A-Za-z0-9+/]{43}=:")
@@ -340,7 +330,7 @@ class ReceiptRequest:
     subject: str = field(init=False)
     digest: str | None = field(init=False)
     #: the approval that the call has spent
-    approval: ApprovalReference | None = field(default=None, init=False)
+    approval: receipts.ApprovalReference | None = field(default=None, init=False)
     _hash: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -350,7 +340,7 @@ class ReceiptRequest:
 
     def set_body(self, body: bytes) -> None:
         """Set the digest of the body."""
-        self.digest, self._hash = content_digest(body) if body else None, None
+        self.digest, self._hash = receipts.content_digest(body) if body else None, None
 
     @property
     def request_hash(self) -> str:
@@ -396,33 +386,33 @@ class ReceiptSigner:
                 or _measure_claims(self.anchor, request.subject, caller.audience, bound) > _FITS
             ):
                 # the length of the receipt depends on the signature
-                sign_receipt(self._build_receipt(request, _LARGEST, **_MOST), signer)
+                receipts.sign_receipt(self._build_receipt(request, _LARGEST, **_MOST), signer)
         except (SignatureError, CredentialError) as error:
             raise _make_unavailable_error() from error
 
     def sign_answer(self, request: ReceiptRequest, answer: Answer, body: bytes) -> str:
         """Return the receipt of a whole answer; `body` is the part that is sent (nothing for HEAD)."""
-        return self._sign_receipt(request, answer, digest=content_digest(body), length=len(body))
+        return self._sign_receipt(request, answer, digest=receipts.content_digest(body), length=len(body))
 
-    def sign_stream(self, request: ReceiptRequest, answer: Answer, end: StreamEnd) -> str:
+    def sign_stream(self, request: ReceiptRequest, answer: Answer, end: receipts.StreamEnd) -> str:
         """Return the receipt at the end of a stream."""
         return self._sign_receipt(request, answer, stream=end)
 
     def _sign_receipt(self, request: ReceiptRequest, answer: Answer, **content: Any) -> str:
         try:
-            return sign_receipt(self._build_receipt(request, answer, **content), self.get_signer())
+            return receipts.sign_receipt(self._build_receipt(request, answer, **content), self.get_signer())
         except (SignatureError, CredentialError) as error:
             raise _make_unavailable_error() from error
 
-    def _build_receipt(self, request: ReceiptRequest, answer: Answer, **content: Any) -> _Receipt:
+    def _build_receipt(self, request: ReceiptRequest, answer: Answer, **content: Any) -> receipts.Receipt:
         now = int(self.clock())
-        return _Receipt(
+        return receipts.Receipt(
             issuer=self.anchor,
             subject=request.subject,
             audience=request.caller.audience,
             issued=now,
             expires=now + LIFE,
-            id=make_receipt_id(),
+            id=receipts.make_receipt_id(),
             nonce=request.head.nonce,
             request=request.request_hash,
             status=answer.status,
@@ -438,7 +428,7 @@ class ReceiptSigner:
         """Sign members of the discovery document (3.2). Raises AIIPError as `get_signer` does."""
         now = self.clock()
         try:
-            return sign_metadata(
+            return receipts.sign_metadata(
                 members, self.get_signer(), issuer=self.anchor, issued=now, expires=now + METADATA_LIFE
             )
         except (SignatureError, CredentialError) as error:
@@ -471,13 +461,13 @@ def _measure_claims(issuer: str, subject: str, audience: str, bound: bool) -> in
     claims.
     """
     any_hash = "A" * 43
-    trial = _Receipt(
+    trial = receipts.Receipt(
         issuer=issuer,
         subject=subject,
         audience=audience,
         issued=2**31,
         expires=2**31 + LIFE,
-        id=make_receipt_id(),
+        id=receipts.make_receipt_id(),
         nonce=_NONCE,
         request=any_hash,
         status=_LARGEST.status,
@@ -485,8 +475,8 @@ def _measure_claims(issuer: str, subject: str, audience: str, bound: bool) -> in
         token_hash=any_hash if bound else None,
         **_MOST,
     )
-    claims = encode_claims(trial)
-    decode_claims(claims, trial.kind)
+    claims = receipts.encode_claims(trial)
+    receipts.decode_claims(claims, trial.kind)
     return len(msgspec.json.encode(claims))
 
 

@@ -1,4 +1,4 @@
-"""Dependencies of the gateway's handlers: request context, calling program, limiter, audit record and results.
+"""Dependencies of the gateway's handlers: request context, calling program, limiter, audit record, results.
 
 The gateway is a protected resource (RFC 9728). A token of a program stays at the gateway: an authority gets
 its own, from `onym.ai.gateway.grants`. The result of a form belongs to the browser that requested it. A full

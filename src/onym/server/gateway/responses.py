@@ -14,17 +14,6 @@ import msgspec
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from onym.ai.gateway import forwarding
-from onym.ai.gateway.forwarding import (
-    PEOPLE_POLICY_HASH,
-    POLICY_HASH,
-    RECEIPT_HEADER,
-    Refusal,
-    build_refusal_document,
-    find_denial,
-    format_proxy_status,
-    make_refusal,
-    sign_gateway_receipt,
-)
 from onym.ai.gateway.permissions import SIGN_IN_SECONDS
 from onym.ai.gateway.review import FormField, build_form_fields
 from onym.ai.records import EVENTS, parse_media_type
@@ -181,7 +170,7 @@ def render_home(settings: GatewaySettings, **members: Any) -> str:
 
 
 def render_problem(
-    settings: GatewaySettings, visit: RequestContext, refusal: Refusal, sign_in: str = ""
+    settings: GatewaySettings, visit: RequestContext, refusal: forwarding.Refusal, sign_in: str = ""
 ) -> str:
     """Return the page of a refusal. `sign_in` is the path of the sign-in page, if that helps."""
     href = _build_canonical_url(settings, refusal.canonical or "")
@@ -274,7 +263,7 @@ def render_resource(
     the gateway asks in its own name.
     """
     uri = resolution.uri
-    shut = closed if people else closed or find_denial(uri, description)
+    shut = closed if people else closed or forwarding.find_denial(uri, description)
     if shut is None and "POST" not in description.methods:
         words, code = "this resource only describes itself and cannot be invoked", ""
     else:
@@ -473,9 +462,9 @@ def make_page_response(html: str, status: int = 200, headers: dict[str, str] | N
 
 def make_problem_response(parts: Dependencies, visit: RequestContext, error: OnymError) -> Response:
     """Return the response for an error: a page or problem details."""
-    refusal = make_refusal(error)
+    refusal = forwarding.make_refusal(error)
     visit.notes |= {"decision": "refuse", "code": refusal.cause, "status": refusal.status}
-    headers = {"proxy-status": format_proxy_status(refusal, parts.settings.name)}
+    headers = {"proxy-status": forwarding.format_proxy_status(refusal, parts.settings.name)}
     if refusal.status in {429, 503}:
         headers["retry-after"] = str(refusal.retry_after)
     if refusal.status == 400:
@@ -497,7 +486,9 @@ def make_problem_response(parts: Dependencies, visit: RequestContext, error: Ony
     return response
 
 
-def _list_challenges(parts: Dependencies, visit: RequestContext, refusal: Refusal) -> tuple[str, ...]:
+def _list_challenges(
+    parts: Dependencies, visit: RequestContext, refusal: forwarding.Refusal
+) -> tuple[str, ...]:
     """Return the values of WWW-Authenticate: a 401 response has at least one (RFC 9110 15.5.2)."""
     if refusal.status != 401:
         return ()
@@ -530,9 +521,9 @@ def _find_step_up_path(visit: RequestContext) -> str:
     return build_step_up_path(page, max_age=int(SIGN_IN_SECONDS))
 
 
-def _encode_problem(parts: Dependencies, visit: RequestContext, refusal: Refusal) -> bytes:
+def _encode_problem(parts: Dependencies, visit: RequestContext, refusal: forwarding.Refusal) -> bytes:
     return msgspec.json.encode(
-        build_refusal_document(
+        forwarding.build_refusal_document(
             refusal, base_url=parts.settings.base_url, request_id=visit.id, trace=visit.trace_id
         )
     )
@@ -546,14 +537,14 @@ def make_gateway_receipt(parts: Dependencies, visit: RequestContext, result: Res
         "jti": result.receipt.id,
         "rqh": result.receipt.request,
     }
-    return sign_gateway_receipt(
+    return forwarding.sign_gateway_receipt(
         result,
         parts.signer(),
         issuer=parts.settings.base_url,
         origin=visit.get_field("origin"),
         nonce=visit.get_field("aiip-nonce"),
         at=parts.clock().timestamp(),
-        policy=PEOPLE_POLICY_HASH if parts.providers else POLICY_HASH,
+        policy=forwarding.PEOPLE_POLICY_HASH if parts.providers else forwarding.POLICY_HASH,
         client=None if visit.program is None else visit.program.client,
         token_hash=None if visit.program is None else visit.program.caller.token_hash,
     )
@@ -583,7 +574,7 @@ def make_result_response(parts: Dependencies, visit: RequestContext, result: Res
         "content-security-policy": forwarding.RESULT_POLICY,
         "vary": "Accept",
         "aiip-receipt": result.token,
-        RECEIPT_HEADER: make_gateway_receipt(parts, visit, result),
+        forwarding.RECEIPT_HEADER: make_gateway_receipt(parts, visit, result),
     }
     shown = forwarding.get_content_disposition(result.content_type)
     if result.content_type is not None:
@@ -692,7 +683,7 @@ async def _stream_events(
             yield encode_event("receipt", result.token)
             yield encode_event("gateway-receipt", own)
     except OnymError as error:
-        refusal = make_refusal(error)
+        refusal = forwarding.make_refusal(error)
         visit.notes |= {"decision": "refuse", "code": refusal.cause, "status": refusal.status}
         yield encode_event("error", _encode_problem(parts, visit, refusal).decode("utf-8"))
         # the message must not end as if it were whole: the server closes the connection instead
