@@ -43,7 +43,7 @@ from onym.ai.endpoint.context import AccessRequest
 from onym.ai.endpoint.idempotency import RETENTION_SECONDS
 from onym.ai.endpoint.kinds import Completed, model
 from onym.ai.endpoint.signing import LIFE
-from onym.ai.problems import CODES
+from onym.ai.messages import CODES
 from onym.ai.records import Auth, Invocation, Namespace, Requirements
 from onym.ai.settings import MemoryPins
 from onym.errors import AIIPError, DiscoveryError, ProvenanceError

@@ -17,9 +17,8 @@ from onym.ai.endpoint.policy import MAX_POLICY
 from onym.ai.endpoint.responses import JWKS, PREFIX, TYPES
 from onym.ai.endpoint.signing import LIFE
 from onym.ai.exchange import MAX_EVENT
-from onym.ai.problems import CODES
+from onym.ai.messages import CODES, MAX_FIELDS
 from onym.ai.replay import MAX_REPLAY_IDS
-from onym.ai.request_validation import MAX_FIELDS
 from onym.ai.settings import LONGEST_LIFE, MAX_PIN_SECONDS, NEGATIVE_LIFE, SHORTEST_LIFE
 from onym.common.text import decode_base64url
 from onym.sign.keys import (

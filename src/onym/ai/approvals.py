@@ -11,8 +11,8 @@ import msgspec
 from onym.ai.credentials import Credential
 from onym.ai.exchange import DPoPNonces, find_challenge, wants_dpop_nonce
 from onym.ai.gateway.review import Review
+from onym.ai.messages import decode_problem
 from onym.ai.oauth_metadata import parse_url
-from onym.ai.problems import decode_problem
 from onym.ai.settings import ResolverSettings
 from onym.errors import AIIPError, CredentialError
 from onym.net.messages import Flow, HTTPRequest, Reply, Send

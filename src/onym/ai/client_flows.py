@@ -17,7 +17,7 @@ from onym.ai import exchange, records
 from onym.ai.credentials import Credentials
 from onym.ai.discovery.evaluation import fetch_srv_targets, select_targets
 from onym.ai.discovery.well_known import fetch_authority, fetch_document, fetch_keys, find_namespace
-from onym.ai.problems import decode_problem
+from onym.ai.messages import decode_problem
 from onym.ai.replay import MemoryReplays, Replays
 from onym.ai.settings import Cache, CacheEntry, ResolverSettings
 from onym.ai.telemetry import Telemetry, resolve_telemetry

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from onym.ai import records
-from onym.ai.problems import decode_problem
+from onym.ai.messages import decode_problem
 from onym.common.text import escape_unprintable
 from onym.errors import AIIPError, ProvenanceError, ResponseTooLarge, SignatureError, UsageError
 from onym.net.limits import ClientIdentity

@@ -19,7 +19,7 @@ import platformdirs
 from onym.ai import records
 from onym.ai.client_flows import PendingAnswer, Session, exchange_task, open_task_events
 from onym.ai.exchange import StreamReader, TaskTarget
-from onym.ai.problems import decode_problem
+from onym.ai.messages import decode_problem
 from onym.common.files import lock_file, write_file
 from onym.errors import (
     AIIPError,

@@ -16,7 +16,7 @@ from typing import Any, Final
 from onym._version import __version__
 from onym.ai import discovery_document
 from onym.ai import settings as resolver_settings
-from onym.ai.problems import decode_problem_detail, get_network_code
+from onym.ai.messages import decode_problem_detail, get_network_code
 from onym.ai.records import JSON, AnchorDocument, Namespace, parse_media_type
 from onym.errors import DiscoveryError, NetError, RedirectRefused, ResponseTooLarge, SignatureError
 from onym.net.messages import Flow, HTTPRequest, Origin, Reply, Send, Wait, split_url

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from onym.ai import request_validation
+from onym.ai import messages
 from onym.ai.endpoint import responses
 from onym.ai.endpoint._runner import HandlerRunner, decode_stored_answer, get_caller_key
 from onym.ai.endpoint.context import ANONYMOUS, AccessRequest, Answer, Authorization, Call, Caller, Limits
@@ -91,7 +91,7 @@ class RequestPipeline:
 
     async def serve(
         self,
-        head: request_validation.RequestHead,
+        head: messages.RequestHead,
         receive: responses.Receive,
         send: responses.Send,
         peer: Any = None,
@@ -106,7 +106,7 @@ class RequestPipeline:
 
     async def serve_task(
         self,
-        head: request_validation.RequestHead,
+        head: messages.RequestHead,
         receive: responses.Receive,
         send: responses.Send,
         peer: Any = None,
@@ -121,7 +121,7 @@ class RequestPipeline:
             await responses.send_answer(send, answer, head=head.method == "HEAD")
 
     async def _authenticate_task_request(
-        self, head: request_validation.RequestHead, resource: responses.Resource | None
+        self, head: messages.RequestHead, resource: responses.Resource | None
     ) -> Caller:
         """Return the caller. A task never shows itself to a caller without the token that it may need.
 
@@ -133,17 +133,15 @@ class RequestPipeline:
             request = replace(self._make_access_request(head, resource), scopes=frozenset())
             return await self.authorization.authorize(request)
 
-    async def _read_task_input(
-        self, receive: responses.Receive, head: request_validation.RequestHead
-    ) -> bytes | None:
+    async def _read_task_input(self, receive: responses.Receive, head: messages.RequestHead) -> bytes | None:
         body = await responses.read_body(receive, head.length, MAX_TASK_INPUT)
         if body is not None and head.digest is not None:
-            request_validation.verify_content_digest(head.digest, body)
+            messages.verify_content_digest(head.digest, body)
         return body
 
     async def _serve_request(
         self,
-        head: request_validation.RequestHead,
+        head: messages.RequestHead,
         receive: responses.Receive,
         send: responses.Send,
         peer: Any,
@@ -206,7 +204,7 @@ class RequestPipeline:
             answer = self.make_problem(error, request.subject, request.head.trace_id)
         await responses.send_answer(send, answer, receipt=receipt, head=no_body)
 
-    def _parse_uri(self, head: request_validation.RequestHead) -> AIURI:
+    def _parse_uri(self, head: messages.RequestHead) -> AIURI:
         uri = from_target(responses.PREFIX, head.raw_path, head.query)
         if uri.authority != self.site.authority:
             raise AIIPError(
@@ -215,9 +213,7 @@ class RequestPipeline:
             )
         return uri
 
-    async def _authenticate(
-        self, head: request_validation.RequestHead, resource: responses.Resource | None
-    ) -> Caller:
+    async def _authenticate(self, head: messages.RequestHead, resource: responses.Resource | None) -> Caller:
         """Return the caller. Descriptions are public, but a token that comes with the request is verified."""
         safe = head.method in _SAFE
         if self.authorization is None or (safe and "authorization" not in head.headers):
@@ -229,7 +225,7 @@ class RequestPipeline:
             return await self.authorization.authorize(request)
 
     def _make_access_request(
-        self, head: request_validation.RequestHead, resource: responses.Resource | None
+        self, head: messages.RequestHead, resource: responses.Resource | None
     ) -> AccessRequest:
         """Return the request for a caller, who must have what the resource demands."""
         return AccessRequest(
@@ -254,9 +250,9 @@ class RequestPipeline:
             error = AIIPError(f"resources support only {responses.ALLOWED}", code="aiip.method-not-allowed")
             return replace(self.make_problem(error, resource.uri), headers=(("Allow", responses.ALLOWED),))
         if head.length or "transfer-encoding" in head.headers:
-            raise request_validation.bad_request(f"a {head.method} request cannot have a body")
+            raise messages.bad_request(f"a {head.method} request cannot have a body")
         if head.digest is not None:
-            request_validation.verify_content_digest(head.digest, b"")
+            messages.verify_content_digest(head.digest, b"")
         request.set_body(b"")
         verify_request_binding(request.caller, lambda: request.request_hash)
         if head.method == "OPTIONS":
@@ -295,11 +291,7 @@ class RequestPipeline:
             policy_input = _get_policy_input(resource.handler, call, policy_input)
         terms = self.policies.require_permission(call, resource.effects, policy_input)
         scope = _make_key_scope(request, caller_key)
-        preferences = (
-            request_validation.Preferences.parse(head.headers)
-            if resource.task
-            else request_validation.Preferences()
-        )
+        preferences = messages.Preferences.parse(head.headers) if resource.task else messages.Preferences()
         if preferences.respond_async:
             try:
                 approval = await self._check_and_approve(request, resource, call, terms)
@@ -332,7 +324,7 @@ class RequestPipeline:
         request: ReceiptRequest,
         resource: responses.Resource,
         call: Call,
-        preferences: request_validation.Preferences,
+        preferences: messages.Preferences,
         scope: KeyScope,
         approval: CheckedApproval | None,
     ) -> Answer:
@@ -345,7 +337,7 @@ class RequestPipeline:
         return answer
 
     async def _require_known(
-        self, call: Call, scope: KeyScope, preferences: request_validation.Preferences, refusal: DeniedError
+        self, call: Call, scope: KeyScope, preferences: messages.Preferences, refusal: DeniedError
     ) -> Answer | responses.StreamingAnswer:
         """Return the answer of a request that ran with its approval, which may have expired since.
 
@@ -396,12 +388,12 @@ class RequestPipeline:
     def _parse_body(self, request: ReceiptRequest, body: bytes) -> Any:
         """Verify the body's digest and parse a JSON body, within its depth; return None for other bodies."""
         if request.head.digest is not None:
-            request_validation.verify_content_digest(request.head.digest, body)
+            messages.verify_content_digest(request.head.digest, body)
         request.set_body(body)
         verify_request_binding(request.caller, lambda: request.request_hash)
         if not body or not is_json(request.head.content_type):
             return None
-        request_validation.validate_json_depth(body, self.limits.depth)
+        messages.validate_json_depth(body, self.limits.depth)
         try:
             # policies and the function must see the same value, so no member may be repeated
             return parse_json_value(body)

@@ -16,11 +16,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from onym.ai.endpoint import responses
-from onym.ai.endpoint.context import Answer, Call, Caller, Limits, StreamEvent
+from onym.ai.endpoint.context import TOTAL, Answer, Call, Caller, ConcurrencyLimiter, Limits, StreamEvent
 from onym.ai.endpoint.idempotency import INTERRUPTED_HINT, IdempotencyStore, KeyScope
 from onym.ai.endpoint.signing import ReceiptRequest, ReceiptSigner, validate_answer
 from onym.ai.records import EVENTS
-from onym.common.concurrency import TOTAL, ConcurrencyLimiter
 from onym.errors import AIIPError, OnymError
 from onym.net.hosts import get_client_network
 

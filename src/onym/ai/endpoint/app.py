@@ -22,8 +22,8 @@ from onym.ai.endpoint.policy import ApprovalChecker, load_policies
 from onym.ai.endpoint.sender import BOUND_EFFECTS
 from onym.ai.endpoint.signing import FleetKeys, ReceiptSigner
 from onym.ai.endpoint.tasks import is_task_path
+from onym.ai.messages import parse_request_head
 from onym.ai.records import JSON, SCOPE_CHARACTER, Approver, Auth, Effects, Level, Requirements
-from onym.ai.request_validation import parse_request_head
 from onym.ai.telemetry import Telemetry, resolve_telemetry
 from onym.errors import AIIPError, ConfigError, OnymError, URIError, UsageError
 from onym.net.config import NetConfig

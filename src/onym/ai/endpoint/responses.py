@@ -21,9 +21,15 @@ import msgspec
 from onym.ai import discovery_document
 from onym.ai.endpoint.context import Answer, Limits, ResourceHandler, StreamEvent
 from onym.ai.endpoint.signing import ALGORITHMS, METADATA_LIFE, ReceiptSigner
-from onym.ai.problems import CODES, LONGEST_DETAIL, ProblemCode, build_problem_document, get_problem_code
+from onym.ai.messages import (
+    CODES,
+    LONGEST_DETAIL,
+    ProblemCode,
+    bad_request,
+    build_problem_document,
+    get_problem_code,
+)
 from onym.ai.records import JSON, PROBLEM, AnchorDocument, Approver, Effects, EndpointEntry, Requirements
-from onym.ai.request_validation import bad_request
 from onym.errors import (
     AIIPError,
     AIURIError,

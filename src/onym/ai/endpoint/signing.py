@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from onym.ai.endpoint.context import CONTENT_TYPE, Answer, Caller
-from onym.ai.request_validation import RequestHead
+from onym.ai.messages import RequestHead
 from onym.errors import AIIPError, CredentialError, OnymError, SignatureError
 from onym.sign import receipts
 from onym.sign.keys import MAX_AUTHORITY_KEYS, USUAL_ALGORITHMS, Signer

@@ -24,7 +24,7 @@ from onym.ai.endpoint.policy import CheckedApproval
 from onym.ai.endpoint.sender import require_bound_request, verify_request_binding
 from onym.ai.endpoint.signing import ReceiptRequest, ReceiptSigner
 from onym.ai.endpoint.task_store import KEPT_SECONDS, NewTask, TaskRecord
-from onym.ai.request_validation import Preferences, RequestHead, bad_request
+from onym.ai.messages import Preferences, RequestHead, bad_request
 from onym.errors import AIIPError
 from onym.sign.receipts import StreamChain
 from onym.uri.ai import AIURI

@@ -17,8 +17,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from onym import errors
-from onym.ai import problems, records
-from onym.ai.request_validation import NONCE, Fields, get_connection_fields, get_field_values
+from onym.ai import messages, records
+from onym.ai.messages import NONCE, Fields, get_connection_fields, get_field_values
 from onym.common.text import encode_base64url
 from onym.errors import AIIPError, DeniedError
 from onym.net.messages import Headers
@@ -129,7 +129,7 @@ def find_approval_challenge(result: records.Result) -> str | None:
     """Return the challenge of a verified response that asks for an approval, or None."""
     if result.status != 403:
         return None
-    error = problems.decode_problem(
+    error = messages.decode_problem(
         result.status, result.content_type, result.body, result.receipt.subject, signed=True
     )
     challenge = (error.problem or {}).get("transaction_challenge")
@@ -342,13 +342,13 @@ def make_refusal(error: errors.OnymError) -> Refusal:
     """Return an error's public form; its message is public if it is about the request or the authority."""
     if isinstance(error, errors.InvocationError):
         return _make_endpoint_refusal(error)
-    name = problems.get_problem_code(error, _UNUSABLE).name
-    row = problems.CODES[_UNIFORM.get(name, name)]
+    name = messages.get_problem_code(error, _UNUSABLE).name
+    row = messages.CODES[_UNIFORM.get(name, name)]
     challenges = _list_challenges(error)
     status = row.status if challenges else _STATUS.get(row.name, row.status)
     retryable = row.retryable and not isinstance(error, errors.URIError)
     if isinstance(error, errors.ResponseTooLarge):
-        row, status = problems.CODES["too-large"], 502  # not the request but the response is too large
+        row, status = messages.CODES["too-large"], 502  # not the request but the response is too large
     if isinstance(error, errors.AuthorizationError) and error.status == 503:
         # the authorization server failed; it has not refused
         status, retryable = 503, error.retryable
@@ -389,15 +389,15 @@ def _make_endpoint_refusal(error: errors.InvocationError) -> Refusal:
     problem: Mapping[str, Any] = error.problem or {}
     status = error.status or 502
     shown = 403 if status in {401, 403} else status if status in _PASSED_STATUSES else 502
-    row = problems.CODES.get(
-        str(problem.get("code", "")), problems.CODES["policy-denied"] if shown == 403 else None
+    row = messages.CODES.get(
+        str(problem.get("code", "")), messages.CODES["policy-denied"] if shown == 403 else None
     )
     detail = problem.get("detail")
     return Refusal(
         code=row.name if row is not None else "invocation-failed",
         status=shown,
         title=row.title if row is not None else "The endpoint rejected the request",
-        detail=detail[: problems.LONGEST_DETAIL] if isinstance(detail, str) else error.message,
+        detail=detail[: messages.LONGEST_DETAIL] if isinstance(detail, str) else error.message,
         cause=error.code,
         target=error.target,
         retryable=error.retryable,
@@ -409,8 +409,8 @@ def build_refusal_document(
     refusal: Refusal, *, base_url: str, request_id: str, trace: str | None = None
 ) -> dict[str, Any]:
     """Return the problem document of a refusal (RFC 9457)."""
-    return problems.build_problem_document(
-        problems.ProblemCode(refusal.code, refusal.status, refusal.title, refusal.retryable),
+    return messages.build_problem_document(
+        messages.ProblemCode(refusal.code, refusal.status, refusal.title, refusal.retryable),
         type_uri=f"{base_url}/problems/{refusal.code}",
         detail=refusal.detail,
         request_id=request_id,

@@ -16,8 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 
 from onym.ai.gateway.forwarding import FIXED_FIELDS, validate_nonce
-from onym.ai.problems import CODES
-from onym.ai.request_validation import GatewayRequestHead, get_field_values, validate_gateway_head
+from onym.ai.messages import CODES, GatewayRequestHead, get_field_values, validate_gateway_head
 from onym.errors import AIIPError, DeniedError, OnymError
 from onym.server import clients
 from onym.server.gateway.dependencies import RequestContext, read_body, record_exchange, require_rate

@@ -20,11 +20,10 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect
 
-from onym.ai.endpoint.context import AccessRequest, Caller
+from onym.ai.endpoint.context import TOTAL, AccessRequest, Caller, ConcurrencyLimiter
 from onym.ai.endpoint.oauth import MAX_ACCESS_TOKEN, JWTAuthorization
 from onym.ai.endpoint.sender import verify_request_binding
-from onym.ai.request_validation import get_client_certificate, get_field_values
-from onym.common.concurrency import TOTAL, ConcurrencyLimiter
+from onym.ai.messages import get_client_certificate, get_field_values
 from onym.common.text import decode_base64url, parse_json_object
 from onym.errors import AIIPError, ConfigError, DeniedError
 from onym.net.messages import Headers
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
     from onym.accounts.oidc import OIDCProvider, Person
     from onym.ai.client import AsyncAIClient
     from onym.ai.gateway.audit import AuditLog
+    from onym.ai.messages import Fields
     from onym.ai.records import Invocation, Result
-    from onym.ai.request_validation import Fields
     from onym.server.clients import BucketKind, CSRFKey, SharedRates
     from onym.server.gateway.sessions import PersonSession, PersonSessions
     from onym.server.gateway.settings import GatewaySettings

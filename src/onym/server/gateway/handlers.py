@@ -20,8 +20,8 @@ from onym.ai.client_flows import parse_description
 from onym.ai.gateway import forwarding
 from onym.ai.gateway.permissions import Step
 from onym.ai.gateway.review import CallToReview, build_form_fields, build_review, encode_form_input
+from onym.ai.messages import get_field_values
 from onym.ai.records import Description, Effects, Invocation, hash_path
-from onym.ai.request_validation import get_field_values
 from onym.ai.tasks import ask_for_task, find_started_task
 from onym.errors import AIIPError, AIURIError, DeniedError, URIError
 from onym.server.gateway import responses
@@ -181,7 +181,7 @@ class UpstreamRelay:
 
     def make_result_error(self, result: Result) -> AIIPError:
         """Return the error of a signed result whose status is a failure."""
-        from onym.ai.problems import decode_problem
+        from onym.ai.messages import decode_problem
 
         return decode_problem(
             result.status, result.content_type, result.body, result.receipt.subject, signed=True
@@ -207,7 +207,7 @@ class UpstreamRelay:
 
     def _check_digest(self, visit: RequestContext, body: bytes) -> None:
         """Check Content-Digest as an endpoint does (RFC 9530 2); the client sends a new one."""
-        from onym.ai.request_validation import verify_content_digest  # late: cryptography is heavy
+        from onym.ai.messages import verify_content_digest  # late: cryptography is heavy
 
         digest = visit.get_field("content-digest")
         if digest is not None:
