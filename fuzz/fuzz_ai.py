@@ -11,7 +11,7 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["onym"]):
-    from onym.ai.discovery.page import find_head_links, find_pointers
+    from onym.ai.discovery.pointers import find_head_links, find_pointers
     from onym.ai.discovery_document import parse_discovery_document
     from onym.errors import OnymError
     from onym.sign.keys import AuthorityKeys, read_authority_keys

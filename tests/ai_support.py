@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import trustme
 
 from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX, KeyScope, SQLiteIdempotencyStore
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.net.limits import TLSConfig
 from onym.net.policy import Policy
 from onym.server.http_server import get_loop_factory, serve_app

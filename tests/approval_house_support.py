@@ -37,11 +37,10 @@ from onym.net.policy import Policy
 from onym.net.transport import Transport, run_flow
 from onym.server.gateway import GatewaySettings, create_gateway
 from onym.server.gateway.settings import AuthorizationServerTable, GatewayRates, ProgramTable
-from onym.server.settings import RateLimit
-from onym.server.settings_parser import IssuerTable
+from onym.server.settings import IssuerTable, RateLimit
 from onym.sign.dpop import generate_dpop_key
-from onym.sign.fleet_secrets import rotate_secrets
 from onym.sign.keystore import KeyStore
+from onym.sign.sealing import rotate_secrets
 from onym.uri.secret import Secret
 
 __all__ = ["POLICY", "ApprovalHouse", "approval_house"]

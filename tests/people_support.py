@@ -15,8 +15,8 @@ from urllib.parse import urlencode, urlsplit
 
 from ai_support import PATIENCE
 from gateway_support import Answer, World, world
-from onym.server.settings_parser import IssuerTable
-from onym.sign.fleet_secrets import rotate_secrets
+from onym.server.settings import IssuerTable
+from onym.sign.sealing import rotate_secrets
 from onym.uri.secret import Secret
 from openid_support import OpenIDProvider, openid_provider
 

@@ -28,9 +28,9 @@ from onym.net.config import NetConfig
 from onym.net.policy import Policy
 from onym.net.transport import Transport, run_flow
 from onym.server.gateway.settings import AuthorizationServerTable, ProgramTable
-from onym.server.settings_parser import IssuerTable
+from onym.server.settings import IssuerTable
 from onym.sign.dpop import generate_dpop_key, sign_dpop_proof
-from onym.sign.fleet_secrets import rotate_secrets
+from onym.sign.sealing import rotate_secrets
 from onym.uri.secret import Secret
 from people_support import Browser
 

@@ -17,21 +17,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.testclient import TestClient
 
-from onym.accounts.passwords import hash_password
 from onym.accounts.records import ALL_REALMS, Account, ApiToken, hash_secret, make_token
+from onym.accounts.sign_in import hash_password
 from onym.errors import OnymError, RefusalError, StoreError
 from onym.registry.records import TOKEN_PREFIX, Role, parse_scopes
 from onym.registry.store import Store
 from onym.server.app import create_app
-from onym.server.security.conditional_requests import (
-    is_fresh,
-    make_version_tag,
-    parse_cursor,
-    parse_page_size,
-    require_match,
-)
-from onym.server.security.middleware import set_audit_action
-from onym.server.security.sessions import get_visitor, make_actor, require_access
+from onym.server.middleware import set_audit_action
+from onym.server.responses import is_fresh, make_version_tag, parse_cursor, parse_page_size, require_match
+from onym.server.sessions import get_visitor, make_actor, require_access
 from onym.server.settings import RateLimit, RateLimits, Settings
 from onym.uri.secret import Secret
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onym.accounts import passwords
-from onym.accounts.passwords import MAX_PASSWORD, hash_password, validate_password, verify_password
+from onym.accounts import sign_in
+from onym.accounts.sign_in import MAX_PASSWORD, hash_password, validate_password, verify_password
 from onym.errors import RegistryError
 from onym.uri.secret import Secret
 
@@ -37,7 +37,7 @@ def test_too_long_a_password_never_fits_and_is_not_cut() -> None:
 
 
 def test_the_dummy_costs_what_a_hash_costs() -> None:
-    assert "m=65536,t=3,p=4" in passwords._get_dummy_hash().reveal()
+    assert "m=65536,t=3,p=4" in sign_in._get_dummy_hash().reveal()
 
 
 def test_an_outdated_hash_is_made_anew() -> None:

@@ -12,8 +12,7 @@ import pytest
 from onym.accounts.records import Account, ApiToken, AuditRecord, Session
 from onym.accounts.store import AccountStore
 from onym.errors import RegistryError, StoreError, UnknownEntryError
-from onym.store.sql import Database
-from onym.store.sql_errors import DatabaseProfile
+from onym.store.sql import Database, DatabaseProfile
 from onym.uri.secret import Secret
 
 SCHEMES = "uri-schemes"

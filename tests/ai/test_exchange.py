@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onym.ai.exchange import Caller, RequestAttempt, StreamReader
-from onym.ai.problems import decode_problem
+from onym.ai.messages import decode_problem
 from onym.ai.records import (
     ANONYMOUS_AUDIENCE,
     EVENTS,

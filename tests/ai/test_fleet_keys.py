@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from onym.ai.endpoint import Endpoint
-from onym.ai.fleet_keys import PATIENCE_SECONDS, FleetKeys, list_fleet_keys, revoke_fleet_key
+from onym.ai.endpoint.signing import PATIENCE_SECONDS, FleetKeys, list_fleet_keys, revoke_fleet_key
 from onym.errors import CredentialError, StoreError
 from onym.sign.keys import MAX_AUTHORITY_KEYS, SigningKey, read_authority_keys
 from onym.sign.keystore import KeyStore
@@ -198,7 +198,7 @@ def test_a_fleet_publishes_no_more_keys_than_callers_accept(join: Join, clock: C
 def test_a_long_list_of_keys_is_read_whole(
     join: Join, url: str | Secret, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onym.ai.fleet_keys._PAGE", 2)
+    monkeypatch.setattr("onym.ai.endpoint.signing._PAGE", 2)
     machines = [join(f"m{number}") for number in range(5)]
     machines[0].refresh()
     assert len(read_kids(machines[0], clock.now)) == len(list_fleet_keys(url)) == 5
@@ -208,7 +208,7 @@ def test_the_thread_that_reads_the_list_survives_what_it_does_not_expect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Attack 103: it notices revocations, so it must not end; it says once that it fails."""
-    monkeypatch.setattr("onym.ai.fleet_keys.REFRESH_SECONDS", 0.001)
+    monkeypatch.setattr("onym.ai.endpoint.signing.REFRESH_SECONDS", 0.001)
     folder = KeyStore(tmp_path / "keys")
     folder.new(at=time.time())
     reads = threading.Semaphore(0)
@@ -228,5 +228,5 @@ def test_the_thread_that_reads_the_list_survives_what_it_does_not_expect(
         broken.clear()
         for _ in range(2):
             assert reads.acquire(timeout=60)
-        said = [record for record in caplog.records if record.name == "onym.ai.fleet_keys"]
+        said = [record for record in caplog.records if record.name == "onym.ai.endpoint.signing"]
         assert [record.levelname for record in said] == ["WARNING"]

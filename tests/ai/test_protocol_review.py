@@ -35,8 +35,7 @@ from oauth_support import RESOURCE, authorization, hand_issuer
 from onym.ai import AIClient, ResolverSettings, client_flows, settings
 from onym.ai.client import TLS
 from onym.ai.client_flows import renew_keys, resolve_uri
-from onym.ai.discovery import page, pins
-from onym.ai.discovery.pins import MemoryPins
+from onym.ai.discovery import pointers
 from onym.ai.discovery.well_known import fetch_keys
 from onym.ai.discovery_document import MAX_OCTETS, parse_discovery_document
 from onym.ai.endpoint import Answer, Call, Endpoint, StreamEvent
@@ -44,8 +43,9 @@ from onym.ai.endpoint.context import AccessRequest
 from onym.ai.endpoint.idempotency import RETENTION_SECONDS
 from onym.ai.endpoint.kinds import Completed, model
 from onym.ai.endpoint.signing import LIFE
-from onym.ai.problems import CODES
+from onym.ai.messages import CODES
 from onym.ai.records import Auth, Invocation, Namespace, Requirements
+from onym.ai.settings import MemoryPins
 from onym.errors import AIIPError, DiscoveryError, ProvenanceError
 from onym.net.config import NetConfig
 from onym.net.messages import Wait
@@ -53,8 +53,7 @@ from onym.net.policy import Policy
 from onym.net.transport import Transport, run_flow
 from onym.sign import keys as key_sets
 from onym.sign import receipts
-from onym.sign.algorithms import RECEIPT_ALGORITHMS
-from onym.sign.keys import SigningKey, decode_base64url
+from onym.sign.keys import RECEIPT_ALGORITHMS, SigningKey, decode_base64url
 from onym.uri.ai import AIURI, MAX_CANONICAL_LENGTH
 from support import as_subtests
 
@@ -95,8 +94,8 @@ NUMBERS: dict[str, tuple[Any, Any]] = {
     "3.2 anchor document": (MAX_OCTETS, 64 * 1024),
     "3.2, 3.9 lifetimes": ((settings.SHORTEST_LIFE, settings.LONGEST_LIFE), (60, 24 * 3600)),
     "3.2 negative answers": (settings.NEGATIVE_LIFE, 60),
-    "3.3 rule 4": ((page.MAX_LINKS, page.MAX_LINK_BYTES), (64, 16 * 1024)),
-    "3.3 rule 5": (page.MAX_PAGE_BYTES, 512 * 1024),
+    "3.3 rule 4": ((pointers.MAX_LINKS, pointers.MAX_LINK_BYTES), (64, 16 * 1024)),
+    "3.3 rule 5": (pointers.MAX_PAGE_BYTES, 512 * 1024),
     "3.4 length": (MAX_CANONICAL_LENGTH, 2048),
     "3.5 no authority": ("_", "_"),
     "3.8 step 1": (receipts.MAX_RECEIPT, 4 * 1024),
@@ -119,7 +118,7 @@ def test_a_number_is_that_of_the_binding(clause: str) -> None:
 
 def test_a_receipt_is_signed_for_less_than_the_longest_life_and_a_pin_ends() -> None:
     assert 0 < LIFE < receipts.MAX_LIFE
-    assert pins.MAX_PIN_SECONDS > 0
+    assert settings.MAX_PIN_SECONDS > 0
 
 
 #: 3.7: the codes of the binding, with the status that it names for some

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onym.common.strict_json import decode_base64url, encode_base64url, parse_json_object, parse_json_value
+from onym.common.text import decode_base64url, encode_base64url, parse_json_object, parse_json_value
 
 
 @pytest.mark.parametrize(

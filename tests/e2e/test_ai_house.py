@@ -60,9 +60,9 @@ from e2e.ai_house_support import (
 from gateway_support import Answer, World, ask
 from model_support import pulled_weights
 from onym.ai import Endpoint, ResolverSettings
-from onym.ai.discovery.pins import PinFile
 from onym.ai.endpoint import responses
 from onym.ai.records import Namespace
+from onym.ai.settings import PinFile
 from onym.errors import DiscoveryError, InvocationError, NetError, OnymError, ProvenanceError
 from onym.net.policy import Policy
 from onym.registry.signed_namespaces import SignedNamespaces

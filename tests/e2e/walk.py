@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onym.accounts import passwords, records
+from onym.accounts import records, sign_in
 from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import Actor, Entry, Role, Status
 from onym.registry.registries import REGISTRIES
@@ -77,7 +77,7 @@ def draft(name: str) -> str:
 async def seed(store: Any) -> None:
     """Four accounts, the shipped facts, and `conti`, which IANA's registry had until 2022."""
     begin = datetime(2026, 1, 5, 9, tzinfo=UTC)
-    hashed = passwords.hash_password(Secret(_PASSWORD))
+    hashed = sign_in.hash_password(Secret(_PASSWORD))
     for login, (name, role) in PEOPLE.items():
         roles = {} if role is None else {records.ALL_REALMS: frozenset({role})}
         account = records.Account(

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from onym.server.security.clients import TokenBuckets as Buckets
-from onym.server.security.clients import make_address_key
-from onym.server.security.middleware import CONTENT_SECURITY_POLICY
+from onym.server.clients import TokenBuckets as Buckets
+from onym.server.clients import make_address_key
+from onym.server.middleware import CONTENT_SECURITY_POLICY
 from onym.server.settings import RateLimit, RateLimits
 from server_support import BASE, World, settings, world
 

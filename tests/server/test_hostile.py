@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from onym.accounts.oidc import _get_list
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import SignatureError
 from onym.server import http_server
 from onym.server.settings import Issuer, RateLimit, RateLimits

@@ -33,7 +33,7 @@ def sign_in_from(site: World, address: str, password: str) -> int:
 def attacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A service behind a proxy, in which sixty addresses have guessed the password of one account."""
     monkeypatch.setattr(
-        "onym.server.security.middleware.get_client_address",
+        "onym.server.middleware.get_client_address",
         lambda scope, proxies: dict(scope["headers"]).get(b"x-forwarded-for", b"198.51.100.1").decode(),
     )
     given = settings(rates=RateLimits(reads=MANY, writes=MANY, logins=LOGINS))

@@ -20,7 +20,13 @@ from company_support import ADMINISTRATOR, define, load
 from onym.errors import StoreError
 from onym.registry.records import Actor, Event, EventKind, Role
 from onym.registry.store import OutboxNotice, Store
-from onym.server.mail import MAX_ATTEMPTS, MailSender, build_message, compute_retry_time, format_header_line
+from onym.server.notices import (
+    MAX_ATTEMPTS,
+    MailSender,
+    build_message,
+    compute_retry_time,
+    format_header_line,
+)
 from onym.server.settings import Settings, Smtp
 from onym.uri.secret import Secret
 from registry_support import SMTPServer, smtp_server

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from onym.accounts.oidc import OIDCProvider
 from onym.accounts.sign_in import SignInFlow
 from onym.accounts.store import Accounts
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import NetError
 from onym.server.settings import Issuer, RateLimit, RateLimits
 from onym.sign.keys import SigningKey

@@ -18,8 +18,7 @@ from onym.errors import ConfigError
 from onym.registry.records import Role, get_registry_roles, is_administrator
 from onym.registry.store import Store
 from onym.server.app import create_app
-from onym.server.settings import Issuer, load_settings
-from onym.server.settings_parser import IssuerTable, require_consistent_issuers
+from onym.server.settings import Issuer, IssuerTable, load_settings, require_consistent_issuers
 from openid_support import OpenIDProvider, openid_provider
 from registry_support import arun
 from server.test_oidc import begin, come_back, issuer_of, site_with, who

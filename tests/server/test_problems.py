@@ -11,8 +11,8 @@ from starlette.requests import Request
 
 from onym import errors
 from onym.errors import RegistryError, StaleError
-from onym.server import problems
-from onym.server.security.conditional_requests import (
+from onym.server import responses
+from onym.server.responses import (
     MAX_PAGE,
     is_fresh,
     make_entity_tag,
@@ -39,16 +39,16 @@ def every_class() -> list[type[errors.OnymError]]:
 
 def test_every_error_class_is_in_the_table() -> None:
     for kind in every_class():
-        home = next(base for base in kind.__mro__ if base in problems.PROBLEM_TYPES_BY_CLASS)
-        assert problems.PROBLEM_TYPES_BY_CLASS[home].status == kind.http_status, kind
+        home = next(base for base in kind.__mro__ if base in responses.PROBLEM_TYPES_BY_CLASS)
+        assert responses.PROBLEM_TYPES_BY_CLASS[home].status == kind.http_status, kind
 
 
 @pytest.mark.parametrize(
     "kind",
-    {*problems.PROBLEM_TYPES_BY_CLASS.values(), *problems.PROBLEM_TYPES_BY_CODE.values()},
+    {*responses.PROBLEM_TYPES_BY_CLASS.values(), *responses.PROBLEM_TYPES_BY_CODE.values()},
     ids=lambda kind: kind.slug,
 )
-def test_every_kind_is_an_error_with_a_page_that_says_so(site: World, kind: problems.ProblemType) -> None:
+def test_every_kind_is_an_error_with_a_page_that_says_so(site: World, kind: responses.ProblemType) -> None:
     assert 400 <= kind.status < 600
     answer = site.client.get(f"/problems/{kind.slug}")
     assert answer.status_code == 200
@@ -63,7 +63,7 @@ def test_a_subclass_takes_the_row_of_its_parent() -> None:
     class Special(errors.StaleError):
         pass
 
-    assert problems.get_problem_type(Special("x")).status == 412
+    assert responses.get_problem_type(Special("x")).status == 412
 
 
 def test_a_refusal_is_told_with_rule_clause_and_hint(site: World) -> None:
@@ -127,7 +127,7 @@ def test_unknown_addresses_and_methods_are_told(site: World) -> None:
 def test_starlettes_errors_have_a_row(status: int, code: str) -> None:
     from starlette.exceptions import HTTPException
 
-    assert problems._convert_http_error(HTTPException(status)).code == code
+    assert responses._convert_http_error(HTTPException(status)).code == code
 
 
 # conditional requests
@@ -186,7 +186,7 @@ def test_any_if_match_is_answered(header: str) -> None:
     try:
         found = require_match(asking(if_match=header), 7)
     except (StaleError, RegistryError) as error:
-        found = problems.get_problem_type(error).status
+        found = responses.get_problem_type(error).status
     assert found in {7, 412, 428}
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onym.accounts.passwords import PasswordCheck, Passwords, hash_password
 from onym.accounts.records import hash_secret
+from onym.accounts.sign_in import PasswordCheck, Passwords, hash_password
 from onym.uri.secret import Secret
 from server_support import BASE, PASSWORD, World, settings, world
 

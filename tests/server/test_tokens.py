@@ -12,7 +12,7 @@ import pytest
 
 from onym.accounts.records import is_token
 from onym.registry.records import TOKEN_PREFIX
-from onym.server.security.tokens import MAX_TOKENS
+from onym.server.sign_in import MAX_TOKENS
 from server_support import World, world
 
 HTML = {"accept": "text/html"}

@@ -18,11 +18,10 @@ from onym.errors import ConfigError, OnymError
 from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import IANA_CLOCK, Actor, Entry, Event, EventKind, Role, Status
 from onym.registry.store import Store
-from onym.server import mail
+from onym.server import notices
 from onym.server.app import list_senders
-from onym.server.mail import MAX_ATTEMPTS
+from onym.server.notices import MAX_ATTEMPTS, WebhookSender, list_signatures, read_webhook_secrets
 from onym.server.settings import Settings, Webhook, load_settings
-from onym.server.webhooks import WebhookSender, list_signatures, read_webhook_secrets
 from onym.uri.secret import Secret
 from server.registry.site import site
 from server_support import BASE, START, Clock, settings
@@ -316,7 +315,7 @@ def test_a_secret_that_others_can_read_is_not_used(tmp_path: Path, caplog: pytes
 def test_a_change_through_the_api_reaches_the_receiver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mail, "POLL", 0.01)
+    monkeypatch.setattr(notices, "POLL", 0.01)
     with receive_webhooks() as receiver:
         given = replace(settings(), webhooks=make_settings(receiver, tmp_path).webhooks)
         with site(tmp_path, given=given) as here:

@@ -14,8 +14,8 @@ from starlette.websockets import WebSocketDisconnect
 import onym.server
 from onym.accounts.oidc import OIDCProvider
 from onym.errors import MalformedResponseError
-from onym.server.security.clients import CSRFKey
-from onym.server.security.sessions import Visitor, get_visitor
+from onym.server.clients import CSRFKey
+from onym.server.sessions import Visitor, get_visitor
 from onym.server.settings import Issuer, Smtp
 from onym.uri.secret import Secret
 from server_support import ALICE, START, World, settings, world

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import SignatureError
-from onym.sign.algorithms import RECEIPT_ALGORITHMS
 from onym.sign.approval import (
     APPROVAL,
     CHALLENGE,
@@ -36,7 +35,7 @@ from onym.sign.approval import (
     verify_filed_approval,
     verify_receipt_approval,
 )
-from onym.sign.keys import AuthorityKeys, decode_base64url, read_authority_keys
+from onym.sign.keys import RECEIPT_ALGORITHMS, AuthorityKeys, decode_base64url, read_authority_keys
 from onym.sign.receipts import ApprovalReference, content_digest, sign_receipt
 from sign_support import NOW, RECEIPT, authority, key
 from support import as_subtests

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import SignatureError
-from onym.sign.algorithms import RECEIPT_ALGORITHMS
 from onym.sign.keys import (
     MAX_AUTHORITY_KEY_SET,
     MAX_AUTHORITY_KEYS,
     MAX_HISTORY,
+    RECEIPT_ALGORITHMS,
     AuthorityKeys,
     SigningKey,
     read_authority_keys,
@@ -186,8 +186,8 @@ def test_a_signature_that_the_library_cannot_take_does_not_hold(monkeypatch: pyt
 
 def test_id_tokens_have_the_algorithms_that_they_had() -> None:
     """PS256 is for access tokens; the table of receipts adds nothing to that of OpenID Connect."""
-    from onym.sign.algorithms import TOKEN_ALGORITHMS
     from onym.sign.jws import ID_TOKEN_ALGORITHMS
+    from onym.sign.keys import TOKEN_ALGORITHMS
 
     assert set(ID_TOKEN_ALGORITHMS) == {"Ed25519", "EdDSA", "ES256", "RS256"}
     assert set(TOKEN_ALGORITHMS) == {*ID_TOKEN_ALGORITHMS, "PS256"}

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from onym.errors import CredentialError, SignatureError
-from onym.sign.fleet_secrets import (
+from onym.sign.sealing import (
     OVERLAP_SECONDS,
     PATIENCE_SECONDS,
     RELOAD_SECONDS,
     FleetSecrets,
+    open_sealed,
     rotate_secrets,
+    seal,
 )
-from onym.sign.sealing import open_sealed, seal
 
 NOW = 1_800_000_000.0
 

@@ -16,11 +16,17 @@ import pytest
 from http_message_signatures import HTTPMessageVerifier, HTTPSignatureKeyResolver, algorithms
 from http_message_signatures.exceptions import InvalidSignature
 
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import ProvenanceError, SignatureError
-from onym.sign.algorithms import TOKEN_ALGORITHMS
 from onym.sign.jws import sign_compact, verify_compact
-from onym.sign.keys import SigningKey, decode_base64url, read_authority_keys, read_keys, thumbprint
+from onym.sign.keys import (
+    TOKEN_ALGORITHMS,
+    SigningKey,
+    decode_base64url,
+    read_authority_keys,
+    read_keys,
+    thumbprint,
+)
 from onym.sign.receipts import verify_filed
 from onym.uri.secret import Secret
 

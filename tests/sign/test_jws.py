@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import SignatureError
-from onym.sign.algorithms import TOKEN_ALGORITHMS
 from onym.sign.jws import MAX_HEADER, MAX_TOKEN, sign_compact, verify, verify_compact
 from onym.sign.keys import (
     MAX_KEY_SET,
     MAX_KEYS,
+    TOKEN_ALGORITHMS,
     KeySet,
     SigningKey,
     decode_base64url,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import SignatureError
 from onym.sign.jws import IDToken, sign_compact, verify_id_token
 from onym.sign.keys import SigningKey, read_keys

@@ -9,11 +9,19 @@ from typing import Any
 
 import pytest
 
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import SignatureError
 from onym.sign.keys import AuthorityKeys, SigningKey, decode_base64url, read_authority_keys
-from onym.sign.metadata import MAX_METADATA, METADATA, sign_metadata, verify_metadata
-from onym.sign.receipts import Receipt, content_digest, make_receipt_id, sign_receipt
+from onym.sign.receipts import (
+    MAX_METADATA,
+    METADATA,
+    Receipt,
+    content_digest,
+    make_receipt_id,
+    sign_metadata,
+    sign_receipt,
+    verify_metadata,
+)
 from support import as_subtests
 
 AT = 1_800_000_000.0

@@ -21,8 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 import sign_support
 from onym.errors import SignatureError
-from onym.sign.algorithms import RECEIPT_ALGORITHMS
-from onym.sign.keys import SigningKey, decode_base64url, read_authority_keys, thumbprint
+from onym.sign.keys import RECEIPT_ALGORITHMS, SigningKey, decode_base64url, read_authority_keys, thumbprint
 from onym.sign.receipts import StreamChain, access_token_hash, content_digest, sign_receipt, verify_filed
 from sign_support import (
     BODY,

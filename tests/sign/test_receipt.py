@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import ProvenanceError, SignatureError, UsageError
-from onym.sign.algorithms import RECEIPT_ALGORITHMS
-from onym.sign.keys import SigningKey, decode_base64url, get_jws_model
+from onym.sign.keys import RECEIPT_ALGORITHMS, SigningKey, decode_base64url, get_jws_model
 from onym.sign.receipts import (
     GATEWAY,
     MAX_RECEIPT,

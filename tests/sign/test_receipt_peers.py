@@ -11,10 +11,9 @@ import pytest
 from jwcrypto import jwk as peer_jwk
 from jwcrypto import jws as peer_jws
 
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import ProvenanceError
-from onym.sign.algorithms import RECEIPT_ALGORITHMS
-from onym.sign.keys import thumbprint
+from onym.sign.keys import RECEIPT_ALGORITHMS, thumbprint
 from onym.sign.receipts import sign_receipt
 from peer_install import node, npm_package
 from sign_support import NOW, RECEIPT, authority, claims, code, forged, header, jwks, key, verified

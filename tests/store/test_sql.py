@@ -11,8 +11,15 @@ from sqlalchemy import Column, MetaData, Table, insert, select, text
 from sqlalchemy.exc import OperationalError
 
 from onym.errors import StoreError
-from onym.store.sql import Database, Time, is_storable, replace_unstorable
-from onym.store.sql_errors import DatabaseProfile, Failure, translate_errors
+from onym.store.sql import (
+    Database,
+    DatabaseProfile,
+    Failure,
+    Time,
+    is_storable,
+    replace_unstorable,
+    translate_errors,
+)
 
 GUARD = Failure("guarded", "the guard stopped it", "Ask the guard.")
 PROFILE = DatabaseProfile(name="shop", lock_key=7, failures={1811: GUARD, "ON007": GUARD})

@@ -13,8 +13,8 @@ from xml.sax.saxutils import escape
 from docgen.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PINK, TEAL, VIOLET, frame
 from docgen.reference_aiip import BODY, example
 from onym.ai.discovery_document import WELL_KNOWN
-from onym.ai.endpoint.resources import JWKS, PREFIX
-from onym.common.strict_json import decode_base64url
+from onym.ai.endpoint.responses import JWKS, PREFIX
+from onym.common.text import decode_base64url
 from onym.uri.ai import AIURI, to_https
 
 __all__ = ["URI", "ai_picture", "columns"]

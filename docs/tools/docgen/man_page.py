@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import click
 from click.shell_completion import get_completion_class
-from onym import __version__
 
 from docgen.reference_cli import VARIABLES, walk
+from onym import __version__
 from onym.cli import exit_codes
 from onym.cli._app import app
 

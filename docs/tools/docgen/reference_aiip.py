@@ -9,21 +9,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from docgen.text import GENERATED, cell, code, table
-from onym.ai.discovery import page
-from onym.ai.discovery.pins import MAX_PIN_SECONDS
+from onym.ai.discovery import pointers
 from onym.ai.discovery_document import MAX_ENDPOINTS, MAX_OCTETS, WELL_KNOWN
 from onym.ai.endpoint import Limits
 from onym.ai.endpoint.idempotency import RETENTION_SECONDS
 from onym.ai.endpoint.policy import MAX_POLICY
-from onym.ai.endpoint.resources import JWKS, PREFIX
-from onym.ai.endpoint.responses import TYPES
+from onym.ai.endpoint.responses import JWKS, PREFIX, TYPES
 from onym.ai.endpoint.signing import LIFE
 from onym.ai.exchange import MAX_EVENT
-from onym.ai.problems import CODES
+from onym.ai.messages import CODES, MAX_FIELDS
 from onym.ai.replay import MAX_REPLAY_IDS
-from onym.ai.request_validation import MAX_FIELDS
-from onym.ai.settings import LONGEST_LIFE, NEGATIVE_LIFE, SHORTEST_LIFE
-from onym.common.strict_json import decode_base64url
+from onym.ai.settings import LONGEST_LIFE, MAX_PIN_SECONDS, NEGATIVE_LIFE, SHORTEST_LIFE
+from onym.common.text import decode_base64url
 from onym.sign.keys import (
     LEEWAY,
     MAX_AUTHORITY_KEY_SET,
@@ -261,8 +258,8 @@ def _fixed() -> str:
         ("a key set", MAX_AUTHORITY_KEY_SET, "bytes"),
         ("keys of a set; of a history", MAX_AUTHORITY_KEYS, f"; {MAX_HISTORY}"),
         ("one event, at a client", MAX_EVENT, "characters"),
-        ("links that are read; their bytes", page.MAX_LINKS, f"; {page.MAX_LINK_BYTES:,}"),
-        ("of a page, searched for links", page.MAX_PAGE_BYTES, "bytes"),
+        ("links that are read; their bytes", pointers.MAX_LINKS, f"; {pointers.MAX_LINK_BYTES:,}"),
+        ("of a page, searched for links", pointers.MAX_PAGE_BYTES, "bytes"),
         ("receipts that a client remembers at one time", MAX_REPLAY_IDS, ""),
         ("life of an idempotency key", RETENTION_SECONDS, "s"),
         ("Cedar policies", MAX_POLICY, "characters"),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
 from onym.accounts.records import MAX_EMAIL, MAX_NAME, Issuer
-from onym.common.strict_json import decode_base64url, encode_base64url, parse_json_object
+from onym.common.text import decode_base64url, encode_base64url, parse_json_object
 from onym.errors import AccessError, MalformedResponseError, NetError, SignatureError, URIError
 from onym.net.config import NetConfig
 from onym.net.limits import NetLimits, TLSConfig

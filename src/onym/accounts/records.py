@@ -19,7 +19,7 @@ from secrets import token_bytes, token_hex
 from types import MappingProxyType
 from typing import Final, Literal
 
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import RegistryError
 from onym.uri.secret import Secret
 

@@ -1,41 +1,186 @@
-"""Sign-in with OpenID Connect: its state in a cookie, the provider's response and the account that it opens.
+"""Sign-in with a password, and with OpenID Connect.
 
-An application keeps no state between the two steps of a sign-in. A cookie contains one random secret;
-`state`, `nonce` and the code verifier are derived from it. The cookie's name ends with an ID that is derived
-from `state`, so that sign-ins in two tabs do not end each other; a browser keeps four of them at most.
-
-Here the cookie has no proof of who set it (an application may add one): its own browser can change it. So
-what it wants of a sign-in can only add to the settings of the provider, and its end is never later than that
-of a sign-in that begins now.
+Passwords are argon2id hashes; a check takes equally long for every login. Of OpenID Connect, an application
+keeps no state between the two steps of a sign-in: a cookie contains one random secret, from which `state`,
+`nonce` and the code verifier are derived. Its browser can change the cookie, so it can only add to the
+provider's settings.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
+from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
-from onym.accounts.records import (
-    Account,
-    AuditRecord,
-    Issuer,
-    make_id,
-    make_session_id,
-    validate_email,
-    validate_name,
-)
-from onym.common.strict_json import decode_base64url, encode_base64url, parse_json_value
+from onym.accounts import records
+from onym.common.text import decode_base64url, encode_base64url, parse_json_value
 from onym.errors import AccessError, RegistryError
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
     from onym.accounts.oidc import OIDCProvider, Person
     from onym.accounts.store import AccountStore
+
+#: characters; NIST SP 800-63B-4 3.1.1.2 requires 15 for a password without, and 8 with a second factor
+MIN_PASSWORD: Final = 12
+MAX_PASSWORD: Final = 1024
+#: each hash needs 64 MiB
+MAX_CONCURRENT_HASHES: Final = 2
+#: the passwords of twelve or more characters at the top of every published list
+_COMMON_PASSWORDS: Final = frozenset(
+    {
+        "123456789012",
+        "1234567890123",
+        "12345678901234",
+        "123456789123",
+        "1234567891011",
+        "123123123123",
+        "1q2w3e4r5t6y",
+        "1qaz2wsx3edc",
+        "abcdefghijkl",
+        "adminadminadmin",
+        "administrator",
+        "changemechangeme",
+        "correct horse battery staple",
+        "correcthorsebatterystaple",
+        "iloveyou1234",
+        "letmeinletmein",
+        "password1234",
+        "password12345",
+        "passwordpassword",
+        "qwerty123456",
+        "qwertyqwerty",
+        "qwertyuiop12",
+        "qwertyuiop123",
+        "qwertyuiopasdfghjkl",
+        "welcome12345",
+        "zaq12wsxcde3",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PasswordCheck:
+    """The result of a password check. `rehash` is a new hash to store if the old parameters are outdated."""
+
+    ok: bool
+    rehash: Secret | None = None
+
+
+def validate_password(password: Secret, *, login: str = "", name: str = "") -> None:
+    """Raise RegistryError (field "password") if a new password is too weak."""
+    text = _normalize_password(password)
+    folded = text.casefold()
+    own = {word.casefold() for word in (login, name) if word}
+    reason = None
+    if not MIN_PASSWORD <= len(text) <= MAX_PASSWORD:
+        reason = f"a password has {MIN_PASSWORD} to {MAX_PASSWORD} characters"
+    elif folded in _COMMON_PASSWORDS or len(set(folded)) < 4:
+        reason = "this password is one of the first that attackers try"
+    elif folded in own or any(folded.startswith(word) and len(word) > len(folded) // 2 for word in own):
+        reason = "the password is too similar to the login or the name"
+    if reason is not None:
+        raise RegistryError(
+            reason,
+            code="accounts.weak-password",
+            field="password",
+            hint="Use several unrelated words, or let a password manager create one.",
+        )
+
+
+def hash_password(password: Secret) -> Secret:
+    """Return the argon2id hash as a PHC string. Call it in a thread: it takes 64 MiB and some 50 ms."""
+    return Secret(_get_hasher().hash(_normalize_password(password)))
+
+
+def verify_password(stored: Secret | None, password: Secret) -> PasswordCheck:
+    """Compare the password with the stored hash. Call it in a thread.
+
+    Without a hash (an unknown login, or one that signs in elsewhere) it does the same work on a dummy, so
+    that the time does not reveal which logins exist. An unreadable hash matches no password.
+    """
+    from argon2.exceptions import InvalidHashError, VerificationError  # late: native, only sign-in needs it
+
+    hasher = _get_hasher()
+    text = _normalize_password(password)
+    if len(text) > MAX_PASSWORD:
+        stored, text = None, ""
+    try:
+        hasher.verify((stored or _get_dummy_hash()).reveal(), text)
+    except (VerificationError, InvalidHashError):
+        return PasswordCheck(ok=False)
+    if stored is None:
+        return PasswordCheck(ok=False)
+    outdated = hasher.check_needs_rehash(stored.reveal())
+    return PasswordCheck(ok=True, rehash=Secret(hasher.hash(text)) if outdated else None)
+
+
+class Passwords:
+    """Hashes and verifies passwords in threads, a few at a time, so that other requests go on."""
+
+    def __init__(self, limit: int = MAX_CONCURRENT_HASHES) -> None:
+        self._turn = asyncio.Semaphore(limit)
+
+    async def hash(self, password: Secret) -> Secret:
+        """Return the hash to store."""
+        async with self._turn:
+            return await asyncio.to_thread(hash_password, password)
+
+    async def verify(self, stored: Secret | None, password: Secret) -> PasswordCheck:
+        """Compare the password with the stored hash; without a hash, do the same work."""
+        async with self._turn:
+            return await asyncio.to_thread(verify_password, stored, password)
+
+    async def authenticate(self, store: AccountStore, login: str, password: Secret) -> records.Account | None:
+        """Return the account with this login and password, or None after the same amount of work.
+
+        A hash with outdated parameters is replaced; the account that is returned has the current hash.
+        """
+        text = login.strip().lower()
+        account = await store.accounts.find_by_login(text) if 0 < len(text) <= records.MAX_LOGIN else None
+        stored = None if account is None or account.disabled else account.password_hash
+        check = await self.verify(stored, password)
+        if not check.ok or account is None or stored is None:
+            return None
+        # a password that was changed meanwhile stays; the session will be rejected
+        if check.rehash is not None and await store.accounts.replace_password(
+            account.id, stored, check.rehash
+        ):
+            return replace(account, password_hash=check.rehash)
+        return account
+
+
+def _normalize_password(password: Secret) -> str:
+    # RFC 8265 4.2.2 (OpaqueString): other spaces become U+0020, then NFC; the cap bounds the work
+    text = password.reveal()[: MAX_PASSWORD + 1]
+    spaced = "".join(" " if unicodedata.category(c) == "Zs" else c for c in text)
+    return unicodedata.normalize("NFC", spaced).encode("utf-8", "replace").decode()
+
+
+@cache
+def _get_hasher() -> PasswordHasher:
+    from argon2 import PasswordHasher  # late: native, only sign-in needs it
+    from argon2.profiles import RFC_9106_LOW_MEMORY
+
+    # RFC 9106 4, second recommended option: t=3, p=4, m=64 MiB, 128-bit salt, 256-bit tag
+    return PasswordHasher.from_parameters(RFC_9106_LOW_MEMORY)
+
+
+@cache
+def _get_dummy_hash() -> Secret:
+    return Secret(_get_hasher().hash(token_hex(16)))
+
 
 HOME: Final = "/"
 #: a path that begins with one slash; browsers treat a backslash as a slash and drop tabs
@@ -106,7 +251,7 @@ class SignInFlow:
         """Begin a sign-in with a new secret."""
         expires = round(at.timestamp() + FLOW_SECONDS, 3)
         path = sanitize_target(target)
-        return cls(make_session_id(), provider, expires, path, tuple(acr_values), max_age, session)
+        return cls(records.make_session_id(), provider, expires, path, tuple(acr_values), max_age, session)
 
     @property
     def id(self) -> str:
@@ -224,20 +369,20 @@ async def check_callback(
 
 
 async def find_or_create_account(
-    store: AccountStore, issuer: Issuer, person: Person, at: datetime
-) -> Account:
+    store: AccountStore, issuer: records.Issuer, person: Person, at: datetime
+) -> records.Account:
     """Return the account of a person, created now if the issuer's settings allow it. Raises AccessError.
 
     Only issuer and subject identify a person, never the e-mail address.
     """
     account = await store.accounts.find_by_subject(issuer.issuer, person.subject)
     if account is None and issuer.create:
-        login = make_id(issuer.id)
-        new = Account(
-            id=make_id("user"),
+        login = records.make_id(issuer.id)
+        new = records.Account(
+            id=records.make_id("user"),
             login=login,
-            name=_validate_or_none(validate_name, person.name) or login,
-            email=_validate_or_none(validate_email, person.email),
+            name=_validate_or_none(records.validate_name, person.name) or login,
+            email=_validate_or_none(records.validate_email, person.email),
             created=at,
         )
         account = await store.accounts.add_linked(new, issuer.issuer, person.subject)
@@ -247,8 +392,8 @@ async def find_or_create_account(
 
 
 async def apply_group_roles(
-    store: AccountStore, account: Account, issuer: Issuer, person: Person, at: datetime
-) -> Account:
+    store: AccountStore, account: records.Account, issuer: records.Issuer, person: Person, at: datetime
+) -> records.Account:
     """Give the account the roles of the person's groups, and take those of groups that the person left.
 
     Roles that an administrator gave stay. A change is in the audit log. Return the account as it is now.
@@ -262,7 +407,7 @@ async def apply_group_roles(
     if wanted == held:
         return account
     given = ", ".join(sorted(f"{role} in {name}" for name, roles in wanted.items() for role in roles))
-    act = AuditRecord(
+    act = records.AuditRecord(
         at=at, account=account.id, action="account.group-roles", subject=given or "none", outcome="ok",
         address=None,
     )  # fmt: skip

@@ -38,19 +38,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from onym.accounts.records import ALL_REALMS, Account, ApiToken, AuditHead, AuditRecord, Session
 from onym.common.text import format_timestamp
 from onym.errors import RegistryError, StoreError, UnknownEntryError
-from onym.store.sql import (
-    Database,
-    Page,
-    Time,
-    decode_cursor,
-    encode_cursor,
-    is_storable,
-    make_number_type,
-    make_text_type,
-    replace_unstorable,
-    require_limit,
-)
-from onym.store.sql_errors import is_duplicate
+from onym.store import sql
 from onym.uri.secret import Secret
 
 METADATA: Final = MetaData()
@@ -59,28 +47,32 @@ _Result = TypeVar("_Result")
 
 def _make_account_column(**options: Any) -> Column[Any]:
     return Column(
-        "account", make_text_type(), ForeignKey("accounts.id", ondelete="CASCADE"), nullable=False, **options
+        "account",
+        sql.make_text_type(),
+        ForeignKey("accounts.id", ondelete="CASCADE"),
+        nullable=False,
+        **options,
     )
 
 
 accounts: Final = Table(
     "accounts",
     METADATA,
-    Column("id", make_text_type(), primary_key=True),
-    Column("login", make_text_type(), nullable=False, unique=True),
+    Column("id", sql.make_text_type(), primary_key=True),
+    Column("login", sql.make_text_type(), nullable=False, unique=True),
     Column("name", Text, nullable=False),
     Column("email", Text),
     Column("password_hash", Text),
     Column("disabled", Boolean, nullable=False),
-    Column("created", Time, nullable=False),
+    Column("created", sql.Time, nullable=False),
 )
 
 
 subjects: Final = Table(
     "subjects",
     METADATA,
-    Column("issuer", make_text_type(), primary_key=True),
-    Column("subject", make_text_type(), primary_key=True),
+    Column("issuer", sql.make_text_type(), primary_key=True),
+    Column("subject", sql.make_text_type(), primary_key=True),
     _make_account_column(index=True),
 )
 
@@ -88,7 +80,7 @@ account_roles: Final = Table(
     "account_roles",
     METADATA,
     _make_account_column(primary_key=True),
-    Column("realm", make_text_type(), primary_key=True),
+    Column("realm", sql.make_text_type(), primary_key=True),
     Column("role", Text, primary_key=True),
 )
 
@@ -97,31 +89,31 @@ sessions: Final = Table(
     METADATA,
     Column("digest", String(64), primary_key=True),
     _make_account_column(index=True),
-    Column("created", Time, nullable=False),
-    Column("expires", Time, nullable=False, index=True),
-    Column("seen", Time, nullable=False),
+    Column("created", sql.Time, nullable=False),
+    Column("expires", sql.Time, nullable=False, index=True),
+    Column("seen", sql.Time, nullable=False),
 )
 
 tokens: Final = Table(
     "tokens",
     METADATA,
-    Column("id", make_text_type(), primary_key=True),
+    Column("id", sql.make_text_type(), primary_key=True),
     Column("digest", String(64), nullable=False, unique=True),
     _make_account_column(index=True),
     Column("label", Text, nullable=False),
     Column("scopes", Text, nullable=False),
-    Column("created", Time, nullable=False),
-    Column("expires", Time),
-    Column("revoked", Time),
-    Column("last_used", Time),
+    Column("created", sql.Time, nullable=False),
+    Column("expires", sql.Time),
+    Column("revoked", sql.Time),
+    Column("last_used", sql.Time),
 )
 
 audit: Final = Table(
     "audit",
     METADATA,
-    Column("id", make_number_type(), primary_key=True, autoincrement=True),
-    Column("at", Time, nullable=False),
-    Column("account", make_text_type(), index=True),
+    Column("id", sql.make_number_type(), primary_key=True, autoincrement=True),
+    Column("at", sql.Time, nullable=False),
+    Column("account", sql.make_text_type(), index=True),
     Column("action", Text, nullable=False),
     Column("subject", Text),
     Column("outcome", Text, nullable=False),
@@ -132,7 +124,7 @@ audit: Final = Table(
 audit_digests: Final = Table(
     "audit_digests",
     METADATA,
-    Column("id", make_number_type(), ForeignKey("audit.id"), primary_key=True, autoincrement=False),
+    Column("id", sql.make_number_type(), ForeignKey("audit.id"), primary_key=True, autoincrement=False),
     Column("digest", String(64), nullable=False),
 )
 
@@ -140,7 +132,7 @@ audit_digests: Final = Table(
 class _Rows:
     """Rows of one database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: sql.Database) -> None:
         self._database = database
 
     async def _run(self, statement: Executable, audit: AuditRecord | None = None) -> None:
@@ -164,7 +156,7 @@ class _Rows:
 class AccountStore(_Rows):
     """Accounts, sessions, tokens and audit log of one database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: sql.Database) -> None:
         super().__init__(database)
         self.accounts = Accounts(database)
         self.sessions = Sessions(database)
@@ -344,11 +336,13 @@ class Accounts(_Rows):
                 held = held.where(account_roles.c.role == str(role))
             statement = statement.where(accounts.c.id.in_(held))
         async with self._database.open_reader(snapshot=True) as connection:
-            found = await connection.execute(statement.order_by(accounts.c.login).limit(require_limit(limit)))
+            found = await connection.execute(
+                statement.order_by(accounts.c.login).limit(sql.require_limit(limit))
+            )
             return await _fetch_accounts(connection, found.all())
 
     async def _find_account(self, statement: Select[Any], *texts: str) -> Account | None:
-        if not all(map(is_storable, texts)):
+        if not all(map(sql.is_storable, texts)):
             return None
         async with self._database.open_reader() as connection:
             row = (await connection.execute(statement)).one_or_none()
@@ -367,7 +361,7 @@ async def _insert_account(connection: AsyncConnection, account: Account) -> None
     try:
         await connection.execute(insert(accounts), _make_account_row(account))
     except IntegrityError as error:
-        if is_duplicate(error):
+        if sql.is_duplicate(error):
             raise _make_taken_error("login", "the login is already taken") from None
         raise
     await _insert_roles(connection, account.id, account.roles)
@@ -537,20 +531,20 @@ class AuditLog(_Rows):
         action: str | None = None,
         after: str | None = None,
         limit: int = 50,
-    ) -> Page[AuditRecord]:
+    ) -> sql.Page[AuditRecord]:
         """Return a page of records, the newest first, optionally of one account or action."""
         filters = ("audit", account, action)
-        statement = select(audit).order_by(audit.c.id.desc()).limit(require_limit(limit) + 1)
+        statement = select(audit).order_by(audit.c.id.desc()).limit(sql.require_limit(limit) + 1)
         for column, wanted in ((audit.c.account, account), (audit.c.action, action)):
             if wanted is not None:
-                statement = statement.where(column == replace_unstorable(wanted))
+                statement = statement.where(column == sql.replace_unstorable(wanted))
         if after is not None:
-            statement = statement.where(audit.c.id < decode_cursor(after, filters, int))
+            statement = statement.where(audit.c.id < sql.decode_cursor(after, filters, int))
         async with self._database.open_reader() as connection:
             rows = (await connection.execute(statement)).mappings().all()
-        following = encode_cursor(filters, rows[limit - 1]["id"]) if len(rows) > limit else None
+        following = sql.encode_cursor(filters, rows[limit - 1]["id"]) if len(rows) > limit else None
         lines = ({name: row[name] for name in row if name != "id"} for row in rows[:limit])
-        return Page(items=tuple(AuditRecord(**line) for line in lines), next=following)
+        return sql.Page(items=tuple(AuditRecord(**line) for line in lines), next=following)
 
 
 #: what the first digest of the chain covers in place of an earlier one
@@ -561,7 +555,7 @@ _AUDIT_BATCH: Final = 1000
 
 async def _append_audit_record(connection: AsyncConnection, record: AuditRecord) -> None:
     row = {
-        name: replace_unstorable(value) if isinstance(value, str) else value
+        name: sql.replace_unstorable(value) if isinstance(value, str) else value
         for name, value in asdict(record).items()
     }
     await connection.execute(insert(audit).values(row))
@@ -632,6 +626,6 @@ async def _insert_owned_row(connection: AsyncConnection, table: Any, row: dict[s
         await connection.execute(insert(table), row)
     except IntegrityError as error:
         # the only other key is the account
-        if is_duplicate(error):
+        if sql.is_duplicate(error):
             raise
         raise _make_unknown_account_error() from None

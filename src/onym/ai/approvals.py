@@ -1,11 +1,4 @@
-"""Approvals at a gateway, for programs: the documents of the gateway's `/approvals`, and their client (3.13).
-
-    client = ApprovalClient("https://gateway.example", StoredCredentials(settings=settings), settings)
-    waiting = transport.run(client.list_waiting())
-
-A program that has got a challenge brings the call, looks again until people have decided, and fetches the
-evidence. With the scope `approve` it also shows its person the calls of others, and sends their decision.
-"""
+"""Approvals at a gateway, for programs: the documents of its `/approvals`, and their client (3.13)."""
 
 from __future__ import annotations
 
@@ -18,8 +11,8 @@ import msgspec
 from onym.ai.credentials import Credential
 from onym.ai.exchange import DPoPNonces, find_challenge, wants_dpop_nonce
 from onym.ai.gateway.review import Review
+from onym.ai.messages import decode_problem
 from onym.ai.oauth_metadata import parse_url
-from onym.ai.problems import decode_problem
 from onym.ai.settings import ResolverSettings
 from onym.errors import AIIPError, CredentialError
 from onym.net.messages import Flow, HTTPRequest, Reply, Send
@@ -139,6 +132,12 @@ class ApprovalClient:
 
     Its methods are flows. They raise CredentialError without a sign-in, InvocationError for an error of the
     gateway, AuthorizationError if the sign-in has ended, and NetError.
+
+        client = ApprovalClient("https://gateway.example", StoredCredentials(settings=settings), settings)
+        waiting = transport.run(client.list_waiting())
+
+    A program that has got a challenge brings the call, looks again until people have decided, and fetches the
+    evidence. With the scope `approve` it also shows its person the calls of others, and sends their decision.
     """
 
     gateway: str

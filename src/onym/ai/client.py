@@ -15,30 +15,11 @@ from dataclasses import replace
 from typing import Any, Final, Generic, Self, TypeVar
 
 from onym._lazy import require_extra
-from onym.ai import client_flows
-from onym.ai.client_flows import (
-    DEFAULT_EFFECTS,
-    PendingAnswer,
-    Session,
-    add_telemetry,
-    attach_call,
-    resolve_uri,
-    verify_answer,
-)
+from onym.ai import client_flows, tasks
 from onym.ai.credentials import Credentials
 from onym.ai.records import EVENTS, JSON, Description, Effects, Invocation, Resolution, Result, encode_json
 from onym.ai.replay import MemoryReplays, Replays
 from onym.ai.settings import ResolverSettings
-from onym.ai.tasks import (
-    AsyncTaskHandle,
-    TaskFlows,
-    TaskHandle,
-    TaskReference,
-    ask_for_task,
-    build_reference,
-    is_task_result,
-    parse_task_status,
-)
 from onym.ai.telemetry import Telemetry, observe_call, observe_stream_call
 from onym.errors import ProvenanceError, ResponseTooLarge, UsageError
 from onym.net.config import NetConfig
@@ -59,7 +40,12 @@ class _StreamState(Generic[AnyTransport]):
     """The state of a response that arrives in parts; no I/O."""
 
     def __init__(
-        self, opened: PendingAnswer, session: Session, transport: AnyTransport, *, keep: bool = False
+        self,
+        opened: client_flows.PendingAnswer,
+        session: client_flows.Session,
+        transport: AnyTransport,
+        *,
+        keep: bool = False,
     ) -> None:
         self._opened = opened
         self._keep = keep or opened.reader is None
@@ -92,7 +78,7 @@ class _StreamState(Generic[AnyTransport]):
         if not data:
             self._over = True
             reply = replace(opened.reply, body=b"".join(self._body), stream=None)
-            return verify_answer(replace(opened, reply=reply), self._session)
+            return client_flows.verify_answer(replace(opened, reply=reply), self._session)
         if opened.reader is not None:
             self._events.extend(opened.reader.feed(data))
         if self._keep:
@@ -203,14 +189,14 @@ class _Client(Generic[AnyTransport]):
         credentials: Credentials | None = None,
         identity: ClientIdentity | None = None,
         identities: Mapping[str, ClientIdentity] | None = None,
-        allow_effects: Collection[Effects | str] = DEFAULT_EFFECTS,
+        allow_effects: Collection[Effects | str] = client_flows.DEFAULT_EFFECTS,
         replays: Replays | None = None,
         timeout: float = 60.0,
         telemetry: Telemetry | None = None,
     ) -> None:
         require_extra("joserfc", "ai")  # fail now, not when the first receipt arrives
-        self.session = Session(
-            settings=add_telemetry(settings or ResolverSettings(), telemetry),
+        self.session = client_flows.Session(
+            settings=client_flows.add_telemetry(settings or ResolverSettings(), telemetry),
             origin=origin,
             credentials=credentials,
             identity=identity or _get_own_identity(network),
@@ -256,7 +242,7 @@ class AIClient(_Client[Transport]):
         target = AIURI.parse(uri).target
         # one lookup at a time for an authority, so that the others find its result in the cache
         with self._locks.setdefault(target.authority_text or "", threading.Lock()):
-            return run_flow(resolve_uri(target, self.session.settings), self._transport)
+            return run_flow(client_flows.resolve_uri(target, self.session.settings), self._transport)
 
     def describe(self, uri: str | AIURI) -> Description:
         """Return the resource's description, which its endpoint has signed."""
@@ -306,7 +292,7 @@ class AIClient(_Client[Transport]):
         with observe_stream_call(self._telemetry, invocation.method) as call:
             flow = client_flows.open_stream(self.session, invocation, self.resolve(invocation.uri))
             opened = run_flow(flow, self._transport)
-        return AIStream(attach_call(opened, call), self.session, self._transport, keep=keep)
+        return AIStream(client_flows.attach_call(opened, call), self.session, self._transport, keep=keep)
 
     def start(
         self,
@@ -318,7 +304,7 @@ class AIClient(_Client[Transport]):
         idempotency_key: str | None = None,
         approval: str | None = None,
         wait: float | None = None,
-    ) -> TaskHandle:
+    ) -> tasks.TaskHandle:
         """Invoke the resource as a long task, and return a handle of it.
 
         With `wait`, the endpoint may return the result if it comes within these seconds, and so may an
@@ -327,24 +313,28 @@ class AIClient(_Client[Transport]):
         invocation = _build_invocation(uri, arguments, body, content_type, None, idempotency_key, approval)
         with observe_call(self._telemetry, invocation.method):
             resolution = self.resolve(invocation.uri)
-            flow = client_flows.start_task(self.session, ask_for_task(invocation, wait), resolution)
+            flow = client_flows.start_task(self.session, tasks.ask_for_task(invocation, wait), resolution)
             result = self.run(flow)
-        if not is_task_result(result):
-            return TaskHandle(None, None, None, result, self)
-        status = parse_task_status(result, request=result.receipt.request)
-        reference = build_reference(resolution, status)
-        return TaskHandle(reference, status, TaskFlows(self.session, resolution, reference), None, self)
+        if not tasks.is_task_result(result):
+            return tasks.TaskHandle(None, None, None, result, self)
+        status = tasks.parse_task_status(result, request=result.receipt.request)
+        reference = tasks.build_reference(resolution, status)
+        return tasks.TaskHandle(
+            reference, status, tasks.TaskFlows(self.session, resolution, reference), None, self
+        )
 
-    def task(self, reference: TaskReference) -> TaskHandle:
+    def task(self, reference: tasks.TaskReference) -> tasks.TaskHandle:
         """Return a handle of a task that was begun earlier, perhaps by another process."""
         resolution = self.resolve(reference.uri)
-        return TaskHandle(reference, None, TaskFlows(self.session, resolution, reference), None, self)
+        return tasks.TaskHandle(
+            reference, None, tasks.TaskFlows(self.session, resolution, reference), None, self
+        )
 
     def run(self, flow: Flow[T]) -> T:
         """Drive a flow of `onym.ai.client_flows` or `onym.ai.tasks` with this client's connections."""
         return run_flow(flow, self._transport)
 
-    def read_stream(self, opened: PendingAnswer) -> AIStream:
+    def read_stream(self, opened: client_flows.PendingAnswer) -> AIStream:
         """Return the events of a response that a flow has opened."""
         return AIStream(opened, self.session, self._transport)
 
@@ -369,7 +359,7 @@ class AsyncAIClient(_Client[AsyncTransport]):
         """Find the URI's service and keys. Raises AIURIError, DiscoveryError, NetError."""
         target = AIURI.parse(uri).target
         async with self._locks.setdefault(target.authority_text or "", asyncio.Lock()):
-            return await arun_flow(resolve_uri(target, self.session.settings), self._transport)
+            return await arun_flow(client_flows.resolve_uri(target, self.session.settings), self._transport)
 
     async def describe(self, uri: str | AIURI) -> Description:
         """Return the resource's description, which its endpoint has signed."""
@@ -411,7 +401,7 @@ class AsyncAIClient(_Client[AsyncTransport]):
         with observe_stream_call(self._telemetry, invocation.method) as call:
             flow = client_flows.open_stream(self.session, invocation, await self.resolve(invocation.uri))
             opened = await arun_flow(flow, self._transport)
-        return AsyncAIStream(attach_call(opened, call), self.session, self._transport, keep=keep)
+        return AsyncAIStream(client_flows.attach_call(opened, call), self.session, self._transport, keep=keep)
 
     async def exchange(
         self,
@@ -453,29 +443,33 @@ class AsyncAIClient(_Client[AsyncTransport]):
         idempotency_key: str | None = None,
         approval: str | None = None,
         wait: float | None = None,
-    ) -> AsyncTaskHandle:
+    ) -> tasks.AsyncTaskHandle:
         """Invoke the resource as a long task; see `AIClient.start`."""
         invocation = _build_invocation(uri, arguments, body, content_type, None, idempotency_key, approval)
         with observe_call(self._telemetry, invocation.method):
             resolution = await self.resolve(invocation.uri)
-            flow = client_flows.start_task(self.session, ask_for_task(invocation, wait), resolution)
+            flow = client_flows.start_task(self.session, tasks.ask_for_task(invocation, wait), resolution)
             result = await self.run(flow)
-        if not is_task_result(result):
-            return AsyncTaskHandle(None, None, None, result, self)
-        status = parse_task_status(result, request=result.receipt.request)
-        reference = build_reference(resolution, status)
-        return AsyncTaskHandle(reference, status, TaskFlows(self.session, resolution, reference), None, self)
+        if not tasks.is_task_result(result):
+            return tasks.AsyncTaskHandle(None, None, None, result, self)
+        status = tasks.parse_task_status(result, request=result.receipt.request)
+        reference = tasks.build_reference(resolution, status)
+        return tasks.AsyncTaskHandle(
+            reference, status, tasks.TaskFlows(self.session, resolution, reference), None, self
+        )
 
-    async def task(self, reference: TaskReference) -> AsyncTaskHandle:
+    async def task(self, reference: tasks.TaskReference) -> tasks.AsyncTaskHandle:
         """Return a handle of a task that was begun earlier."""
         resolution = await self.resolve(reference.uri)
-        return AsyncTaskHandle(reference, None, TaskFlows(self.session, resolution, reference), None, self)
+        return tasks.AsyncTaskHandle(
+            reference, None, tasks.TaskFlows(self.session, resolution, reference), None, self
+        )
 
     async def run(self, flow: Flow[T]) -> T:
         """Drive a flow of `onym.ai.client_flows` or `onym.ai.tasks` with this client's connections."""
         return await arun_flow(flow, self._transport)
 
-    def read_stream(self, opened: PendingAnswer) -> AsyncAIStream:
+    def read_stream(self, opened: client_flows.PendingAnswer) -> AsyncAIStream:
         """Return the events of a response that a flow has opened."""
         return AsyncAIStream(opened, self.session, self._transport)
 

@@ -13,38 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from onym.ai import exchange, records
 from onym.ai.credentials import Credentials
 from onym.ai.discovery.evaluation import fetch_srv_targets, select_targets
 from onym.ai.discovery.well_known import fetch_authority, fetch_document, fetch_keys, find_namespace
-from onym.ai.exchange import (
-    Caller,
-    DPoPNonces,
-    RequestAttempt,
-    StreamReader,
-    TaskTarget,
-    explain_challenge,
-    find_challenge,
-    wants_dpop_nonce,
-)
-from onym.ai.problems import decode_problem
-from onym.ai.records import (
-    DESCRIPTION,
-    EVENTS,
-    NO_AUTHORITY,
-    TASK,
-    AnchorDocument,
-    Auth,
-    Description,
-    Effects,
-    EndpointEntry,
-    Invocation,
-    Level,
-    Namespace,
-    Resolution,
-    Result,
-    Source,
-    parse_media_type,
-)
+from onym.ai.messages import decode_problem
 from onym.ai.replay import MemoryReplays, Replays
 from onym.ai.settings import Cache, CacheEntry, ResolverSettings
 from onym.ai.telemetry import Telemetry, resolve_telemetry
@@ -71,7 +44,7 @@ if TYPE_CHECKING:
     from onym.ai._spans import Stage
 
 #: effects that are allowed by default
-DEFAULT_EFFECTS: Final = frozenset({Effects.READ, Effects.WRITE})
+DEFAULT_EFFECTS: Final = frozenset({records.Effects.READ, records.Effects.WRITE})
 _APPROVAL_REQUIRED: Final = "aiip.approval-required"
 _APPROVAL_CLAUSE: Final = "AIIP/HTTPS v1 3.13"
 _SESSION_CLAUSE: Final = "AIIP/HTTPS v1 3.10"
@@ -94,36 +67,42 @@ class Session:
     credentials: Credentials | None = None
     identity: ClientIdentity | None = None
     identities: Mapping[str, ClientIdentity] = field(default_factory=dict)
-    nonces: DPoPNonces = field(default_factory=DPoPNonces)
-    allow_effects: Collection[Effects | str] = DEFAULT_EFFECTS
+    nonces: exchange.DPoPNonces = field(default_factory=exchange.DPoPNonces)
+    allow_effects: Collection[records.Effects | str] = DEFAULT_EFFECTS
     replays: Replays = field(default_factory=MemoryReplays)
     timeout: float = 60.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "allow_effects", frozenset(Effects(effect) for effect in self.allow_effects))
+        object.__setattr__(
+            self, "allow_effects", frozenset(records.Effects(effect) for effect in self.allow_effects)
+        )
 
     def new_attempt(
         self,
-        invocation: Invocation,
-        resolution: Resolution,
-        caller: Caller,
-        task: TaskTarget | None = None,
-    ) -> RequestAttempt:
+        invocation: records.Invocation,
+        resolution: records.Resolution,
+        caller: exchange.Caller,
+        task: exchange.TaskTarget | None = None,
+    ) -> exchange.RequestAttempt:
         """Begin an attempt of this invocation, or of a request to a task, with a new nonce.
 
         Raises ProvenanceError `aiip.unavailable` if the replay store is full: the response could not be
         accepted, so nothing is sent.
         """
         self.replays.admit(resolution.anchor, now=self.settings.clock())
-        return RequestAttempt(invocation, resolution, caller, self.timeout, task=task)
+        return exchange.RequestAttempt(invocation, resolution, caller, self.timeout, task=task)
 
-    def get_identity(self, resolution: Resolution) -> ClientIdentity | None:
+    def get_identity(self, resolution: records.Resolution) -> ClientIdentity | None:
         """Return the TLS client certificate for this authority, or None."""
         return self.identities.get(resolution.authority, self.identity)
 
     def obtain_caller(
-        self, resolution: Resolution, known: EndpointEntry | Description | None, *, effects: Effects
-    ) -> Flow[Caller]:
+        self,
+        resolution: records.Resolution,
+        known: records.EndpointEntry | records.Description | None,
+        *,
+        effects: records.Effects,
+    ) -> Flow[exchange.Caller]:
         """Obtain the token for a request to this resource.
 
         It has the resource's scopes, if the authority lists them. `effects` are those of the request, which
@@ -131,20 +110,20 @@ class Session:
         """
         identity = self.get_identity(resolution)
         if self.credentials is None:
-            return Caller(origin=self.origin, identity=identity)
+            return exchange.Caller(origin=self.origin, identity=identity)
         listed = resolution.document.scopes
         scopes = [] if known is None else [scope for scope in known.scopes if not listed or scope in listed]
         credential = yield from self.credentials.obtain(resolution, scopes=scopes, effects=effects)
         if credential is None:
-            return Caller(origin=self.origin, identity=identity)
-        return Caller(
+            return exchange.Caller(origin=self.origin, identity=identity)
+        return exchange.Caller(
             token=credential.token,
             client_id=credential.client_id,
             dpop_key=credential.dpop_key,
             identity=identity,
         )
 
-    def require_allowed(self, resolution: Resolution, effects: Effects) -> None:
+    def require_allowed(self, resolution: records.Resolution, effects: records.Effects) -> None:
         """Raise DeniedError if the authority requires a certificate, or the effects are not allowed."""
         code, clause, hint = None, _SESSION_CLAUSE, None
         if resolution.document.requirements.mtls and self.get_identity(resolution) is None:
@@ -160,14 +139,14 @@ class Session:
         target = str(resolution.uri.without_query)
         raise DeniedError(message, code=code, target=target, clause=clause, hint=hint)
 
-    def require_authorized(self, resolution: Resolution, caller: Caller) -> None:
+    def require_authorized(self, resolution: records.Resolution, caller: exchange.Caller) -> None:
         """Raise DeniedError if the caller has no token, or no DPoP key, where the authority requires one."""
         needs = resolution.document.requirements
-        if needs.auth is Auth.OAUTH2 and caller.token is None:
+        if needs.auth is records.Auth.OAUTH2 and caller.token is None:
             servers = ", ".join(resolution.document.authorization_servers)
             code, message = "aiip.authentication-required", f"{resolution.authority} requires an access token"
             hint = f"Get a token from {servers or 'its authorization server'} (command line: onym ai login)."
-        elif needs.dpop is Level.REQUIRED and caller.dpop_key is None:
+        elif needs.dpop is records.Level.REQUIRED and caller.dpop_key is None:
             code = "aiip.sender-constraint"
             message = f"{resolution.authority} requires a token that is bound to a DPoP key"
             hint = "Sign in again with a DPoP key (command line: onym ai login)."
@@ -177,18 +156,18 @@ class Session:
         raise DeniedError(message, code=code, target=target, clause=_SESSION_CLAUSE, hint=hint)
 
     def add_idempotency_key(
-        self, invocation: Invocation, effects: Effects, *, keyed: bool = False
-    ) -> Invocation:
+        self, invocation: records.Invocation, effects: records.Effects, *, keyed: bool = False
+    ) -> records.Invocation:
         """Add an idempotency key if the effects or the resource require one (`keyed`, 3.11).
 
         An invocation that has a key keeps it.
         """
-        needed = keyed or effects is not Effects.READ
+        needed = keyed or effects is not records.Effects.READ
         if not needed or invocation.idempotency_key is not None:
             return invocation
         return replace(invocation, idempotency_key=secrets.token_urlsafe(24))
 
-    def make_replay_check(self, resolution: Resolution) -> Callable[[str, float], bool]:
+    def make_replay_check(self, resolution: records.Resolution) -> Callable[[str, float], bool]:
         """Return a function that records a receipt's ID and reports whether it was recorded before."""
 
         def check_replay(identity: str, until: float) -> bool:
@@ -219,10 +198,10 @@ class _KnownAuthority:
     `targets` are those of DNS. `settings` are those with which it was found: they decide about pins and DNS.
     """
 
-    document: AnchorDocument
+    document: records.AnchorDocument
     keys: AuthorityKeys
     targets: tuple[Origin, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[records.Source, ...]
     settings: ResolverSettings = field(repr=False)
     used: Mapping[str, CacheEntry | None] = field(repr=False)
 
@@ -253,7 +232,7 @@ class _NotingCache:
         self._cache.drop(key)
 
 
-def resolve_uri(uri: AIURI, settings: ResolverSettings) -> Flow[Resolution]:
+def resolve_uri(uri: AIURI, settings: ResolverSettings) -> Flow[records.Resolution]:
     """Resolve `uri` (3.1 to 3.3). Raises AIURIError, DiscoveryError.
 
     The sources are the anchor, a registry and DNS. Pages and Link headers only help to find a URI.
@@ -262,14 +241,14 @@ def resolve_uri(uri: AIURI, settings: ResolverSettings) -> Flow[Resolution]:
     return flow if settings.telemetry is None else settings.telemetry.observe_resolution(flow)
 
 
-def _resolve_target(uri: AIURI, settings: ResolverSettings) -> Flow[Resolution]:
+def _resolve_target(uri: AIURI, settings: ResolverSettings) -> Flow[records.Resolution]:
     target = uri.target
     flow = _discover_authority(_find_target_namespace(target, settings), settings)
     if settings.telemetry is not None:
         flow = settings.telemetry.observe_discovery(flow, lambda known: known.document)
     known = yield from flow
     document, text = known.document, str(target.without_query)
-    return Resolution(
+    return records.Resolution(
         uri=target,
         authority=document.authority,
         document=document,
@@ -281,7 +260,7 @@ def _resolve_target(uri: AIURI, settings: ResolverSettings) -> Flow[Resolution]:
     )
 
 
-def _discover_authority(namespace: Namespace, settings: ResolverSettings) -> Flow[_KnownAuthority]:
+def _discover_authority(namespace: records.Namespace, settings: ResolverSettings) -> Flow[_KnownAuthority]:
     """Fetch the anchor's document and keys, and the targets that DNS names.
 
     `namespace` is looked up for each call, so that a change of a registry counts at once.
@@ -311,13 +290,13 @@ def _discover_authority(namespace: Namespace, settings: ResolverSettings) -> Flo
     return known
 
 
-def renew_keys(resolution: Resolution, settings: ResolverSettings) -> Flow[AuthorityKeys]:
+def renew_keys(resolution: records.Resolution, settings: ResolverSettings) -> Flow[AuthorityKeys]:
     """Fetch the authority's keys again because one was missing, at most once a minute (3.9)."""
     flow = _refetch_keys(resolution, settings)
     return flow if settings.telemetry is None else settings.telemetry.observe_key_renewal(resolution, flow)
 
 
-def _refetch_keys(resolution: Resolution, settings: ResolverSettings) -> Flow[AuthorityKeys]:
+def _refetch_keys(resolution: records.Resolution, settings: ResolverSettings) -> Flow[AuthorityKeys]:
     namespace = _find_target_namespace(resolution.uri, settings)
     # the document as it is published now: the resolution's may be older, and has the caller's requirements
     document = yield from fetch_document(namespace, settings)
@@ -326,7 +305,7 @@ def _refetch_keys(resolution: Resolution, settings: ResolverSettings) -> Flow[Au
     return keys
 
 
-def _find_target_namespace(target: AIURI, settings: ResolverSettings) -> Namespace:
+def _find_target_namespace(target: AIURI, settings: ResolverSettings) -> records.Namespace:
     """Return the namespace of a canonical URI. Raises DiscoveryError if it has none."""
     if target.authority_text is not None:
         return find_namespace(target.authority_text, settings)
@@ -339,7 +318,7 @@ def _find_target_namespace(target: AIURI, settings: ResolverSettings) -> Namespa
             clause="AIIP/HTTPS v1 3.1",
             hint="Write the authority (ai://host/path), or configure a context.",
         )
-    return replace(context, label=NO_AUTHORITY)
+    return replace(context, label=records.NO_AUTHORITY)
 
 
 #: how often a request is repeated if that is safe
@@ -355,13 +334,13 @@ class PendingAnswer:
     """A response that has begun. `reader` is set for a stream, `result` once the response is complete."""
 
     reply: Reply = field(repr=False)
-    attempt: RequestAttempt
-    reader: StreamReader | None
-    result: Result | None
+    attempt: exchange.RequestAttempt
+    reader: exchange.StreamReader | None
+    result: records.Result | None
     #: the observed call that this response belongs to
     call: Stage | None = field(default=None, repr=False)
 
-    def verify(self, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]) -> Result:
+    def verify(self, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]) -> records.Result:
         """Return the result of the complete response. Raises what `RequestAttempt.verify_reply` raises."""
         if self.reader is None:
             return self.attempt.verify_reply(self.reply, keys, at, seen)
@@ -379,18 +358,20 @@ def attach_call(opened: PendingAnswer, call: Stage | None) -> PendingAnswer:
     return replace(opened, call=call)
 
 
-def describe_resource(session: Session, resolution: Resolution) -> Flow[Description]:
+def describe_resource(session: Session, resolution: records.Resolution) -> Flow[records.Description]:
     """Fetch the resource's description, which its endpoint has signed."""
     uri = resolution.uri.without_query
-    invocation = Invocation(uri=uri, method="GET", accept=DESCRIPTION)
-    caller = yield from session.obtain_caller(resolution, resolution.entry, effects=Effects.READ)
+    invocation = records.Invocation(uri=uri, method="GET", accept=records.DESCRIPTION)
+    caller = yield from session.obtain_caller(resolution, resolution.entry, effects=records.Effects.READ)
     result = yield from _exchange_as(session, invocation, replace(resolution, uri=uri), caller)
     if result.status != 200:
         raise decode_problem(result.status, result.content_type, result.body, str(uri), signed=True)
     return parse_description(result, str(uri))
 
 
-def invoke_resource(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Result]:
+def invoke_resource(
+    session: Session, invocation: records.Invocation, resolution: records.Resolution
+) -> Flow[records.Result]:
     """Invoke the resource and return the verified result.
 
     Raises DeniedError, ProvenanceError, InvocationError, NetError.
@@ -398,7 +379,7 @@ def invoke_resource(session: Session, invocation: Invocation, resolution: Resolu
     ready, caller = yield from _prepare_invocation(session, invocation, resolution)
     result = yield from _exchange_as(session, ready, resolution, caller)
     _raise_for_status(result, ready, session)
-    if result.status == 202 and parse_media_type(result.content_type) == TASK:
+    if result.status == 202 and records.parse_media_type(result.content_type) == records.TASK:
         raise TaskRunning(
             "the endpoint has begun a long task instead of returning the result",
             target=result.receipt.subject,
@@ -409,22 +390,27 @@ def invoke_resource(session: Session, invocation: Invocation, resolution: Resolu
     return result
 
 
-def start_task(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Result]:
+def start_task(
+    session: Session, invocation: records.Invocation, resolution: records.Resolution
+) -> Flow[records.Result]:
     """Invoke the resource as a long task; return 202 with the status of the task, or the result.
 
     The invocation gets an idempotency key, so that a lost response does not begin a second task. Raises what
     `invoke_resource` raises.
     """
     ready, caller = yield from _prepare_invocation(session, invocation, resolution)
-    ready = session.add_idempotency_key(ready, Effects.READ, keyed=True)
+    ready = session.add_idempotency_key(ready, records.Effects.READ, keyed=True)
     result = yield from _exchange_as(session, ready, resolution, caller)
     _raise_for_status(result, ready, session)
     return result
 
 
 def exchange_task(
-    session: Session, invocation: Invocation, resolution: Resolution, task: TaskTarget
-) -> Flow[Result]:
+    session: Session,
+    invocation: records.Invocation,
+    resolution: records.Resolution,
+    task: exchange.TaskTarget,
+) -> Flow[records.Result]:
     """Send one request to a part of a task, and verify its response, whatever its status."""
     caller = yield from _obtain_for(session, invocation, resolution)
     return (yield from _exchange_as(session, invocation, resolution, caller, task))
@@ -432,10 +418,10 @@ def exchange_task(
 
 def open_task_events(
     session: Session,
-    invocation: Invocation,
-    resolution: Resolution,
-    task: TaskTarget,
-    earlier: StreamReader | None,
+    invocation: records.Invocation,
+    resolution: records.Resolution,
+    task: exchange.TaskTarget,
+    earlier: exchange.StreamReader | None,
 ) -> Flow[PendingAnswer]:
     """Open the events of a task. `earlier` has read those before, over a connection that broke."""
     caller = yield from _obtain_for(session, invocation, resolution)
@@ -445,7 +431,7 @@ def open_task_events(
     return opened
 
 
-def _raise_for_status(result: Result, invocation: Invocation, session: Session) -> None:
+def _raise_for_status(result: records.Result, invocation: records.Invocation, session: Session) -> None:
     """Raise InvocationError for an error response that the endpoint signed.
 
     Raises ApprovalRequired with the challenge for a request that people must approve.
@@ -457,11 +443,13 @@ def _raise_for_status(result: Result, invocation: Invocation, session: Session) 
     challenge = (error.problem or {}).get("transaction_challenge")
     if error.code == _APPROVAL_REQUIRED and isinstance(challenge, str):
         raise _make_approval_error(result, challenge, invocation, session.settings.clock()) from error
-    explain_challenge(error, result.headers)
+    exchange.explain_challenge(error, result.headers)
     raise error
 
 
-def _make_approval_error(result: Result, token: str, invocation: Invocation, at: float) -> AIIPError:
+def _make_approval_error(
+    result: records.Result, token: str, invocation: records.Invocation, at: float
+) -> AIIPError:
     """Return the error of a request that needs an approval. Raises ProvenanceError for a wrong challenge."""
     target, document, keys = result.receipt.subject, result.resolution.document, result.resolution.keys
     try:
@@ -491,15 +479,15 @@ def _make_approval_error(result: Result, token: str, invocation: Invocation, at:
 
 
 def _prepare_invocation(
-    session: Session, invocation: Invocation, resolution: Resolution
-) -> Flow[tuple[Invocation, Caller]]:
+    session: Session, invocation: records.Invocation, resolution: records.Resolution
+) -> Flow[tuple[records.Invocation, exchange.Caller]]:
     """Add the idempotency key and obtain the token, if the invocation is allowed.
 
     The description is fetched for unknown effects.
     """
-    known: EndpointEntry | Description | None = resolution.entry
+    known: records.EndpointEntry | records.Description | None = resolution.entry
     if known is None:
-        session.require_allowed(resolution, Effects.READ)
+        session.require_allowed(resolution, records.Effects.READ)
         known = yield from describe_resource(session, resolution)
     session.require_allowed(resolution, known.effects)
     caller = yield from session.obtain_caller(resolution, known, effects=known.effects)
@@ -509,7 +497,9 @@ def _prepare_invocation(
     return session.add_idempotency_key(invocation, known.effects, keyed=keyed), caller
 
 
-def open_stream(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[PendingAnswer]:
+def open_stream(
+    session: Session, invocation: records.Invocation, resolution: records.Resolution
+) -> Flow[PendingAnswer]:
     """Begin an invocation and stream its events, which are provisional until the receipt is verified.
 
     Raises what `invoke_resource` raises.
@@ -521,7 +511,9 @@ def open_stream(session: Session, invocation: Invocation, resolution: Resolution
     return opened
 
 
-def run_exchange(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Result]:
+def run_exchange(
+    session: Session, invocation: records.Invocation, resolution: records.Resolution
+) -> Flow[records.Result]:
     """Send one request and verify its response, whatever its status, without checking the caller's policy.
 
     An event stream is read to its end first.
@@ -530,21 +522,23 @@ def run_exchange(session: Session, invocation: Invocation, resolution: Resolutio
     return (yield from _exchange_as(session, invocation, resolution, caller))
 
 
-def _obtain_for(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Caller]:
+def _obtain_for(
+    session: Session, invocation: records.Invocation, resolution: records.Resolution
+) -> Flow[exchange.Caller]:
     """Obtain the token for a request whose policy the caller has checked."""
     entry = resolution.entry
-    known = Effects.PHYSICAL if entry is None else entry.effects
-    effects = Effects.READ if invocation.method == "GET" else known
+    known = records.Effects.PHYSICAL if entry is None else entry.effects
+    effects = records.Effects.READ if invocation.method == "GET" else known
     return (yield from session.obtain_caller(resolution, entry, effects=effects))
 
 
 def _exchange_as(
     session: Session,
-    invocation: Invocation,
-    resolution: Resolution,
-    caller: Caller,
-    task: TaskTarget | None = None,
-) -> Flow[Result]:
+    invocation: records.Invocation,
+    resolution: records.Resolution,
+    caller: exchange.Caller,
+    task: exchange.TaskTarget | None = None,
+) -> Flow[records.Result]:
     attempt = session.new_attempt(invocation, resolution, caller, task)
     reply = yield from _send_attempt(session, attempt, stream=False)
     reader = _make_stream_reader(attempt, reply)
@@ -553,7 +547,9 @@ def _exchange_as(
     return (yield from verify_answer(PendingAnswer(reply, attempt, reader, None), session))
 
 
-def begin_exchange(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[PendingAnswer]:
+def begin_exchange(
+    session: Session, invocation: records.Invocation, resolution: records.Resolution
+) -> Flow[PendingAnswer]:
     """Begin a request as `open_stream` does, without checking the caller's policy.
 
     Only 2xx streams stay open.
@@ -564,10 +560,10 @@ def begin_exchange(session: Session, invocation: Invocation, resolution: Resolut
 
 def _begin_as(
     session: Session,
-    invocation: Invocation,
-    resolution: Resolution,
-    caller: Caller,
-    task: TaskTarget | None = None,
+    invocation: records.Invocation,
+    resolution: records.Resolution,
+    caller: exchange.Caller,
+    task: exchange.TaskTarget | None = None,
 ) -> Flow[PendingAnswer]:
     attempt = session.new_attempt(invocation, resolution, caller, task)
     reply = yield from _send_attempt(session, attempt, stream=True)
@@ -577,7 +573,7 @@ def _begin_as(
     return opened
 
 
-def verify_answer(opened: PendingAnswer, session: Session) -> Flow[Result]:
+def verify_answer(opened: PendingAnswer, session: Session) -> Flow[records.Result]:
     """Verify a complete response and return its result. Keys that may be too old are fetched again."""
     flow, telemetry = _verify_with_renewal(opened, session), session.settings.telemetry
     if telemetry is not None:
@@ -585,7 +581,7 @@ def verify_answer(opened: PendingAnswer, session: Session) -> Flow[Result]:
     return flow
 
 
-def _verify_with_renewal(opened: PendingAnswer, session: Session) -> Flow[Result]:
+def _verify_with_renewal(opened: PendingAnswer, session: Session) -> Flow[records.Result]:
     try:
         return (yield from _run_verification(opened, session, opened.attempt.resolution.keys))
     except SignatureError:
@@ -600,26 +596,26 @@ def _verify_with_renewal(opened: PendingAnswer, session: Session) -> Flow[Result
             ) from error
 
 
-def _run_verification(opened: PendingAnswer, session: Session, keys: AuthorityKeys) -> Flow[Result]:
+def _run_verification(opened: PendingAnswer, session: Session, keys: AuthorityKeys) -> Flow[records.Result]:
     """Verify with these keys; a replay store on disk is used in a thread, so that coroutines do not wait."""
     seen = session.make_replay_check(opened.attempt.resolution)
 
-    def verify() -> Result:
+    def verify() -> records.Result:
         return opened.verify(keys, session.settings.clock(), seen)
 
-    result: Result = (yield Work(verify)) if session.replays.waits else verify()
+    result: records.Result = (yield Work(verify)) if session.replays.waits else verify()
     return result
 
 
-def _make_stream_reader(attempt: RequestAttempt, reply: Reply) -> StreamReader | None:
+def _make_stream_reader(attempt: exchange.RequestAttempt, reply: Reply) -> exchange.StreamReader | None:
     """Return a reader if the reply is an event stream."""
     content_type = reply.headers.get("content-type")
-    if not (200 <= reply.status < 300 and parse_media_type(content_type) == EVENTS):
+    if not (200 <= reply.status < 300 and records.parse_media_type(content_type) == records.EVENTS):
         return None
-    return StreamReader(attempt, reply.status, content_type)
+    return exchange.StreamReader(attempt, reply.status, content_type)
 
 
-def _send_attempt(session: Session, attempt: RequestAttempt, *, stream: bool) -> Flow[Reply]:
+def _send_attempt(session: Session, attempt: exchange.RequestAttempt, *, stream: bool) -> Flow[Reply]:
     """Send the request and return the unverified reply, or the beginning of a stream."""
     flow, telemetry = _send_with_retries(session, attempt, stream=stream), session.settings.telemetry
     if telemetry is not None:
@@ -627,7 +623,7 @@ def _send_attempt(session: Session, attempt: RequestAttempt, *, stream: bool) ->
     return flow
 
 
-def _send_with_retries(session: Session, attempt: RequestAttempt, *, stream: bool) -> Flow[Reply]:
+def _send_with_retries(session: Session, attempt: exchange.RequestAttempt, *, stream: bool) -> Flow[Reply]:
     invocation = attempt.invocation
     left = _RETRIES if invocation.method == "GET" or invocation.idempotency_key is not None else 0
     connect, fallbacks = attempt.resolution.connect, iter(attempt.resolution.fallbacks)
@@ -660,27 +656,31 @@ def _send_with_retries(session: Session, attempt: RequestAttempt, *, stream: boo
         assert isinstance(reply, Reply)  # noqa: S101 - drivers answer Send with Reply
         if attempt.caller.dpop_key is not None:
             origin = send.request.origin
-            if session.nonces.update(origin, reply.headers) and not renewed and wants_dpop_nonce(reply):
+            if (
+                session.nonces.update(origin, reply.headers)
+                and not renewed
+                and exchange.wants_dpop_nonce(reply)
+            ):
                 renewed = True  # RFC 9449 9: refused before it ran, so once more is safe
                 continue
         _forget_refused(session, attempt.caller, reply)
         return reply
 
 
-def _forget_refused(session: Session, caller: Caller, reply: Reply) -> None:
+def _forget_refused(session: Session, caller: exchange.Caller, reply: Reply) -> None:
     """Tell the credentials that a token was refused, so that the next request has another one."""
-    challenge = find_challenge(reply.headers) if reply.status == 401 else None
+    challenge = exchange.find_challenge(reply.headers) if reply.status == 401 else None
     refused = challenge is not None and challenge.parameters.get("error") == "invalid_token"
     if refused and caller.token is not None and session.credentials is not None:
         session.credentials.forget(caller.token)
 
 
-def parse_description(result: Result, uri: str) -> Description:
+def parse_description(result: records.Result, uri: str) -> records.Description:
     """Parse the description in a verified body. Raises ProvenanceError if it is not one of this resource."""
     if len(result.body) > _LONGEST_DESCRIPTION:
         raise _make_description_error(f"is longer than {_LONGEST_DESCRIPTION} bytes", uri)
-    if parse_media_type(result.content_type) != DESCRIPTION:
-        raise _make_description_error(f"does not have the media type {DESCRIPTION}", uri)
+    if records.parse_media_type(result.content_type) != records.DESCRIPTION:
+        raise _make_description_error(f"does not have the media type {records.DESCRIPTION}", uri)
     members = result.json()
     if not isinstance(members, dict):
         raise _make_description_error("is not a JSON object", uri)
@@ -690,7 +690,7 @@ def parse_description(result: Result, uri: str) -> Description:
         parsed = msgspec.convert(members, _DescriptionFormat)
     except msgspec.ValidationError as error:
         raise _make_description_error(f"is invalid: {str(error)[:200]}", uri) from None
-    return Description(**msgspec.structs.asdict(parsed))
+    return records.Description(**msgspec.structs.asdict(parsed))
 
 
 def _make_description_error(fault: str, uri: str) -> ProvenanceError:
@@ -702,7 +702,7 @@ class _DescriptionFormat(msgspec.Struct, frozen=True, rename={"asynchronous": "a
 
     uri: str
     #: required: a resource without it may have any effect
-    effects: Effects
+    effects: records.Effects
     title: str | None = None
     methods: tuple[str, ...] = ("GET", "POST")
     input: dict[str, Any] | None = None

@@ -1,11 +1,7 @@
 """Credentials of a client: where its access tokens come from.
 
-    shop = Registration(issuer="https://login.bank.example", client_id="shop", secret=Secret(...))
-    with AIClient(credentials=ClientCredentials([shop])) as client: ...
-
-A client asks its `Credentials` before every request. They return a token only for an authority that accepts
-tokens of an authorization server which they know, and with the scopes of the resource. Tokens that were
-obtained are kept in memory until 30 seconds before their end.
+shop = Registration(issuer="https://login.bank.example", client_id="shop", secret=Secret(...))
+with AIClient(credentials=ClientCredentials([shop])) as client: ...
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ from onym.ai.oauth_metadata import Registration, choose_registration
 from onym.ai.records import Auth, Effects, Level, Resolution
 from onym.ai.settings import ResolverSettings
 from onym.common.files import make_private_folder, read_private_file, remove_private_file, write_private_file
-from onym.common.strict_json import parse_json_object
+from onym.common.text import parse_json_object
 from onym.errors import AuthorizationError, CredentialError, SignatureError, strip_frames
 from onym.net.messages import Flow, Wait, Work
 from onym.sign.dpop import DPoPKey, generate_dpop_key
@@ -62,7 +58,12 @@ class Credential:
 
 
 class Credentials(Protocol):
-    """Obtains the token for a request. Threads and coroutines share one object."""
+    """Obtains the token for a request. Threads and coroutines share one object.
+
+    A client asks its `Credentials` before every request. They return a token only for an authority that
+    accepts tokens of an authorization server which they know, and with the scopes of the resource. Tokens
+    that were obtained are kept in memory until 30 seconds before their end.
+    """
 
     def obtain(
         self, resolution: Resolution, *, scopes: Collection[str], effects: Effects

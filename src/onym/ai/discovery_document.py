@@ -13,22 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeVar
 
-from onym.ai.records import (
-    NO_AUTHORITY,
-    SCOPE_CHARACTER,
-    AnchorDocument,
-    Approver,
-    Auth,
-    Effects,
-    EndpointEntry,
-    Level,
-    Requirements,
-)
-from onym.common.strict_json import parse_json_object
+from onym.ai import records
+from onym.common.text import parse_json_object
 from onym.errors import DiscoveryError, URIError
 from onym.net.hosts import parse_host
-from onym.sign.algorithms import RECEIPT_ALGORITHMS, USUAL_ALGORITHMS
 from onym.sign.approval import MAX_APPROVERS
+from onym.sign.keys import RECEIPT_ALGORITHMS, USUAL_ALGORITHMS
 from onym.uri.ai import AIURI
 from onym.uri.generic import URI
 
@@ -97,8 +87,8 @@ _LONGEST_TEXT: Final = 512
 _VERSION: Final = "1"
 #: seconds; larger values mean the same
 _LONGEST_PIN: Final = 10**9
-_SCOPE: Final = re.compile(SCOPE_CHARACTER + r"{1,256}\Z")
-_NO_ENTRIES: Final[tuple[EndpointEntry, ...]] = ()
+_SCOPE: Final = re.compile(records.SCOPE_CHARACTER + r"{1,256}\Z")
+_NO_ENTRIES: Final[tuple[records.EndpointEntry, ...]] = ()
 _SIGNED: Final = "signed_metadata"
 #: JSON can escape lone surrogates, which no text can contain
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
@@ -111,7 +101,7 @@ def derive_anchor(authority: str) -> str | None:
 
 def get_authority(uri: str) -> str:
     """Return the authority of a canonical ai URI, or NO_AUTHORITY."""
-    return AIURI.parse(uri).authority or NO_AUTHORITY
+    return AIURI.parse(uri).authority or records.NO_AUTHORITY
 
 
 def try_canonicalize(text: str) -> str | None:
@@ -135,7 +125,7 @@ def find_claimed_authority(octets: bytes) -> str | None:
 
 def parse_discovery_document(
     octets: bytes, *, anchor: str, authority: str, attested: Mapping[str, Any] | None = None
-) -> AnchorDocument:
+) -> records.AnchorDocument:
     """Parse and validate the document that `anchor` (an https origin) serves for `authority`.
 
     `attested` are the members of its verified `signed_metadata`, which replace the unsigned members; without
@@ -148,7 +138,7 @@ def parse_discovery_document(
     if signed.get("jwks", unsigned.get("jwks")) != unsigned.get("jwks"):
         raise_document_error(_SIGNED, "names another key set than the document")
     found = _JSONObject({**unsigned, **signed})
-    document = AnchorDocument(
+    document = records.AnchorDocument(
         anchor=anchor,
         authority=authority,
         service=found.get("service", normalize_https_url, f"{anchor}{WELL_KNOWN}/v1"),
@@ -169,7 +159,7 @@ def parse_discovery_document(
     return document
 
 
-def _validate_ownership(document: AnchorDocument) -> None:
+def _validate_ownership(document: records.AnchorDocument) -> None:
     """Raise DiscoveryError unless the document is only for this authority, with keys of its own origin."""
     if get_https_origin(document.jwks) != document.anchor:
         raise_document_error("jwks", f"is not at the anchor's origin {document.anchor}")
@@ -193,7 +183,7 @@ def find_signed_metadata(octets: bytes) -> str | None:
     return _JSONObject(_parse_json(octets)).get(_SIGNED, _parse_token, None)
 
 
-def encode_discovery_document(document: AnchorDocument, signed_metadata: str | None = None) -> bytes:
+def encode_discovery_document(document: records.AnchorDocument, signed_metadata: str | None = None) -> bytes:
     """Encode the document as JSON, without members that have their default value."""
     members = document_to_members(document)
     if signed_metadata is not None:
@@ -201,7 +191,7 @@ def encode_discovery_document(document: AnchorDocument, signed_metadata: str | N
     return json.dumps(members, ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
 
 
-def document_to_members(document: AnchorDocument) -> dict[str, Any]:
+def document_to_members(document: records.AnchorDocument) -> dict[str, Any]:
     """Return the document's members without `signed_metadata`: the members that can be signed."""
     requirements = document.requirements
     policy: dict[str, Any] = {
@@ -209,10 +199,10 @@ def document_to_members(document: AnchorDocument) -> dict[str, Any]:
         "mtls": requirements.mtls,
         "requireSignedResults": requirements.signed_results,
     }
-    if requirements.dpop is not Level.NONE:
+    if requirements.dpop is not records.Level.NONE:
         policy["dpop"] = str(requirements.dpop)
     if requirements.request_binding:
-        policy["requestBinding"] = str(Level.REQUIRED)
+        policy["requestBinding"] = str(records.Level.REQUIRED)
     members = {
         "endpoint": document.endpoint,
         "endpoints": [_entry_to_members(entry) for entry in document.endpoints],
@@ -231,7 +221,7 @@ def document_to_members(document: AnchorDocument) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value not in (None, [])}
 
 
-def _approver_to_members(approver: Approver) -> dict[str, Any]:
+def _approver_to_members(approver: records.Approver) -> dict[str, Any]:
     members = {
         "issuer": approver.issuer,
         "jwks": approver.jwks,
@@ -241,7 +231,7 @@ def _approver_to_members(approver: Approver) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value != []}
 
 
-def _entry_to_members(entry: EndpointEntry) -> dict[str, Any]:
+def _entry_to_members(entry: records.EndpointEntry) -> dict[str, Any]:
     members = {
         "uri": entry.uri,
         "title": entry.title,
@@ -282,29 +272,31 @@ def _parse_json(octets: bytes) -> dict[str, Any]:
         raise_document_error(None, str(error))
 
 
-def _parse_requirements(found: _JSONObject) -> Requirements:
+def _parse_requirements(found: _JSONObject) -> records.Requirements:
     """Parse `policy`: every value except a plain "no" means "yes"; an unknown `auth` is an error."""
     policy = found.get("policy", _parse_object, _JSONObject({}))
-    return Requirements(
+    return records.Requirements(
         signed_results=policy.get("requireSignedResults", lambda value, _: value is not False, True),
         mtls=policy.get("mtls", lambda value, _: value is not False, False),
         dpop=policy.get(
-            "dpop", lambda value, _: Level.SUPPORTED if value == "supported" else Level.REQUIRED, Level.NONE
+            "dpop",
+            lambda value, _: records.Level.SUPPORTED if value == "supported" else records.Level.REQUIRED,
+            records.Level.NONE,
         ),
-        auth=policy.get("auth", _parse_auth, Auth.NONE),
+        auth=policy.get("auth", _parse_auth, records.Auth.NONE),
         request_binding=policy.get(
             "requestBinding", lambda value, _: value is not False and value != "none", False
         ),
     )
 
 
-def _parse_auth(value: Any, member: str) -> Auth:
-    if not isinstance(value, str) or value not in set(Auth):
-        raise_document_error(member, f"is not one of {', '.join(Auth)}")
-    return Auth(value)
+def _parse_auth(value: Any, member: str) -> records.Auth:
+    if not isinstance(value, str) or value not in set(records.Auth):
+        raise_document_error(member, f"is not one of {', '.join(records.Auth)}")
+    return records.Auth(value)
 
 
-def _parse_approvers(value: Any, member: str) -> tuple[Approver, ...]:
+def _parse_approvers(value: Any, member: str) -> tuple[records.Approver, ...]:
     rows = tuple(
         _parse_approver(_parse_object(row, f"{member}[{at}]"))
         for at, row in enumerate(_parse_list(value, member, MAX_APPROVERS))
@@ -314,9 +306,9 @@ def _parse_approvers(value: Any, member: str) -> tuple[Approver, ...]:
     return rows
 
 
-def _parse_approver(found: _JSONObject) -> Approver:
+def _parse_approver(found: _JSONObject) -> records.Approver:
     """Parse one approver. Every `pairwise` except a plain "no" means pseudonyms."""
-    return Approver(
+    return records.Approver(
         issuer=found.require("issuer", normalize_https_url),
         jwks=found.require("jwks", _parse_location),
         acr=found.get("acr", _parse_texts, ()),
@@ -328,7 +320,7 @@ def _parse_texts(value: Any, member: str) -> tuple[str, ...]:
     return tuple(_parse_text(item, member) for item in _parse_list(value, member))
 
 
-def _parse_entries(value: Any, member: str) -> tuple[EndpointEntry, ...]:
+def _parse_entries(value: Any, member: str) -> tuple[records.EndpointEntry, ...]:
     rows = tuple(
         _parse_entry(_parse_object(row, f"{member}[{at}]"))
         for at, row in enumerate(_parse_list(value, member, MAX_ENDPOINTS))
@@ -338,13 +330,13 @@ def _parse_entries(value: Any, member: str) -> tuple[EndpointEntry, ...]:
     return rows
 
 
-def _parse_entry(found: _JSONObject) -> EndpointEntry:
+def _parse_entry(found: _JSONObject) -> records.EndpointEntry:
     """Parse one entry. Missing or unknown effects count as physical effects."""
     effects = found.get("effects", lambda value, _: value, None)
-    return EndpointEntry(
+    return records.EndpointEntry(
         uri=found.require("uri", _parse_ai_uri),
         title=found.get("title", _parse_text, None),
-        effects=Effects(effects) if effects in list(Effects) else Effects.PHYSICAL,
+        effects=records.Effects(effects) if effects in list(records.Effects) else records.Effects.PHYSICAL,
         scopes=found.get("scopes", _parse_scopes, ()),
         idempotency=found.get("idempotency", lambda value, _: value is not False, False),
         asynchronous=found.get("async", lambda value, _: value is True, False),

@@ -14,33 +14,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from onym.ai.problems import decode_problem
-from onym.ai.records import (
-    ANONYMOUS_AUDIENCE,
-    PROBLEM,
-    TASKS,
-    Invocation,
-    Resolution,
-    Result,
-    TaskPart,
-    format_task_target,
-)
+from onym.ai import records
+from onym.ai.messages import decode_problem
 from onym.common.text import escape_unprintable
 from onym.errors import AIIPError, ProvenanceError, ResponseTooLarge, SignatureError, UsageError
 from onym.net.limits import ClientIdentity
 from onym.net.messages import Headers, HTTPRequest, Origin, Reply, Send, SSEDecoder, SSEEvent, split_url
+from onym.sign import receipts
 from onym.sign.dpop import DPoPKey, sign_dpop_proof
 from onym.sign.keys import AuthorityKeys
-from onym.sign.receipts import (
-    Expected,
-    Receipt,
-    StreamChain,
-    StreamEnd,
-    access_token_hash,
-    content_digest,
-    request_hash,
-    verify_receipt,
-)
+from onym.sign.receipts import request_hash
 from onym.uri.ai import to_https
 from onym.uri.generic import URI
 from onym.uri.secret import Secret
@@ -64,7 +47,9 @@ class StreamReader:
         self._status = status
         self._content_type = content_type
         self._decoder = SSEDecoder(MAX_EVENT)
-        self._chain = StreamChain(attempt.request_hash, "-" if attempt.task is None else attempt.task.id)
+        self._chain = receipts.StreamChain(
+            attempt.request_hash, "-" if attempt.task is None else attempt.task.id
+        )
         #: the receipt in its compact form, or None before it has arrived
         self.token: str | None = None
         self._problem: str | None = None
@@ -105,7 +90,9 @@ class StreamReader:
             )
         return True
 
-    def verify_end(self, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]) -> Receipt:
+    def verify_end(
+        self, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]
+    ) -> receipts.Receipt:
         """Return the receipt of the stream, after the stream has ended.
 
         Raises ProvenanceError; InvocationError if the endpoint reports, unsigned, why the receipt is missing;
@@ -117,7 +104,7 @@ class StreamReader:
                 self.token, keys, at, seen, status=status, content_type=content_type, stream=self._chain.end
             )
         if self._problem is not None:
-            raise decode_problem(None, PROBLEM, self._problem.encode(), target, signed=False)
+            raise decode_problem(None, records.PROBLEM, self._problem.encode(), target, signed=False)
         raise ProvenanceError(
             "the stream ended without a receipt, so none of its events can be trusted",
             code="aiip.provenance-missing",
@@ -286,7 +273,7 @@ class Caller:
     @property
     def audience(self) -> str:
         """The audience that a receipt must name."""
-        return self.client_id or self.origin or ANONYMOUS_AUDIENCE
+        return self.client_id or self.origin or records.ANONYMOUS_AUDIENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +282,7 @@ class TaskTarget:
 
     id: str
     original: str
-    part: TaskPart = ""
+    part: records.TaskPart = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,8 +292,8 @@ class RequestAttempt:
     `seen` records a receipt's ID and reports whether it was known.
     """
 
-    invocation: Invocation
-    resolution: Resolution
+    invocation: records.Invocation
+    resolution: records.Resolution
     caller: Caller
     timeout: float | None
     nonce: str = field(default_factory=lambda: secrets.token_urlsafe(24))
@@ -316,7 +303,7 @@ class RequestAttempt:
     def __post_init__(self) -> None:
         _validate_invocation(self.invocation)
         if self.invocation.body:
-            object.__setattr__(self, "_digest", content_digest(self.invocation.body))
+            object.__setattr__(self, "_digest", receipts.content_digest(self.invocation.body))
 
     @property
     def target(self) -> str:
@@ -331,7 +318,7 @@ class RequestAttempt:
             target=(
                 str(self.resolution.uri)
                 if self.task is None
-                else format_task_target(self.task.id, self.task.part)
+                else records.format_task_target(self.task.id, self.task.part)
             ),
             digest=self._digest,
             content_type=self.invocation.content_type,
@@ -379,7 +366,7 @@ class RequestAttempt:
         # never the Location of a response: it is not signed, and a token would go there
         base = URI.parse(service)
         part = f"/{self.task.part}" if self.task.part else ""
-        return f"{base.scheme}://{base.authority}{TASKS}{self.task.id}{part}"
+        return f"{base.scheme}://{base.authority}{records.TASKS}{self.task.id}{part}"
 
     def _build_headers(self) -> list[tuple[str, str | Secret]]:
         invocation = self.invocation
@@ -401,7 +388,7 @@ class RequestAttempt:
 
     def verify_reply(
         self, reply: Reply, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]
-    ) -> Result:
+    ) -> records.Result:
         """Verify the reply's receipt and return the result.
 
         Raises ProvenanceError for an invalid receipt, InvocationError for an error response that the endpoint
@@ -429,7 +416,7 @@ class RequestAttempt:
             )
         # other software may rely on Content-Digest (3.6)
         digests = _SHA256.findall(", ".join(reply.headers.get_all("content-digest")))
-        if any(digest != content_digest(reply.body) for digest in digests):
+        if any(digest != receipts.content_digest(reply.body) for digest in digests):
             raise ProvenanceError(
                 "the Content-Digest does not match the body", target=self.target, clause="RFC 9530 2"
             )
@@ -448,10 +435,10 @@ class RequestAttempt:
         status: int,
         content_type: str | None,
         body: bytes | None = None,
-        stream: StreamEnd | None = None,
-    ) -> Receipt:
+        stream: receipts.StreamEnd | None = None,
+    ) -> receipts.Receipt:
         """Verify that this token is a receipt for this request and this response, and return it."""
-        expected = Expected(
+        expected = receipts.Expected(
             issuer=self.resolution.anchor,
             subject=self.target,
             audience=self.caller.audience,
@@ -461,12 +448,14 @@ class RequestAttempt:
             content_type=content_type,
             body=body,
             stream=stream,
-            token_hash=None if self.caller.token is None else access_token_hash(self.caller.token.reveal()),
+            token_hash=None
+            if self.caller.token is None
+            else receipts.access_token_hash(self.caller.token.reveal()),
             task=None if self.task is None else self.task.id,
             original=None if self.task is None else self.task.original,
         )
         try:
-            return verify_receipt(
+            return receipts.verify_receipt(
                 token, keys, expected, at=at, seen=seen, algorithms=self.resolution.document.algorithms
             )
         except SignatureError as error:
@@ -485,7 +474,7 @@ class RequestAttempt:
             target=self.target,
         )
 
-    def build_result(self, reply: Reply, receipt: Receipt, token: str) -> Result:
+    def build_result(self, reply: Reply, receipt: receipts.Receipt, token: str) -> records.Result:
         """Return the result of a reply whose receipt was verified.
 
         Raises ProvenanceError for two content types: the receipt covers one, and other software may use the
@@ -493,7 +482,7 @@ class RequestAttempt:
         """
         if len(reply.headers.get_all("content-type")) > 1:
             raise ProvenanceError("the response has two content types", target=self.target, clause=_CLAUSE)
-        return Result(
+        return records.Result(
             status=reply.status,
             content_type=reply.headers.get("content-type"),
             body=reply.body,
@@ -506,7 +495,7 @@ class RequestAttempt:
         )
 
 
-def _validate_invocation(invocation: Invocation) -> None:
+def _validate_invocation(invocation: records.Invocation) -> None:
     key = invocation.idempotency_key
     if key is not None and not _KEY.fullmatch(key):
         raise UsageError(

@@ -1,13 +1,4 @@
-"""OAuth 2 at the client: requests for tokens, and the checks of what comes back.
-
-    client = OAuthClient(registration=Registration(issuer="https://login.bank.example", client_id="shop"))
-    grant = run_flow(client.request_client_credentials(Target(resource="https://bank.example")), transport)
-
-Generators for `run_flow` and `arun_flow`; no I/O. Tokens are `Secret`. A response that grants more than was
-asked for, or something else, is an error, and its token is not used. The grants are those of RFC 6749, 7523,
-8628, 8693 and draft-ietf-oauth-identity-assertion-authz-grant (ID-JAG), with PKCE (RFC 7636), PAR (RFC 9126),
-resource indicators (RFC 8707), DPoP (RFC 9449) and mutual TLS (RFC 8705).
-"""
+"""OAuth 2 at the client: requests for tokens, and the checks of what comes back."""
 
 from __future__ import annotations
 
@@ -22,21 +13,12 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
+from onym.ai import oauth_metadata
 from onym.ai.discovery.well_known import fetch_url
 from onym.ai.exchange import DPoPNonces
-from onym.ai.oauth_metadata import (
-    MAX_DOCUMENT,
-    Registration,
-    ServerMetadata,
-    fetch_server_metadata,
-    is_web_url,
-    make_unavailable_error,
-    make_unreachable_error,
-    parse_url,
-)
 from onym.ai.records import SCOPE_CHARACTER, Level
 from onym.ai.settings import ResolverSettings
-from onym.common.strict_json import encode_base64url, parse_json_object
+from onym.common.text import encode_base64url, parse_json_object
 from onym.errors import (
     AuthorizationError,
     DeadlineExceeded,
@@ -173,16 +155,25 @@ class OAuthClient:
     - `aiip.downgrade-detected`: it issued a Bearer token where the resource requires DPoP;
     - `aiip.authentication-required`: a refresh token or a grant is no longer valid, so sign in again;
     - `aiip.insufficient-scope`, `aiip.step-up-required`: the person must consent or sign in again.
+
+        client = OAuthClient(registration=Registration(issuer="https://login.bank.example", client_id="shop"))
+        target = Target(resource="https://bank.example")
+        grant = run_flow(client.request_client_credentials(target), transport)
+
+    Generators for `run_flow` and `arun_flow`; no I/O. Tokens are `Secret`. A response that grants more than
+    was asked for, or something else, is an error, and its token is not used. The grants are those of RFC
+    6749, 7523, 8628, 8693 and draft-ietf-oauth-identity-assertion-authz-grant (ID-JAG), with PKCE (RFC 7636),
+    PAR (RFC 9126), resource indicators (RFC 8707), DPoP (RFC 9449) and mutual TLS (RFC 8705).
     """
 
-    registration: Registration
+    registration: oauth_metadata.Registration
     settings: ResolverSettings = field(default_factory=ResolverSettings)
     dpop_key: DPoPKey | None = None
     nonces: DPoPNonces = field(default_factory=DPoPNonces, repr=False)
 
-    def fetch_server(self) -> Flow[ServerMetadata]:
+    def fetch_server(self) -> Flow[oauth_metadata.ServerMetadata]:
         """Fetch the server's metadata, from the cache if possible."""
-        return fetch_server_metadata(self.registration, self.settings)
+        return oauth_metadata.fetch_server_metadata(self.registration, self.settings)
 
     def request_client_credentials(self, target: Target) -> Flow[Grant]:
         """Request a token for the client itself (RFC 6749 4.4)."""
@@ -333,7 +324,7 @@ class OAuthClient:
         )
         complete = members.get("verification_uri_complete")
         urls = [uri, *([complete] if complete is not None else [])]
-        if not code or not user_code or not all(is_web_url(url) for url in urls):
+        if not code or not user_code or not all(oauth_metadata.is_web_url(url) for url in urls):
             members.clear()
             raise self._make_invalid("returned an unusable device authorization", "RFC 8628 3.2")
         seconds = _get_seconds(members.get("expires_in")) or _LONGEST_DEVICE
@@ -456,7 +447,7 @@ class OAuthClient:
         )
 
     def _request_token(
-        self, server: ServerMetadata, form: Mapping[str, str | Secret], target: Target
+        self, server: oauth_metadata.ServerMetadata, form: Mapping[str, str | Secret], target: Target
     ) -> Flow[IssuedToken]:
         reply = yield from self._post(server, "token_endpoint", {**form, **_format_target(target)})
         if reply.status != 200:
@@ -467,7 +458,7 @@ class OAuthClient:
         return issued
 
     def _verify_id_jag(
-        self, server: ServerMetadata, token: Secret, audience: str, client_id: str
+        self, server: oauth_metadata.ServerMetadata, token: Secret, audience: str, client_id: str
     ) -> Flow[IDJAG]:
         keys = yield from self._fetch_keys(server)
         check = read_id_jag if keys is None else partial(verify_id_jag, keys=keys)
@@ -485,7 +476,7 @@ class OAuthClient:
                 error
             )
 
-    def _fetch_keys(self, server: ServerMetadata) -> Flow[KeySet | None]:
+    def _fetch_keys(self, server: oauth_metadata.ServerMetadata) -> Flow[KeySet | None]:
         """Return the server's keys, None if it publishes none: its keys for grants may be known elsewhere."""
         if server.jwks_uri is None:
             return None
@@ -496,7 +487,7 @@ class OAuthClient:
             if reply.status in {404, 410}:
                 return None
             if reply.status != 200:
-                raise make_unavailable_error(
+                raise oauth_metadata.make_unavailable_error(
                     f"the keys of {self.registration.issuer} cannot be fetched: status {reply.status}",
                     clause="RFC 7517 5",
                     status=503,
@@ -504,13 +495,13 @@ class OAuthClient:
                 )
             return read_keys(reply.body)
         except DiscoveryError as error:
-            raise make_unreachable_error(error, "RFC 7517 5") from error
+            raise oauth_metadata.make_unreachable_error(error, "RFC 7517 5") from error
         except SignatureError as error:
             raise self._make_refusal(f"has unusable keys: {error.message}", "RFC 7517 5") from error
 
     def _post(
         self,
-        server: ServerMetadata,
+        server: oauth_metadata.ServerMetadata,
         member: str,
         form: Mapping[str, str | Secret],
         *,
@@ -519,7 +510,7 @@ class OAuthClient:
         """Post a form with the client's authentication; once more if the server asks for a DPoP nonce."""
         row = self.registration
         url = server.get_url(member, mtls=row.identity is not None) or ""
-        origin, path = parse_url(url)
+        origin, path = oauth_metadata.parse_url(url)
         reply: Reply
         for again in (False, True):
             headers, body = self._authenticate(form)
@@ -533,11 +524,13 @@ class OAuthClient:
                 body=body,
                 credential=f"{row.issuer} {row.client_id}",
             )
-            send = Send(request, self.settings.timeout, limit=MAX_DOCUMENT, identity=row.identity)
+            send = Send(
+                request, self.settings.timeout, limit=oauth_metadata.MAX_DOCUMENT, identity=row.identity
+            )
             try:
                 reply = yield send
             except NetError as error:
-                raise make_unavailable_error(
+                raise oauth_metadata.make_unavailable_error(
                     f"the authorization server {row.issuer} cannot be reached: {error.message}",
                     clause="RFC 6749 3.2",
                     status=503,
@@ -626,7 +619,7 @@ class OAuthClient:
 
     def _make_refusal(self, what: str, clause: str, hint: str | None = None) -> AuthorizationError:
         message = f"the authorization server {self.registration.issuer} {what}"
-        return make_unavailable_error(message, clause=clause, status=403, hint=hint)
+        return oauth_metadata.make_unavailable_error(message, clause=clause, status=403, hint=hint)
 
 
 class _ErrorRow(NamedTuple):
@@ -660,7 +653,7 @@ _ERRORS: Final[Mapping[str, _ErrorRow]] = {
 
 def _read_error(reply: Reply) -> tuple[str | None, str, str]:
     """Return the code of an error response (RFC 6749 5.2), what a step-up needs, and the description."""
-    if reply.status < 400 or len(reply.body) > MAX_DOCUMENT:
+    if reply.status < 400 or len(reply.body) > oauth_metadata.MAX_DOCUMENT:
         return None, "", ""
     try:
         members = parse_json_object(reply.body)
@@ -754,7 +747,7 @@ def _get_seconds(value: object) -> float | None:
 
 
 def _read_redirect(
-    redirected: Secret, begun: CodeFlow, server: ServerMetadata
+    redirected: Secret, begun: CodeFlow, server: oauth_metadata.ServerMetadata
 ) -> tuple[str | None, Secret | None]:
     """Return the fault of a redirect, or its code."""
     place, _, query = redirected.reveal().partition("?")

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 from onym.ai.discovery.well_known import fetch_url
 from onym.ai.records import SCOPE_CHARACTER
 from onym.ai.settings import LONGEST_LIFE, NEGATIVE_LIFE, CacheEntry, ResolverSettings, get_cache_lifetime
-from onym.common.strict_json import parse_json_object
+from onym.common.text import parse_json_object
 from onym.errors import AuthorizationError, DiscoveryError, URIError, UsageError
 from onym.net.limits import ClientIdentity
 from onym.net.messages import Flow, Origin, split_url

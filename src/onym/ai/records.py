@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from onym.common.strict_json import parse_json_value
+from onym.common.text import parse_json_value
 from onym.errors import ProvenanceError
 from onym.net.messages import Headers, Origin
 from onym.sign.keys import AuthorityKeys

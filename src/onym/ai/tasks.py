@@ -16,23 +16,10 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 import platformdirs
 
+from onym.ai import records
 from onym.ai.client_flows import PendingAnswer, Session, exchange_task, open_task_events
 from onym.ai.exchange import StreamReader, TaskTarget
-from onym.ai.problems import decode_problem
-from onym.ai.records import (
-    EVENTS,
-    JSON,
-    TASK,
-    Invocation,
-    Resolution,
-    Result,
-    TaskPart,
-    TaskProgress,
-    TaskState,
-    TaskStatus,
-    encode_json,
-    parse_media_type,
-)
+from onym.ai.messages import decode_problem
 from onym.common.files import lock_file, write_file
 from onym.errors import (
     AIIPError,
@@ -104,26 +91,26 @@ class _StatusFormat(msgspec.Struct, frozen=True, rename={"request": "rqh", "poll
     """The members of `application/aiip-task+json` that a client uses."""
 
     id: str
-    state: TaskState
+    state: records.TaskState
     target: str
     request: str
     created: float
     updated: float
     expires: float | None = None
     poll_after: float = 1.0
-    progress: TaskProgress | None = None
+    progress: records.TaskProgress | None = None
     inputs: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
     seq: int = 0
     canceling: bool = False
 
 
-def is_task_result(result: Result) -> bool:
+def is_task_result(result: records.Result) -> bool:
     """Report whether a result is the status of a task that has begun, and not the result itself."""
-    return result.status == 202 and parse_media_type(result.content_type) == TASK
+    return result.status == 202 and records.parse_media_type(result.content_type) == records.TASK
 
 
-def find_started_task(result: Result) -> TaskReference | None:
+def find_started_task(result: records.Result) -> TaskReference | None:
     """Return the task that a verified response to an invocation has begun, or None.
 
     Raises ProvenanceError for a response that is not the status of its own task.
@@ -134,13 +121,15 @@ def find_started_task(result: Result) -> TaskReference | None:
     return TaskReference(uri=result.receipt.subject, id=status.id, request=status.request)
 
 
-def parse_task_status(result: Result, *, request: str | None = None, task: str | None = None) -> TaskStatus:
+def parse_task_status(
+    result: records.Result, *, request: str | None = None, task: str | None = None
+) -> records.TaskStatus:
     """Parse the status in a verified body; `request` and `task` are the expected ones, if known.
 
     Raises ProvenanceError for a body that is not the status of this task.
     """
     target = result.receipt.subject
-    if parse_media_type(result.content_type) != TASK or len(result.body) > _LONGEST_STATUS:
+    if records.parse_media_type(result.content_type) != records.TASK or len(result.body) > _LONGEST_STATUS:
         raise ProvenanceError("the response is not the status of a task", target=target, clause=_CLAUSE)
     result.json()  # no member twice
     try:
@@ -148,7 +137,7 @@ def parse_task_status(result: Result, *, request: str | None = None, task: str |
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why = f"the status of the task is invalid: {str(error)[:200]}"
         raise ProvenanceError(why, target=target, clause=_CLAUSE) from None
-    status = TaskStatus(**msgspec.structs.asdict(parsed))
+    status = records.TaskStatus(**msgspec.structs.asdict(parsed))
     same = status.target == target and status.request == (request or status.request)
     if not (same and status.id == (task or status.id) and _ID.fullmatch(status.id)):
         raise ProvenanceError("the status is of another task", target=target, clause=_CLAUSE)
@@ -160,40 +149,40 @@ class TaskFlows:
     """The requests to one task, as generators that `run_flow` and `arun_flow` drive."""
 
     session: Session
-    resolution: Resolution
+    resolution: records.Resolution
     reference: TaskReference
 
-    def fetch_status(self, wait: float = 0.0) -> Flow[TaskStatus]:
+    def fetch_status(self, wait: float = 0.0) -> Flow[records.TaskStatus]:
         """Fetch the status; with `wait`, when the task has ended or needs input, or after these seconds."""
         result = yield from self._exchange("", headers=_prefer_wait(wait))
         return self._parse(result)
 
-    def cancel(self) -> Flow[TaskStatus]:
+    def cancel(self) -> Flow[records.TaskStatus]:
         """Ask the endpoint to cancel the task. Raises InvocationError `aiip.task-not-cancelable`."""
         return self._parse((yield from self._exchange("", method="DELETE")))
 
-    def send_input(self, body: bytes) -> Flow[TaskStatus]:
+    def send_input(self, body: bytes) -> Flow[records.TaskStatus]:
         """Send the input that the task waits for. Raises InvocationError `aiip.task-not-waiting`."""
         return self._parse((yield from self._exchange("input", method="POST", body=body)))
 
-    def wait_for_end(self, seconds: float | None) -> Flow[TaskStatus]:
+    def wait_for_end(self, seconds: float | None) -> Flow[records.TaskStatus]:
         """Wait until the task has ended or needs input. Raises TaskRunning after `seconds`."""
-        status: TaskStatus = yield from self._poll(self.fetch_status, _needs_caller, seconds)
+        status: records.TaskStatus = yield from self._poll(self.fetch_status, _needs_caller, seconds)
         return status
 
-    def fetch_result(self, seconds: float | None) -> Flow[Result]:
+    def fetch_result(self, seconds: float | None) -> Flow[records.Result]:
         """Fetch the result as soon as it is there.
 
         Raises TaskRunning after `seconds`, and if the task needs input; InvocationError if it has failed.
         """
 
-        def fetch(wait: float) -> Flow[Result]:
+        def fetch(wait: float) -> Flow[records.Result]:
             return (yield from self._exchange("result", headers=_prefer_wait(wait), raises=False))
 
-        def is_there(result: Result) -> bool:
+        def is_there(result: records.Result) -> bool:
             return not is_task_result(result) or _needs_caller(self._parse(result))
 
-        result: Result = yield from self._poll(fetch, is_there, seconds)
+        result: records.Result = yield from self._poll(fetch, is_there, seconds)
         if is_task_result(result):
             raise self._make_running_error("the task waits for input")
         if result.status >= 400:
@@ -203,7 +192,9 @@ class TaskFlows:
     def open_events(self, earlier: StreamReader | None, after: int) -> Flow[Any]:
         """Open the stream of events, after those that an earlier connection has brought."""
         headers = (("Last-Event-ID", str(after)),) if after else ()
-        invocation = Invocation(uri=self.resolution.uri, method="GET", accept=EVENTS, headers=headers)
+        invocation = records.Invocation(
+            uri=self.resolution.uri, method="GET", accept=records.EVENTS, headers=headers
+        )
         opened = yield from open_task_events(
             self.session, invocation, self.resolution, self._get_target("events"), earlier
         )
@@ -236,18 +227,18 @@ class TaskFlows:
 
     def _exchange(
         self,
-        part: TaskPart,
+        part: records.TaskPart,
         *,
         method: str = "GET",
         body: bytes = b"",
         headers: tuple[tuple[str, str], ...] = (),
         raises: bool = True,
-    ) -> Flow[Result]:
-        invocation = Invocation(
+    ) -> Flow[records.Result]:
+        invocation = records.Invocation(
             uri=self.resolution.uri,
             method=method,
             body=body,
-            content_type=JSON if body else None,
+            content_type=records.JSON if body else None,
             headers=headers,
         )
         result = yield from exchange_task(self.session, invocation, self.resolution, self._get_target(part))
@@ -255,10 +246,10 @@ class TaskFlows:
             raise _decode_failure(result)
         return result
 
-    def _get_target(self, part: TaskPart) -> TaskTarget:
+    def _get_target(self, part: records.TaskPart) -> TaskTarget:
         return TaskTarget(id=self.reference.id, original=self.reference.request, part=part)
 
-    def _parse(self, result: Result) -> TaskStatus:
+    def _parse(self, result: records.Result) -> records.TaskStatus:
         return parse_task_status(result, request=self.reference.request, task=self.reference.id)
 
     def _make_running_error(self, message: str) -> TaskRunning:
@@ -278,7 +269,7 @@ def make_running_error(message: str, reference: TaskReference) -> TaskRunning:
     return error
 
 
-def _decode_failure(result: Result) -> InvocationError:
+def _decode_failure(result: records.Result) -> InvocationError:
     target = result.receipt.subject
     return decode_problem(result.status, result.content_type, result.body, target, signed=True)
 
@@ -287,8 +278,11 @@ def _get_backoff(failures: int) -> float:
     return min(_PAUSES[0] * float(2**failures), _PAUSES[1])
 
 
-def _needs_caller(status: TaskStatus) -> bool:
-    return status.is_final or status.state in {TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED}
+def _needs_caller(status: records.TaskStatus) -> bool:
+    return status.is_final or status.state in {
+        records.TaskState.INPUT_REQUIRED,
+        records.TaskState.AUTH_REQUIRED,
+    }
 
 
 def _prefer_wait(seconds: float) -> tuple[tuple[str, str], ...]:
@@ -297,11 +291,11 @@ def _prefer_wait(seconds: float) -> tuple[tuple[str, str], ...]:
 
 def _has_waited(found: Any, seconds: float) -> bool:
     """Report whether the endpoint has held the request, so that the next one may follow at once."""
-    applied = found.headers.get("preference-applied") if isinstance(found, Result) else "wait"
+    applied = found.headers.get("preference-applied") if isinstance(found, records.Result) else "wait"
     return seconds >= 1 and "wait" in (applied or "")
 
 
-def build_reference(resolution: Resolution, status: TaskStatus) -> TaskReference:
+def build_reference(resolution: records.Resolution, status: records.TaskStatus) -> TaskReference:
     """Return the reference of a task whose status was verified."""
     return TaskReference(uri=str(resolution.uri.without_query), id=status.id, request=status.request)
 
@@ -370,9 +364,9 @@ class _Handle:
     """A task: its reference, its first status, and the result if it came at once."""
 
     reference: TaskReference | None
-    first: TaskStatus | None
+    first: records.TaskStatus | None
     _flows: TaskFlows | None
-    _result: Result | None
+    _result: records.Result | None
 
     @property
     def id(self) -> str | None:
@@ -391,15 +385,15 @@ class TaskHandle(_Handle):
 
     _client: FlowClient
 
-    def status(self) -> TaskStatus:
+    def status(self) -> records.TaskStatus:
         """Return the task's status now."""
         return self._client.run(self._get_flows().fetch_status())
 
-    def wait(self, timeout: float | None = None) -> TaskStatus:
+    def wait(self, timeout: float | None = None) -> records.TaskStatus:
         """Wait until the task has ended or needs input. Raises TaskRunning after `timeout` seconds."""
         return self._client.run(self._get_flows().wait_for_end(timeout))
 
-    def result(self, timeout: float | None = None) -> Result:
+    def result(self, timeout: float | None = None) -> records.Result:
         """Return the verified result as soon as it is there.
 
         Raises TaskRunning after `timeout` seconds and if the task needs input, InvocationError if the task
@@ -429,13 +423,13 @@ class TaskHandle(_Handle):
                 pause = log.get_pause(error)
             self._client.run(pause_flow(pause))
 
-    def cancel(self) -> TaskStatus:
+    def cancel(self) -> records.TaskStatus:
         """Ask the endpoint to cancel the task, which ends when its function has ended."""
         return self._client.run(self._get_flows().cancel())
 
-    def send_input(self, values: Mapping[str, Any]) -> TaskStatus:
+    def send_input(self, values: Mapping[str, Any]) -> records.TaskStatus:
         """Send the input that the task waits for (`inputs` of its status is the JSON Schema)."""
-        return self._client.run(self._get_flows().send_input(encode_json(dict(values))))
+        return self._client.run(self._get_flows().send_input(records.encode_json(dict(values))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,15 +438,15 @@ class AsyncTaskHandle(_Handle):
 
     _client: AsyncFlowClient
 
-    async def status(self) -> TaskStatus:
+    async def status(self) -> records.TaskStatus:
         """Return the task's status now."""
         return await self._client.run(self._get_flows().fetch_status())
 
-    async def wait(self, timeout: float | None = None) -> TaskStatus:  # noqa: ASYNC109 - as TaskHandle
+    async def wait(self, timeout: float | None = None) -> records.TaskStatus:  # noqa: ASYNC109 - as TaskHandle
         """Wait until the task has ended or needs input; see `TaskHandle.wait`."""
         return await self._client.run(self._get_flows().wait_for_end(timeout))
 
-    async def result(self, timeout: float | None = None) -> Result:  # noqa: ASYNC109 - as TaskHandle
+    async def result(self, timeout: float | None = None) -> records.Result:  # noqa: ASYNC109 - as TaskHandle
         """Return the verified result as soon as it is there; see `TaskHandle.result`."""
         if self._result is not None:
             return self._result
@@ -474,13 +468,13 @@ class AsyncTaskHandle(_Handle):
                 pause = log.get_pause(error)
             await self._client.run(pause_flow(pause))
 
-    async def cancel(self) -> TaskStatus:
+    async def cancel(self) -> records.TaskStatus:
         """Ask the endpoint to cancel the task; see `TaskHandle.cancel`."""
         return await self._client.run(self._get_flows().cancel())
 
-    async def send_input(self, values: Mapping[str, Any]) -> TaskStatus:
+    async def send_input(self, values: Mapping[str, Any]) -> records.TaskStatus:
         """Send the input that the task waits for; see `TaskHandle.send_input`."""
-        return await self._client.run(self._get_flows().send_input(encode_json(dict(values))))
+        return await self._client.run(self._get_flows().send_input(records.encode_json(dict(values))))
 
 
 class TaskFile:
@@ -525,7 +519,7 @@ class TaskFile:
         raise UsageError(f"this computer has begun no task {name}", hint=hint)
 
 
-def ask_for_task(invocation: Invocation, wait: float | None) -> Invocation:
+def ask_for_task(invocation: records.Invocation, wait: float | None) -> records.Invocation:
     """Return the invocation with the preference for a task, after `wait` seconds."""
     preference = "respond-async" if wait is None else f"respond-async, wait={max(0, int(wait))}"
     return replace(invocation, headers=(*invocation.headers, ("Prefer", preference)))

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from onym.ai.problems import CODES, find_problem_code
+from onym.ai.messages import CODES, find_problem_code
 from onym.ai.records import Effects
 from onym.bridges import _sdk as sdk
 from onym.bridges.approvals import PAGE_KEY, ApprovalPage, PermissionPages, build_approval

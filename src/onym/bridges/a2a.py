@@ -24,7 +24,7 @@ from onym.bridges._a2a_store import SharedTasks
 from onym.bridges._a2a_tasks import EXTENSION, encode_base64url, make_executor, make_handler
 from onym.bridges.approvals import PermissionPages
 from onym.errors import AIIPError, OnymError, UsageError
-from onym.sign.algorithms import CARD_ALGORITHMS
+from onym.sign.keys import CARD_ALGORITHMS
 from onym.store.shared import MemoryStore, StoreLimits
 from onym.uri.ai import AIURI
 from onym.uri.generic import URI

@@ -19,22 +19,14 @@ from secrets import token_hex
 from shutil import rmtree
 from typing import IO, Final
 
-from onym.common.platform import (
-    BINARY,
-    CLOSE_ON_EXEC,
-    NO_FOLLOW,
-    NO_WAIT,
-    get_user_id,
-    is_open_to_others,
-    is_owned_by_user,
-    swap_folders,
-    sync_file,
-    sync_folder,
-)
+from onym.common import platform
+from onym.common.platform import swap_folders
 from onym.errors import CredentialError
 
-_READ: Final = os.O_RDONLY | NO_WAIT | CLOSE_ON_EXEC | BINARY
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW | CLOSE_ON_EXEC | BINARY
+_READ: Final = os.O_RDONLY | platform.NO_WAIT | platform.CLOSE_ON_EXEC | platform.BINARY
+_CREATE: Final = (
+    os.O_WRONLY | os.O_CREAT | os.O_EXCL | platform.NO_FOLLOW | platform.CLOSE_ON_EXEC | platform.BINARY
+)
 
 
 def read_file(
@@ -51,7 +43,7 @@ def read_file(
     for one that is not regular; `strerror` is the reason in words.
     """
     # without O_NONBLOCK, opening a pipe waits for a writer
-    descriptor = os.open(path, _READ if follow_links else _READ | NO_FOLLOW)
+    descriptor = os.open(path, _READ if follow_links else _READ | platform.NO_FOLLOW)
     try:
         state = os.fstat(descriptor)
         if not stat.S_ISREG(state.st_mode):
@@ -87,7 +79,7 @@ def replace_file(path: Path, *, mode: int | None = None) -> Iterator[IO[bytes]]:
         if old_mode is not None:
             part.chmod(old_mode)
         part.replace(path)
-    sync_folder(path.parent)
+    platform.sync_folder(path.parent)
 
 
 def create_file(path: Path, content: bytes, *, mode: int = 0o600) -> bool:
@@ -99,14 +91,14 @@ def create_file(path: Path, content: bytes, *, mode: int = 0o600) -> bool:
             os.link(part, path)
         except FileExistsError:
             return False
-    sync_folder(path.parent)
+    platform.sync_folder(path.parent)
     return True
 
 
 def remove_file(path: Path) -> None:
     """Remove the file durably, if it exists."""
     path.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    platform.sync_folder(path.parent)
 
 
 def replace_folder(new: Path, folder: Path) -> None:
@@ -128,7 +120,7 @@ def replace_folder(new: Path, folder: Path) -> None:
             old.rename(folder)
             raise
         rmtree(old)
-    sync_folder(folder.parent)
+    platform.sync_folder(folder.parent)
 
 
 @contextmanager
@@ -145,7 +137,7 @@ def _open_part(path: Path, mode: int) -> Iterator[tuple[IO[bytes], Path]]:
 
 def _flush(stream: IO[bytes]) -> None:
     stream.flush()
-    sync_file(stream.fileno())
+    platform.sync_file(stream.fileno())
     stream.close()  # Windows does not rename an open file
 
 
@@ -155,7 +147,7 @@ def _get_mode(path: Path) -> int | None:
     return None
 
 
-_FLAGS: Final = os.O_RDWR | os.O_CREAT | NO_FOLLOW | CLOSE_ON_EXEC | BINARY
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | platform.NO_FOLLOW | platform.CLOSE_ON_EXEC | platform.BINARY
 #: seconds between two attempts
 _POLL: Final = 0.005
 
@@ -261,13 +253,13 @@ def lock_private_file(file: Path) -> Iterator[None]:
 
 
 def _require_owner_only(path: Path, state: os.stat_result, mode: str) -> None:
-    if not is_owned_by_user(state):
+    if not platform.is_owned_by_user(state):
         raise CredentialError(
             f"{path} belongs to another user",
             code="credential.owner",
-            hint=f"run as its owner, or: chown {get_user_id()} {shlex.quote(str(path))}",
+            hint=f"run as its owner, or: chown {platform.get_user_id()} {shlex.quote(str(path))}",
         )
-    if is_open_to_others(state):
+    if platform.is_open_to_others(state):
         raise CredentialError(
             f"other users may use {path} (mode {stat.S_IMODE(state.st_mode):04o})",
             code="credential.permissions",

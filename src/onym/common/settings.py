@@ -1,20 +1,4 @@
-"""Typed settings from a TOML file, environment variables and arguments; the last one that sets a value wins.
-
-The settings are the fields of a frozen dataclass. msgspec checks the types, and `Parser` in an annotation
-adds another rule:
-
-    @dataclass(frozen=True, kw_only=True)
-    class Settings:
-        base_url: Annotated[str, Parser(parse_origin)]
-        port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 443
-        token: Secret | None = None
-
-    settings = load_settings(Settings, path, prefix="ONYM_GATEWAY_", environ=os.environ)
-
-Text becomes the type of its field: flags are words, numbers are digits, and commas separate the items of a
-list. Every failure is a ConfigError that names the file with the line, the variable or the argument. It
-never shows the value, which may be a secret.
-"""
+"""Typed settings from a TOML file, environment variables and arguments; the last of them wins."""
 
 from __future__ import annotations
 
@@ -133,6 +117,21 @@ def load_settings(
     Without `path`, the variable `{prefix}CONFIG` names the file. Raises ConfigError `config.unreadable`,
     `config.too-long`, `config.syntax`, `config.unknown-setting`, `config.bad-setting` and
     `config.missing-setting`.
+
+    The settings are the fields of a frozen dataclass. msgspec checks the types, and `Parser` in an annotation
+    adds another rule:
+
+        @dataclass(frozen=True, kw_only=True)
+        class Settings:
+            base_url: Annotated[str, Parser(parse_origin)]
+            port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 443
+            token: Secret | None = None
+
+        settings = load_settings(Settings, path, prefix="ONYM_GATEWAY_", environ=os.environ)
+
+    Text becomes the type of its field: flags are words, numbers are digits, and commas separate the items of
+    a list. Every failure is a ConfigError that names the file with the line, the variable or the argument. It
+    never shows the value, which may be a secret.
     """
     environ = environ or {}
     named = path or environ.get(f"{prefix}CONFIG")

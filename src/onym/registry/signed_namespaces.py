@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from onym.errors import ConfigError, DiscoveryError, OnymError, SignatureError, SnapshotError
 from onym.registry.iana import NamespaceFile, read_namespaces
 from onym.registry.records import Status
-from onym.sign.algorithms import USUAL_ALGORITHMS
+from onym.sign.keys import USUAL_ALGORITHMS
 
 if TYPE_CHECKING:
     from onym.sign.keys import KeySet

@@ -16,24 +16,16 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from onym.accounts.oidc import OIDCProvider
-from onym.accounts.passwords import Passwords
+from onym.accounts.sign_in import Passwords
 from onym.errors import OnymError, UnknownEntryError
 from onym.registry.registries import use_catalog
-from onym.server import http_server, problems
+from onym.server import http_server, middleware, responses, sign_in
+from onym.server.clients import TokenBuckets
 from onym.server.http_server import BoundedProtocol
-from onym.server.mail import MailSender
+from onym.server.notices import MailSender
 from onym.server.registry.urls import make_route
-from onym.server.security import sign_in, tokens
-from onym.server.security.clients import TokenBuckets
-from onym.server.security.middleware import (
-    AuditMiddleware,
-    CSRFMiddleware,
-    HeadersMiddleware,
-    RateLimitMiddleware,
-    RequestLimitsMiddleware,
-)
-from onym.server.security.sessions import AuthenticationMiddleware
 from onym.server.services import Services
+from onym.server.sessions import AuthenticationMiddleware
 
 if TYPE_CHECKING:
     import socket
@@ -41,8 +33,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from onym.registry.store import Store
+    from onym.server.notices import WebhookSender
     from onym.server.settings import Settings
-    from onym.server.webhooks import WebhookSender
 
 
 def create_app(
@@ -80,16 +72,16 @@ def create_app(
         routes=[*list_auth_routes(), *(registry.list_routes() if routes is None else routes)],
         middleware=[
             Middleware(APIPolicyMiddleware, settings),
-            Middleware(HeadersMiddleware, settings),
+            Middleware(middleware.HeadersMiddleware, settings),
             Middleware(CatalogMiddleware, parts),
-            Middleware(AuditMiddleware, parts),
-            Middleware(problems.ErrorMiddleware),
-            Middleware(RequestLimitsMiddleware, settings),
+            Middleware(middleware.AuditMiddleware, parts),
+            Middleware(responses.ErrorMiddleware),
+            Middleware(middleware.RequestLimitsMiddleware, settings),
             Middleware(AuthenticationMiddleware, parts),
-            Middleware(RateLimitMiddleware),
-            Middleware(CSRFMiddleware, settings),
+            Middleware(middleware.RateLimitMiddleware),
+            Middleware(middleware.CSRFMiddleware, settings),
         ],
-        exception_handlers={HTTPException: problems.respond_to_error, OnymError: problems.respond_to_error},
+        exception_handlers={HTTPException: responses.respond_to_error, OnymError: responses.respond_to_error},
         lifespan=_run_lifespan,
     )
     app.router.redirect_slashes = False
@@ -105,16 +97,16 @@ def list_auth_routes() -> list[BaseRoute]:
         Route("/logout", sign_in.sign_out, methods=["POST"]),
         Route("/login/oidc/{provider}", sign_in.begin_oidc_sign_in, methods=["GET"]),
         Route("/login/oidc/{provider}/callback", sign_in.finish_oidc_sign_in, methods=["GET"]),
-        Route("/account", tokens.account_page, methods=["GET"]),
+        Route("/account", sign_in.account_page, methods=["GET"]),
         Route("/account/password", sign_in.change_password, methods=["POST"]),
         Route("/account/sign-out-everywhere", sign_in.sign_out_everywhere, methods=["POST"]),
-        Route("/account/tokens", tokens.create_token, methods=["POST"]),
-        Route("/account/tokens/{id}/revoke", tokens.revoke_token, methods=["POST"]),
-        make_route("/api/v1/account", {"GET": tokens.get_api_account}),
+        Route("/account/tokens", sign_in.create_token, methods=["POST"]),
+        Route("/account/tokens/{id}/revoke", sign_in.revoke_token, methods=["POST"]),
+        make_route("/api/v1/account", {"GET": sign_in.get_api_account}),
         make_route(
-            "/api/v1/account/tokens", {"GET": tokens.list_api_tokens, "POST": tokens.create_api_token}
+            "/api/v1/account/tokens", {"GET": sign_in.list_api_tokens, "POST": sign_in.create_api_token}
         ),
-        make_route("/api/v1/account/tokens/{id}", {"DELETE": tokens.revoke_api_token}),
+        make_route("/api/v1/account/tokens/{id}", {"DELETE": sign_in.revoke_api_token}),
         Route("/problems/{slug}", _show_problem_type, methods=["GET"]),
     ]
 
@@ -122,7 +114,7 @@ def list_auth_routes() -> list[BaseRoute]:
 async def _show_problem_type(request: Request) -> Response:
     kinds = {
         kind.slug: kind
-        for kind in (*problems.PROBLEM_TYPES_BY_CLASS.values(), *problems.PROBLEM_TYPES_BY_CODE.values())
+        for kind in (*responses.PROBLEM_TYPES_BY_CLASS.values(), *responses.PROBLEM_TYPES_BY_CODE.values())
     }
     kind = kinds.get(request.path_params["slug"])
     if kind is None:
@@ -169,8 +161,8 @@ def list_senders(
     if settings.smtp is not None:
         found.append(MailSender(settings, store, clock))
     if settings.webhooks:
+        from onym.server.notices import WebhookSender  # late: few services have webhooks
         from onym.server.settings import require_registries_of_webhooks
-        from onym.server.webhooks import WebhookSender  # late: few services have webhooks
 
         with use_catalog(store.catalog):
             require_registries_of_webhooks(settings.webhooks)

@@ -2,10 +2,6 @@
 
 The listener speaks plain HTTP on loopback addresses only, unless `plain` says that a proxy terminates TLS
 (AIIP/HTTPS 3.6). Clients that send a request byte by byte, or do not read a response, are disconnected.
-
-A client certificate that TLS has verified is in `scope["extensions"]["tls"]`, as ASGI's TLS extension has it.
-A proxy that terminates TLS passes the certificate on in the field `Client-Cert` (RFC 9440), which is removed
-from all requests and read only from the proxies that `certificate_proxies` lists.
 """
 
 from __future__ import annotations
@@ -380,6 +376,10 @@ async def serve_app(
     network) has at most `connections_per_address` connections, except those in the CIDR blocks of
     `unlimited`. Raises ConfigError `config.plain-http`,
     `config.bad-certificate`, `config.bad-proxy`, `config.cannot-listen`.
+
+    A client certificate that TLS has verified is in `scope["extensions"]["tls"]`, as ASGI's TLS extension has
+    it. A proxy that terminates TLS passes the certificate on in the field `Client-Cert` (RFC 9440), which is
+    removed from all requests and read only from the proxies that `certificate_proxies` lists.
     """
     _require_tls_or_loopback(host, certificate is not None or plain)
     context = None if certificate is None else make_tls_context(certificate, key, client_ca=client_ca)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from onym.accounts.oidc import OIDCProvider
-    from onym.accounts.passwords import Passwords
+    from onym.accounts.sign_in import Passwords
     from onym.registry.store import Store
-    from onym.server.security.clients import TokenBuckets
+    from onym.server.clients import TokenBuckets
     from onym.server.settings import Settings
 
 

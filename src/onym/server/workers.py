@@ -1,12 +1,4 @@
-"""Several processes that serve one port: a parent starts them, replaces those that die, and ends them.
-
-Every process has its own socket with SO_REUSEPORT, and the kernel spreads the connections over the sockets. A
-process is a new interpreter, so that it shares no connection, thread or lock with another, and listens only
-when its app has started. The parent holds the port but never listens.
-
-SIGTERM and SIGINT end all processes after their open requests. SIGHUP replaces them one after the other, for
-new code, certificates or settings; the old process ends when the new one serves.
-"""
+"""Several processes that serve one port: a parent starts them, replaces those that die, and ends them."""
 
 from __future__ import annotations
 
@@ -73,6 +65,13 @@ def run_workers(
     Raises ConfigError `config.no-workers` on systems that do not spread connections over processes,
     `config.cannot-listen`, `config.workers-died` if no process is left and `most_restarts` in a minute did
     not help, and the error of a process that cannot start.
+
+    Every process has its own socket with SO_REUSEPORT, and the kernel spreads the connections over the
+    sockets. A process is a new interpreter, so that it shares no connection, thread or lock with another, and
+    listens only when its app has started. The parent holds the port but never listens.
+
+    SIGTERM and SIGINT end all processes after their open requests. SIGHUP replaces them one after the other,
+    for new code, certificates or settings; the old process ends when the new one serves.
     """
     require_workers()
     for probe in bind_sockets(host, port) if port else ():

@@ -23,18 +23,11 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from onym.common.strict_json import decode_base64url, encode_base64url
+from onym.common.text import decode_base64url, encode_base64url
 from onym.errors import SignatureError
+from onym.sign import receipts
 from onym.sign.jws import make_claim_error, require_parties
 from onym.sign.keys import LEEWAY, AuthorityKeys, Key, Signer, parse_json_object
-from onym.sign.receipts import (
-    DEFAULT_ALGORITHMS,
-    Receipt,
-    find_key_in_force,
-    parse_token_header,
-    sign_token,
-    split_token,
-)
 
 T = TypeVar("T")
 
@@ -246,7 +239,7 @@ def verify_challenge(
     issuer: str,
     at: float,
     approver: str | None = None,
-    algorithms: Collection[str] = DEFAULT_ALGORITHMS,
+    algorithms: Collection[str] = receipts.DEFAULT_ALGORITHMS,
 ) -> Challenge:
     """Verify a challenge of the resource `issuer` that is valid `at` (seconds), and for `approver` if given.
 
@@ -254,7 +247,7 @@ def verify_challenge(
     the keys may be too old, `sign.expired`, `sign.not-yet`, `sign.bad-issuer`, `sign.bad-audience`.
     """
     payload, algorithm, kid, check = _open(token, _CHALLENGE_SUBJECT, CHALLENGE, MAX_CHALLENGE, algorithms)
-    check(find_key_in_force(keys, kid, algorithm, at))
+    check(receipts.find_key_in_force(keys, kid, algorithm, at))
     challenge = _decode_challenge(payload)
     if challenge.issuer != issuer:
         raise make_claim_error("iss", "bad-issuer", "the challenge is from another resource")
@@ -273,7 +266,7 @@ def sign_approval(approval: Approval, signer: Signer) -> str:
 
 def get_approver(token: str) -> str:
     """Return the issuer that evidence names, without verification. Raises SignatureError."""
-    return _decode_approval(split_token(token, _APPROVAL_SUBJECT, MAX_APPROVAL)[1]).issuer
+    return _decode_approval(receipts.split_token(token, _APPROVAL_SUBJECT, MAX_APPROVAL)[1]).issuer
 
 
 def verify_approval(
@@ -283,7 +276,7 @@ def verify_approval(
     issuer: str,
     audience: str,
     at: float,
-    algorithms: Collection[str] = DEFAULT_ALGORITHMS,
+    algorithms: Collection[str] = receipts.DEFAULT_ALGORITHMS,
 ) -> Approval:
     """Verify evidence of the approver `issuer` for the resource `audience`, now (`at`, seconds).
 
@@ -291,7 +284,7 @@ def verify_approval(
     not used before. Raises SignatureError as `verify_challenge` does.
     """
     payload, algorithm, kid, check = _open(token, _APPROVAL_SUBJECT, APPROVAL, MAX_APPROVAL, algorithms)
-    check(find_key_in_force(keys, kid, algorithm, at))
+    check(receipts.find_key_in_force(keys, kid, algorithm, at))
     approval = _decode_approval(payload)
     require_parties({"iss": approval.issuer, "aud": approval.audience}, issuer, audience)
     _require_now(approval.issued, approval.expires, at)
@@ -299,7 +292,7 @@ def verify_approval(
 
 
 def verify_filed_approval(
-    token: str, keys: AuthorityKeys, *, algorithms: Collection[str] = DEFAULT_ALGORITHMS
+    token: str, keys: AuthorityKeys, *, algorithms: Collection[str] = receipts.DEFAULT_ALGORITHMS
 ) -> Approval:
     """Verify stored evidence by the time in it and the approver's key history. Raises SignatureError."""
     payload, algorithm, kid, check = _open(token, _APPROVAL_SUBJECT, APPROVAL, MAX_APPROVAL, algorithms)
@@ -310,7 +303,11 @@ def verify_filed_approval(
 
 
 def verify_receipt_approval(
-    receipt: Receipt, token: str, keys: AuthorityKeys, *, algorithms: Collection[str] = DEFAULT_ALGORITHMS
+    receipt: receipts.Receipt,
+    token: str,
+    keys: AuthorityKeys,
+    *,
+    algorithms: Collection[str] = receipts.DEFAULT_ALGORITHMS,
 ) -> Approval:
     """Verify that this evidence approved the call of a receipt that was verified before.
 
@@ -356,13 +353,13 @@ def _open(
     """Return the payload, algorithm and kid of a token of this kind, and the check of its signature."""
     if not token.isascii():
         raise SignatureError(f"{subject} must be ASCII", code="sign.malformed")
-    head, payload, signature, signed = split_token(token, subject, limit)
-    algorithm, kid = parse_token_header(parse_json_object(head, "header"), subject, kind, algorithms)
+    head, payload, signature, signed = receipts.split_token(token, subject, limit)
+    algorithm, kid = receipts.parse_token_header(parse_json_object(head, "header"), subject, kind, algorithms)
     return payload, algorithm, kid, _SignatureCheck(algorithm, signed, signature)
 
 
 def _sign(payload: bytes, subject: str, kind: str, signer: Signer, limit: int) -> str:
-    token = sign_token(payload, subject, kind, signer)
+    token = receipts.sign_token(payload, subject, kind, signer)
     if len(token) > limit:
         raise SignatureError(f"{subject} is longer than {limit} bytes", code="sign.too-large")
     return token

@@ -19,22 +19,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NoReturn
 
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import SecretError, SignatureError, URIError
-from onym.sign.algorithms import ALGORITHMS, normalize_algorithm
+from onym.sign import keys
 from onym.sign.jws import make_claim_error, parse_time_claim
-from onym.sign.keys import (
-    PRIVATE,
-    PUBLIC,
-    Key,
-    SigningKey,
-    decode_base64url,
-    import_native_key,
-    make_key_error,
-    parse_json_object,
-    require_valid_point,
-    thumbprint,
-)
+from onym.sign.keys import thumbprint
 from onym.sign.receipts import access_token_hash
 from onym.uri.generic import URI
 from onym.uri.secret import Secret
@@ -69,13 +58,13 @@ class DPoPKey:
     """
 
     thumbprint: str
-    _signer: SigningKey = field(repr=False)
+    _signer: keys.SigningKey = field(repr=False)
     _header: str = field(repr=False)
 
     @classmethod
     def from_jwk(cls, text: Secret) -> DPoPKey:
         """Return the key of a private JWK. Raises SignatureError if it is not for ES256."""
-        return _make_key(SigningKey.from_jwk(text, algorithm=DPOP_ALGORITHMS[0]))
+        return _make_key(keys.SigningKey.from_jwk(text, algorithm=DPOP_ALGORITHMS[0]))
 
     def export_key(self) -> Secret:
         """Return the private JWK, for storage."""
@@ -94,19 +83,19 @@ class DPoPKey:
 
 def generate_dpop_key() -> DPoPKey:
     """Return a new key. Servers cannot link sessions if each session and server has its own key."""
-    return _make_key(SigningKey.generate(DPOP_ALGORITHMS[0]))
+    return _make_key(keys.SigningKey.generate(DPOP_ALGORITHMS[0]))
 
 
-def _make_key(signer: SigningKey) -> DPoPKey:
+def _make_key(signer: keys.SigningKey) -> DPoPKey:
     public = _get_public_members(signer)
     header = {"typ": PROOF_TYPE, "alg": signer.algorithm, "jwk": public}
     text = encode_base64url(json.dumps(header, separators=(",", ":")).encode())
-    return DPoPKey(thumbprint(public), SigningKey(signer.algorithm, None, signer.native), text)
+    return DPoPKey(thumbprint(public), keys.SigningKey(signer.algorithm, None, signer.native), text)
 
 
-def _get_public_members(signer: SigningKey) -> dict[str, Any]:
+def _get_public_members(signer: keys.SigningKey) -> dict[str, Any]:
     public = signer.public()
-    return {name: public[name] for name in PUBLIC if name in public}
+    return {name: public[name] for name in keys.PUBLIC if name in public}
 
 
 def sign_dpop_proof(
@@ -183,11 +172,11 @@ def verify_dpop_proof(
         raise SignatureError(f"the proof is longer than {MAX_PROOF} bytes", code="sign.too-large")
     head, body, signature = _split_proof(proof)
     algorithm, key, name = _read_header(head)
-    if normalize_algorithm(algorithm) not in algorithms:
+    if keys.normalize_algorithm(algorithm) not in algorithms:
         raise _make_algorithm_error(algorithms)
     if not key.verify(algorithm, f"{head}.{body}".encode("ascii"), signature):
         raise SignatureError("the signature of the proof is invalid", code="sign.bad-signature")
-    claims = parse_json_object(decode_base64url(body, "proof's claims set"), "proof's claims set")
+    claims = keys.parse_json_object(keys.decode_base64url(body, "proof's claims set"), "proof's claims set")
     _require_request(claims, method, url)
     issued = _require_time(claims, at)
     token_hash = _get_hash(claims, "ath")
@@ -210,40 +199,40 @@ def _split_proof(proof: str) -> tuple[str, str, bytes]:
         raise SignatureError(
             message, code="sign.malformed", hint="Send one dpop+jwt, header.payload.signature."
         )
-    return parts[0], parts[1], decode_base64url(parts[2], "proof's signature")
+    return parts[0], parts[1], keys.decode_base64url(parts[2], "proof's signature")
 
 
 @lru_cache(maxsize=_MOST_KEYS)
-def _read_header(text: str) -> tuple[str, Key, str]:
+def _read_header(text: str) -> tuple[str, keys.Key, str]:
     """Return algorithm, public key and its thumbprint. Importing a key costs as much as verifying with it."""
-    header = parse_json_object(decode_base64url(text, "proof's header"), "proof's header")
+    header = keys.parse_json_object(keys.decode_base64url(text, "proof's header"), "proof's header")
     if header.get("typ") != PROOF_TYPE:
         raise SignatureError(f"the type of the proof is not {PROOF_TYPE}", code="sign.bad-header")
     if not _FORBIDDEN.isdisjoint(header):
         message = "the header of the proof names a key other than by jwk, or needs an extension"
         raise SignatureError(message, code="sign.bad-header")
     algorithm, jwk = header.get("alg"), header.get("jwk")
-    if not isinstance(algorithm, str) or normalize_algorithm(algorithm) not in DPOP_ALGORITHMS:
+    if not isinstance(algorithm, str) or keys.normalize_algorithm(algorithm) not in DPOP_ALGORITHMS:
         raise _make_algorithm_error(DPOP_ALGORITHMS)
     if not isinstance(jwk, dict):
         raise SignatureError("the header of the proof has no jwk", code="sign.bad-header")
     return algorithm, *_read_jwk(jwk, algorithm)
 
 
-def _read_jwk(jwk: Mapping[str, Any], algorithm: str) -> tuple[Key, str]:
+def _read_jwk(jwk: Mapping[str, Any], algorithm: str) -> tuple[keys.Key, str]:
     """Return the public key of a proof for this algorithm, and its thumbprint."""
-    if not PRIVATE.isdisjoint(jwk):
-        raise make_key_error("the proof publishes a private or shared key", "Create a new key at once.")
-    kind = ALGORITHMS[algorithm].kind
-    named = normalize_algorithm(str(jwk.get("alg", algorithm)))
-    if (jwk.get("kty"), jwk.get("crv")) != kind or named != normalize_algorithm(algorithm):
-        raise make_key_error("the key of the proof is for another algorithm")
+    if not keys.PRIVATE.isdisjoint(jwk):
+        raise keys.make_key_error("the proof publishes a private or shared key", "Create a new key at once.")
+    kind = keys.ALGORITHMS[algorithm].kind
+    named = keys.normalize_algorithm(str(jwk.get("alg", algorithm)))
+    if (jwk.get("kty"), jwk.get("crv")) != kind or named != keys.normalize_algorithm(algorithm):
+        raise keys.make_key_error("the key of the proof is for another algorithm")
     names = ("x", "y") if kind[0] == "EC" else ("x",)
     public: dict[str, Any] = {name: jwk.get(name) for name in ("kty", "crv", *names)}
     if not all(isinstance(value, str) for value in public.values()):
-        raise make_key_error("the members of a key must be strings")
-    require_valid_point(str(kind[1]), *(public[name] for name in names))
-    return Key(kind, None, algorithm, import_native_key(public)), thumbprint(public)
+        raise keys.make_key_error("the members of a key must be strings")
+    keys.require_valid_point(str(kind[1]), *(public[name] for name in names))
+    return keys.Key(kind, None, algorithm, keys.import_native_key(public)), thumbprint(public)
 
 
 def _make_algorithm_error(algorithms: Collection[str]) -> SignatureError:

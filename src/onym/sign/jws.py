@@ -15,11 +15,11 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from onym.common import strict_json
-from onym.common.strict_json import encode_base64url
+from onym.common import text as strict_text
+from onym.common.text import encode_base64url
 from onym.errors import SignatureError
-from onym.sign.algorithms import ALGORITHMS, ID_TOKEN_ALGORITHMS, TOKEN_ALGORITHMS
-from onym.sign.keys import Key, KeySet, Signer, decode_base64url, is_time, parse_json_object
+from onym.sign import keys as signing_keys
+from onym.sign.keys import ID_TOKEN_ALGORITHMS
 from onym.uri.secret import Secret
 
 #: bytes of a token, and of its header
@@ -44,7 +44,7 @@ class Verified:
 
 def sign_compact(
     payload: bytes,
-    key: Signer,
+    key: signing_keys.Signer,
     *,
     algorithm: str | None = None,
     header: Mapping[str, Any] | None = None,
@@ -67,12 +67,16 @@ def sign_compact(
     return f"{text}.{encode_base64url(key.sign(text.encode('ascii')))}"
 
 
-def verify_compact(token: str, keys: KeySet, *, algorithms: Collection[str], limit: int = MAX_TOKEN) -> bytes:
+def verify_compact(
+    token: str, keys: signing_keys.KeySet, *, algorithms: Collection[str], limit: int = MAX_TOKEN
+) -> bytes:
     """Return the payload of a valid token. Raises SignatureError as `verify` does."""
     return verify(token, keys, algorithms=algorithms, limit=limit).payload
 
 
-def verify(token: str, keys: KeySet, *, algorithms: Collection[str], limit: int = MAX_TOKEN) -> Verified:
+def verify(
+    token: str, keys: signing_keys.KeySet, *, algorithms: Collection[str], limit: int = MAX_TOKEN
+) -> Verified:
     """Verify a token with one of `keys` and `algorithms`.
 
     Keys in the token itself (jwk, jku, x5c, x5u) are ignored. Raises SignatureError with the
@@ -82,9 +86,12 @@ def verify(token: str, keys: KeySet, *, algorithms: Collection[str], limit: int 
     if len(token) > limit:
         raise SignatureError(f"the token is longer than {limit} bytes", code="sign.too-large")
     head, body, tail = _split_segments(token)
-    header = parse_json_object(decode_base64url(head, "header"), "header")
+    header = signing_keys.parse_json_object(signing_keys.decode_base64url(head, "header"), "header")
     algorithm = _require_algorithm(header, algorithms)
-    payload, signature = decode_base64url(body, "payload"), decode_base64url(tail, "signature")
+    payload, signature = (
+        signing_keys.decode_base64url(body, "payload"),
+        signing_keys.decode_base64url(tail, "signature"),
+    )
     signed = f"{head}.{body}".encode("ascii")
     for key in _find_candidates(header, algorithm, keys):
         if key.verify(algorithm, signed, signature):
@@ -105,7 +112,11 @@ def _require_algorithm(header: Mapping[str, Any], algorithms: Collection[str]) -
     if "crit" in header or "b64" in header:
         raise SignatureError("the header needs extensions that are not supported", code="sign.bad-header")
     algorithm = header.get("alg")
-    if not isinstance(algorithm, str) or algorithm not in algorithms or algorithm not in TOKEN_ALGORITHMS:
+    if (
+        not isinstance(algorithm, str)
+        or algorithm not in algorithms
+        or algorithm not in signing_keys.TOKEN_ALGORITHMS
+    ):
         raise SignatureError(
             "the token is signed with an algorithm that is not allowed here",
             code="sign.bad-algorithm",
@@ -114,7 +125,9 @@ def _require_algorithm(header: Mapping[str, Any], algorithms: Collection[str]) -
     return algorithm
 
 
-def _find_candidates(header: Mapping[str, Any], algorithm: str, keys: KeySet) -> tuple[Key, ...]:
+def _find_candidates(
+    header: Mapping[str, Any], algorithm: str, keys: signing_keys.KeySet
+) -> tuple[signing_keys.Key, ...]:
     kid = header.get("kid")
     if kid is not None and not isinstance(kid, str):
         raise SignatureError("kid must be a string", code="sign.bad-header")
@@ -160,7 +173,7 @@ class IDToken:
 
 def verify_id_token(
     token: str,
-    keys: KeySet,
+    keys: signing_keys.KeySet,
     *,
     issuer: str,
     client_id: str,
@@ -180,7 +193,7 @@ def verify_id_token(
     """
     verified = verify(token, keys, algorithms=algorithms, limit=limit)
     require_type(verified.header, "JWT", default="JWT")
-    claims = parse_json_object(verified.payload, "ID token")
+    claims = signing_keys.parse_json_object(verified.payload, "ID token")
     require_parties(claims, issuer, client_id)
     if "azp" in claims and claims["azp"] != client_id:
         raise make_claim_error("azp", "bad-audience", "the token was given to another client")
@@ -239,7 +252,13 @@ class LogoutToken:
 
 
 def verify_logout_token(
-    token: str, keys: KeySet, *, issuer: str, client_id: str, at: datetime, leeway: timedelta = LEEWAY
+    token: str,
+    keys: signing_keys.KeySet,
+    *,
+    issuer: str,
+    client_id: str,
+    at: datetime,
+    leeway: timedelta = LEEWAY,
 ) -> LogoutToken:
     """Verify a logout token for this client (2.6). The caller checks that its `id` is new.
 
@@ -248,7 +267,7 @@ def verify_logout_token(
     """
     verified = verify(token, keys, algorithms=ID_TOKEN_ALGORITHMS)
     require_type(verified.header, _LOGOUT_TYPE, default=_LOGOUT_TYPE)
-    claims = parse_json_object(verified.payload, "logout token")
+    claims = signing_keys.parse_json_object(verified.payload, "logout token")
     require_parties(claims, issuer, client_id)
     now, slack = at.timestamp(), leeway.total_seconds()
     issued = parse_time_claim(claims, "iat")
@@ -303,7 +322,7 @@ class IDJAG:
 
 def verify_id_jag(
     token: str,
-    keys: KeySet,
+    keys: signing_keys.KeySet,
     *,
     issuer: str,
     audience: str,
@@ -334,9 +353,9 @@ def read_id_jag(
     if len(token) > limit:
         raise SignatureError(f"the token is longer than {limit} bytes", code="sign.too-large")
     head, body, _ = _split_segments(token)
-    header = parse_json_object(decode_base64url(head, "header"), "header")
+    header = signing_keys.parse_json_object(signing_keys.decode_base64url(head, "header"), "header")
     _require_algorithm(header, ID_TOKEN_ALGORITHMS)
-    payload = decode_base64url(body, "payload")
+    payload = signing_keys.decode_base64url(body, "payload")
     return _check_id_jag(header, payload, issuer, audience, client_id, at)
 
 
@@ -344,7 +363,7 @@ def _check_id_jag(
     header: Mapping[str, Any], payload: bytes, issuer: str, audience: str, client_id: str, at: float
 ) -> IDJAG:
     require_type(header, ID_JAG)
-    claims = parse_json_object(payload, "ID-JAG")
+    claims = signing_keys.parse_json_object(payload, "ID-JAG")
     require_parties(claims, issuer, audience)
     if claims.get("client_id") != client_id:
         raise make_claim_error("client_id", "bad-audience", "the grant is for another client")
@@ -421,8 +440,8 @@ def read_unverified_claims(token: Secret) -> dict[str, Any] | None:
     """Return the claims of a signed JWT, for reading only; None for another token."""
     try:
         head, body, _ = token.reveal().split(".")
-        header = strict_json.parse_json_object(strict_json.decode_base64url(head))
-        claims = strict_json.parse_json_object(strict_json.decode_base64url(body))
+        header = strict_text.parse_json_object(strict_text.decode_base64url(head))
+        claims = strict_text.parse_json_object(strict_text.decode_base64url(body))
     except ValueError:
         return None
     return claims if "alg" in header else None
@@ -441,7 +460,7 @@ def _find_actor_fault(claims: Mapping[str, Any], *, required: bool) -> str | Non
     return None
 
 
-def sign_client_assertion(key: Signer, *, client_id: str, audience: str, at: float) -> Secret:
+def sign_client_assertion(key: signing_keys.Signer, *, client_id: str, audience: str, at: float) -> Secret:
     """Return a JWT that authenticates a client at an authorization server for one minute (RFC 7523 2.2).
 
     `audience` is the server's issuer identifier, `at` the time in seconds since the epoch.
@@ -490,7 +509,7 @@ def require_times(claims: Mapping[str, Any], now: float, leeway: float) -> tuple
 def parse_time_claim(claims: Mapping[str, Any], name: str) -> float:
     """Return a time in seconds since the epoch. Raises SignatureError if it is missing or not a time."""
     value = claims.get(name)
-    if not is_time(value):
+    if not signing_keys.is_time(value):
         raise make_claim_error(name, "bad-claim", f"{name} must be a number of seconds")
     return float(value)
 
@@ -502,7 +521,7 @@ def _require_nonce(claims: Mapping[str, Any], nonce: str) -> None:
 
 
 def _require_hash(given: object, access_token: str, algorithm: str) -> None:
-    digest = hashlib.new(ALGORITHMS[algorithm].hash_name, access_token.encode()).digest()
+    digest = hashlib.new(signing_keys.ALGORITHMS[algorithm].hash_name, access_token.encode()).digest()
     expected = encode_base64url(digest[: len(digest) // 2])
     if not isinstance(given, str) or not hmac.compare_digest(given.encode(), expected.encode()):
         message = "the access token was not issued with this token"

@@ -1,37 +1,86 @@
-"""JWKs (RFC 7517), thumbprints (RFC 7638), key sets, the keys of an ai:// authority, and signing keys.
+"""Signature algorithms, JWKs (RFC 7517), thumbprints, the keys of an ai:// authority, and signing keys.
 
-A key is used only with its own algorithm. `AuthorityKeys` are the keys of one ai:// authority, by the
-stricter rules of AIIP/HTTPS v1 3.9: the name of such a key is its thumbprint. So a set cannot contain two
-keys of one name, and cannot give a trusted name to another key.
+Every list of algorithms is derived from one table. A key is used only with its own algorithm. The name of a
+key of an authority is its thumbprint (AIIP/HTTPS v1 3.9), so a set cannot give a trusted name to another key.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeGuard
 
 from onym._lazy import require_extra
-from onym.common import strict_json
+from onym.common import text as strict_text
 from onym.errors import SignatureError
-from onym.sign.algorithms import (
-    ALGORITHMS,
-    COORDINATE_SIZES,
-    RECEIPT_ALGORITHMS,
-    TOKEN_ALGORITHMS,
-    KeyKind,
-    normalize_algorithm,
-)
 from onym.uri.secret import Secret
+
+KeyKind = tuple[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """One algorithm of JWS, by its name in RFC 7518, RFC 8037 or RFC 9864.
+
+    `kty` and `curve` are those of its keys, `kind` is the pair. `hash_name` is the hash of the signature, as
+    `hashlib` names it, and `strength` its security in bits. `tokens`, `id_tokens`, `receipts` and `cards` (of
+    A2A agents) tell what it may sign, and `usual` whether every implementation of AIIP/HTTPS v1 has it (3.9).
+    A PKCS #11 device needs the `device_key_type` and the `device_mechanism`.
+    """
+
+    name: str
+    kty: str
+    curve: str | None
+    hash_name: str
+    strength: int
+    device_key_type: str = ""
+    device_mechanism: str = ""
+    _: KW_ONLY
+    tokens: bool = True
+    id_tokens: bool = False
+    receipts: bool = True
+    cards: bool = False
+    usual: bool = False
+
+    @property
+    def kind(self) -> KeyKind:
+        """Key type and curve."""
+        return self.kty, self.curve
+
+
+_ROWS: Final = (
+    Algorithm("Ed25519", "OKP", "Ed25519", "sha512", 128, "EC_EDWARDS", "EDDSA", id_tokens=True, usual=True),
+    # the older name of Ed25519 (RFC 9864 2.2), the only one that the SDK of A2A knows
+    Algorithm("EdDSA", "OKP", "Ed25519", "sha512", 128, id_tokens=True, cards=True, receipts=False),
+    Algorithm("ES256", "EC", "P-256", "sha256", 128, "EC", "ECDSA", id_tokens=True, cards=True, usual=True),
+    Algorithm("ES384", "EC", "P-384", "sha384", 192, "EC", "ECDSA", tokens=False),
+    Algorithm("RS256", "RSA", None, "sha256", 112, id_tokens=True, cards=True, receipts=False),
+    Algorithm("PS256", "RSA", None, "sha256", 112, "RSA", "SHA256_RSA_PKCS_PSS", cards=True),
+)
+
+ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType({row.name: row for row in _ROWS})
+#: names for tokens and other JWS, for ID tokens, for receipts and for agent cards
+TOKEN_ALGORITHMS: Final = tuple(row.name for row in _ROWS if row.tokens)
+ID_TOKEN_ALGORITHMS: Final = tuple(row.name for row in _ROWS if row.id_tokens)
+RECEIPT_ALGORITHMS: Final = tuple(row.name for row in _ROWS if row.receipts)
+CARD_ALGORITHMS: Final = tuple(row.name for row in _ROWS if row.cards)
+USUAL_ALGORITHMS: Final = tuple(row.name for row in _ROWS if row.usual)
+#: bytes of a coordinate of a key
+COORDINATE_SIZES: Final[Mapping[str, int]] = MappingProxyType({"P-256": 32, "P-384": 48, "Ed25519": 32})
+
+
+def normalize_algorithm(name: str) -> str:
+    """The current name of an algorithm: `EdDSA` is the older name of `Ed25519`."""
+    return "Ed25519" if name == "EdDSA" else name
 
 
 def decode_base64url(text: str, subject: str) -> bytes:
     """Decode base64url. Raises SignatureError `sign.malformed`, which names the subject."""
     try:
-        return strict_json.decode_base64url(text)
+        return strict_text.decode_base64url(text)
     except ValueError as error:
         raise SignatureError(f"the {subject} {error}", code="sign.malformed") from None
 
@@ -39,7 +88,7 @@ def decode_base64url(text: str, subject: str) -> bytes:
 def parse_json_object(content: bytes, subject: str) -> dict[str, Any]:
     """Parse a JSON object without duplicate members. Raises SignatureError `sign.malformed`."""
     try:
-        return strict_json.parse_json_object(content)
+        return strict_text.parse_json_object(content)
     except ValueError as error:
         hint = "check that this is the right file or token"
         raise SignatureError(f"the {subject} {error}", code="sign.malformed", hint=hint) from None

@@ -1,10 +1,4 @@
-"""The signing keys of an authority: in a folder, or in a PKCS #11 device (AIIP/HTTPS v1, 3.9).
-
-The folder of a `KeyStore` (mode 0700) contains `keys.json`, the state and the signing period of each key,
-and a private JWK (mode 0600) for each key that may still sign. Processes may share the folder: a writer takes
-a lock, and a reader sees the file before or after a change. With `PKCS11Signer` (smart card, HSM, SoftHSM)
-the private key never leaves the device.
-"""
+"""The signing keys of an authority: in a folder, or in a PKCS #11 device (AIIP/HTTPS v1, 3.9)."""
 
 from __future__ import annotations
 
@@ -19,29 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from onym._lazy import require_extra
-from onym.common.files import (
-    lock_private_file,
-    make_private_folder,
-    read_private_file,
-    remove_private_file,
-    require_private_folder,
-    write_private_file,
-)
-from onym.common.strict_json import encode_base64url
+from onym.common import files
+from onym.common.files import require_private_folder
+from onym.common.text import encode_base64url
 from onym.errors import CredentialError, MissingExtraError, SignatureError
-from onym.sign.algorithms import ALGORITHMS, COORDINATE_SIZES, RECEIPT_ALGORITHMS
-from onym.sign.keys import (
-    LEEWAY,
-    MAX_HISTORY,
-    PRIVATE,
-    Key,
-    Signer,
-    SigningKey,
-    import_native_key,
-    make_key_error,
-    parse_json_object,
-    thumbprint,
-)
+from onym.sign import keys
 from onym.sign.receipts import MAX_LIFE
 from onym.uri.secret import Secret
 
@@ -106,7 +82,7 @@ def encode_records(records: tuple[KeyRecord, ...]) -> bytes:
 def decode_records(content: bytes, name: str) -> tuple[KeyRecord, ...]:
     """The records of the file `name`. Raises CredentialError if Onym did not write it."""
     try:
-        document = parse_json_object(content, "file")
+        document = keys.parse_json_object(content, "file")
         rows = document.get("keys")
         if document.get("format") == _FORMAT and isinstance(rows, list):
             return tuple(_parse_record(row) for row in rows)
@@ -132,9 +108,9 @@ def _is_valid_public(row: dict[str, Any]) -> bool:
     public = row.get("public")
     return (
         isinstance(public, dict)
-        and PRIVATE.isdisjoint(public)
-        and row.get("algorithm") in RECEIPT_ALGORITHMS
-        and thumbprint(public) == row.get("kid")
+        and keys.PRIVATE.isdisjoint(public)
+        and row.get("algorithm") in keys.RECEIPT_ALGORITHMS
+        and keys.thumbprint(public) == row.get("kid")
     )
 
 
@@ -162,6 +138,11 @@ class KeyStore:
     `max_age` is the lifetime of copies of `jwks`, for Cache-Control. A new key is published for that time
     before it signs. An old key stays published for that time and the lifetime of a receipt after its last
     signature. Threads may share a store.
+
+    The folder of a `KeyStore` (mode 0700) contains `keys.json`, the state and the signing period of each key,
+    and a private JWK (mode 0600) for each key that may still sign. Processes may share the folder: a writer
+    takes a lock, and a reader sees the file before or after a change. With `PKCS11Signer` (smart card, HSM,
+    SoftHSM) the private key never leaves the device.
     """
 
     def __init__(self, path: str | Path, *, max_age: float = MAX_AGE) -> None:
@@ -170,9 +151,9 @@ class KeyStore:
         self._guard = threading.Lock()
         self._stamp: tuple[int, ...] | None = None
         self._records: tuple[KeyRecord, ...] = ()
-        self._signers: dict[str, SigningKey] = {}
+        self._signers: dict[str, keys.SigningKey] = {}
         #: the last key that was looked up, and until when it is used (`time.monotonic`)
-        self._recent: tuple[KeyRecord, SigningKey, float] | None = None
+        self._recent: tuple[KeyRecord, keys.SigningKey, float] | None = None
 
     def new(self, algorithm: str = "Ed25519", *, at: float) -> str:
         """Create the folder, if necessary, and a key that signs from now on. Returns its kid.
@@ -182,7 +163,7 @@ class KeyStore:
         """
         require_extra("joserfc", "ai")  # or there would be a folder without a key
         _require_algorithm(algorithm)
-        make_private_folder(self.path)
+        files.make_private_folder(self.path)
 
         def change(records: tuple[KeyRecord, ...]) -> tuple[tuple[KeyRecord, ...], str]:
             if any(record.can_sign(at) or record.is_waiting(at) for record in records):
@@ -210,7 +191,7 @@ class KeyStore:
             current = self._find_current(records, at)
             starts = at + self.max_age
             made = _create_key(self.path, algorithm or current.algorithm, at, starts=starts)
-            ended = replace(current, ends=starts, dropped=starts + self.max_age + MAX_LIFE + LEEWAY)
+            ended = replace(current, ends=starts, dropped=starts + self.max_age + MAX_LIFE + keys.LEEWAY)
             return (*_replace_record(records, current, ended), made), made.kid
 
         return self._update_records(change, at)
@@ -249,7 +230,7 @@ class KeyStore:
         made = _create_key(self.path, last.algorithm, at, starts=at)
         return (*records, made), made.kid
 
-    def signer(self, at: float) -> Signer:
+    def signer(self, at: float) -> keys.Signer:
         """The key that signs now. Raises CredentialError if there is none.
 
         The folder is read again after 50 ms at the latest, and after each change that this store makes.
@@ -263,7 +244,7 @@ class KeyStore:
             # the key may have been replaced after its record was read
             return self._load_signer(at)
 
-    def open_key(self, kid: str) -> Signer:
+    def open_key(self, kid: str) -> keys.Signer:
         """The private key of this kid, whatever the time. Raises CredentialError if it is not here."""
         record = next((record for record in self.records() if record.kid == kid), None)
         if record is None or record.revoked is not None:
@@ -271,14 +252,14 @@ class KeyStore:
         with self._guard:
             return self._open_record(record)
 
-    def _load_signer(self, at: float) -> Signer:
+    def _load_signer(self, at: float) -> keys.Signer:
         record = self._find_current(self.records(), at)
         with self._guard:
             signer = self._open_record(record)
             self._recent = record, signer, time.monotonic() + _LOOKUP_SECONDS
         return signer
 
-    def _open_record(self, record: KeyRecord) -> SigningKey:
+    def _open_record(self, record: KeyRecord) -> keys.SigningKey:
         signer = self._signers.get(record.kid)
         if signer is None:
             signer = self._signers[record.kid] = self._load_private_key(record)
@@ -316,16 +297,16 @@ class KeyStore:
 
     def _load_records(self) -> tuple[KeyRecord, ...]:
         file = self.path / _STATE_FILE
-        return decode_records(read_private_file(file, _MAX_STATE), str(file))
+        return decode_records(files.read_private_file(file, _MAX_STATE), str(file))
 
-    def _load_private_key(self, record: KeyRecord) -> SigningKey:
+    def _load_private_key(self, record: KeyRecord) -> keys.SigningKey:
         file = _get_key_file(self.path, record.kid)
         if not file.exists():
             message = f"the private key {record.kid} is not in {self.path}"
             hint = f"restore it from a copy, or run onym ai keys revoke {self.path} {record.kid}"
             raise CredentialError(message, code="credential.no-key", hint=hint)
-        text = read_private_file(file, _MAX_KEY).decode("utf-8", "replace")
-        key = SigningKey.from_jwk(Secret(text), algorithm=record.algorithm).with_thumbprint()
+        text = files.read_private_file(file, _MAX_KEY).decode("utf-8", "replace")
+        key = keys.SigningKey.from_jwk(Secret(text), algorithm=record.algorithm).with_thumbprint()
         if key.kid != record.kid:
             raise CredentialError(f"{file} contains another private key", code="credential.wrong-key")
         return key
@@ -342,18 +323,18 @@ class KeyStore:
 
     def _update_records(self, change: _Change, at: float) -> str:
         require_private_folder(self.path)
-        with lock_private_file(self.path / _LOCK_FILE):
+        with files.lock_private_file(self.path / _LOCK_FILE):
             before = self._load_records() if (self.path / _STATE_FILE).exists() else ()
             after, kid = change(before)
-            if len(after) > MAX_HISTORY:
-                message = f"{self.path} has {MAX_HISTORY} keys, the maximum of a history"
+            if len(after) > keys.MAX_HISTORY:
+                message = f"{self.path} has {keys.MAX_HISTORY} keys, the maximum of a history"
                 hint = "publish its history elsewhere and use a new folder"
                 raise CredentialError(message, code="credential.too-many", hint=hint)
-            write_private_file(self.path / _STATE_FILE, encode_records(after))
+            files.write_private_file(self.path / _STATE_FILE, encode_records(after))
             self._recent = None
             for record in after:
                 if not (record.can_sign(at) or record.is_waiting(at)):
-                    remove_private_file(_get_key_file(self.path, record.kid))
+                    files.remove_private_file(_get_key_file(self.path, record.kid))
         return kid
 
 
@@ -362,9 +343,9 @@ def _create_key(folder: Path, algorithm: str, at: float, *, starts: float) -> Ke
     kid = "-"
     while kid.startswith("-"):
         # on a command line it would be an option
-        key = SigningKey.generate(algorithm).with_thumbprint()
+        key = keys.SigningKey.generate(algorithm).with_thumbprint()
         kid = str(key.kid)
-    write_private_file(_get_key_file(folder, kid), key.secret().reveal().encode())
+    files.write_private_file(_get_key_file(folder, kid), key.secret().reveal().encode())
     return KeyRecord(kid=kid, algorithm=algorithm, public=key.public(), created=at, starts=starts)
 
 
@@ -392,8 +373,8 @@ def _get_key_file(folder: Path, kid: str) -> Path:
 
 
 def _require_algorithm(algorithm: str) -> None:
-    if algorithm not in RECEIPT_ALGORITHMS:
-        hint = f"use one of {', '.join(RECEIPT_ALGORITHMS)}"
+    if algorithm not in keys.RECEIPT_ALGORITHMS:
+        hint = f"use one of {', '.join(keys.RECEIPT_ALGORITHMS)}"
         raise SignatureError("receipts do not use this algorithm", code="sign.bad-algorithm", hint=hint)
 
 
@@ -406,15 +387,17 @@ class PKCS11Signer:
 
     def __init__(self, algorithm: str, jwk: Mapping[str, Any], sign: Callable[[bytes], bytes]) -> None:
         self.algorithm = algorithm
-        self.kid: str = thumbprint(jwk)
+        self.kid: str = keys.thumbprint(jwk)
         self._jwk = dict(jwk)
         self._sign = sign
         self._guard = threading.Lock()
         # the label may name the wrong pair, or the module may be faulty
-        key = Key(ALGORITHMS[algorithm].kind, self.kid, algorithm, import_native_key(self._jwk))
+        key = keys.Key(
+            keys.ALGORITHMS[algorithm].kind, self.kid, algorithm, keys.import_native_key(self._jwk)
+        )
         if not key.verify(algorithm, _PROBE, self.sign(_PROBE)):
             hint = "give both keys of the pair the same label"
-            raise make_key_error("a signature of the token is invalid under its public key", hint)
+            raise keys.make_key_error("a signature of the token is invalid under its public key", hint)
 
     @classmethod
     def open(
@@ -435,7 +418,7 @@ class PKCS11Signer:
             ) from error
         try:
             session = _open_session(pkcs11, pkcs11.lib(module).get_token(token_label=token), pin)
-            kind = pkcs11.KeyType[ALGORITHMS[algorithm].device_key_type]
+            kind = pkcs11.KeyType[keys.ALGORITHMS[algorithm].device_key_type]
             private = session.get_key(pkcs11.ObjectClass.PRIVATE_KEY, key_type=kind, label=label)
             public = session.get_key(pkcs11.ObjectClass.PUBLIC_KEY, key_type=kind, label=label)
             jwk = _to_public_jwk(pkcs11, public, algorithm)
@@ -472,7 +455,7 @@ def _open_session(pkcs11: Any, token: Any, pin: Secret) -> Any:
 
 def _make_sign_function(pkcs11: Any, private: Any, algorithm: str) -> Callable[[bytes], bytes]:
     """The signing function of the device, which hashes for RSA and Ed25519, but not always for ECDSA."""
-    row = ALGORITHMS[algorithm]
+    row = keys.ALGORITHMS[algorithm]
     mechanism = pkcs11.Mechanism[row.device_mechanism]
     options = {}
     if row.kty == "RSA":
@@ -490,13 +473,13 @@ def _make_sign_function(pkcs11: Any, private: Any, algorithm: str) -> Callable[[
 
 def _to_public_jwk(pkcs11: Any, public: Any, algorithm: str) -> dict[str, Any]:
     """The public part as a JWK. A point is at the end of its bytes, with or without a DER wrapper."""
-    names, curve = pkcs11.Attribute, ALGORITHMS[algorithm].curve
+    names, curve = pkcs11.Attribute, keys.ALGORITHMS[algorithm].curve
     if curve is None:
         n, e = (bytes(public[name]).lstrip(b"\0") for name in (names.MODULUS, names.PUBLIC_EXPONENT))
         return {"kty": "RSA", "n": encode_base64url(n), "e": encode_base64url(e)}
     point = bytes(public[names.EC_POINT])
     if curve == "Ed25519":
         return {"kty": "OKP", "crv": curve, "x": encode_base64url(point[-32:])}
-    size = COORDINATE_SIZES[curve]
+    size = keys.COORDINATE_SIZES[curve]
     x, y = point[-2 * size : -size], point[-size:]
     return {"kty": "EC", "crv": curve, "x": encode_base64url(x), "y": encode_base64url(y)}

@@ -1,15 +1,7 @@
-"""Receipts: signed statements of who answered what to whom and when (AIIP/HTTPS v1, 3.8).
+"""Tokens of an authority: receipts of who answered what (AIIP/HTTPS v1, 3.8), and signed metadata (3.2).
 
-A receipt is a compact JWS over a claims set. It binds the request by a hash and the content by a digest, so
-it can be stored and verified later without the message. A stream's receipt ends a hash chain over its
-events: `c0 = SHA-256("aiip-stream-v1" LF rqh LF task)`,
-`ci = SHA-256(c(i-1) || SHA-256(id LF event LF data))`.
-An event that is changed, moved, removed or added changes every later value.
-
-The tokens of an authority (receipts and signed metadata) have three parts and a header with only `typ`,
-`alg` and `kid`. `typ` separates the kinds of tokens: a reader names the one that it accepts (RFC 8725 3.11).
-
-All verification failures have the same message. `clause` names the step; the cause of the error holds the
+A token is a compact JWS with a header of `typ`, `alg` and `kid`; a reader names the `typ` that it accepts.
+All verification failures have the same message: `clause` names the step, and the cause of the error holds the
 reason, which must not be shown to people you do not trust.
 """
 
@@ -27,14 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import ProvenanceError, SignatureError, UsageError
-from onym.sign.algorithms import RECEIPT_ALGORITHMS, USUAL_ALGORITHMS, normalize_algorithm
-from onym.sign.jws import make_claim_error
-from onym.sign.keys import FETCH_AGAIN, LEEWAY, decode_base64url, is_time, parse_json_object
+from onym.sign import keys as signing_keys
+from onym.sign.jws import make_claim_error, parse_time_claim
 
 if TYPE_CHECKING:
-    from onym.sign.keys import AuthorityKeys, Key, Signer
+    from onym.sign.keys import Key
 
 _LABEL: Final = b"aiip-stream-v1"
 #: characters that the id and type of an event cannot have (WHATWG HTML 9.2.5); in data CR becomes LF
@@ -51,6 +42,9 @@ class StreamEnd:
 
 class StreamChain:
     """The hash chain of one stream. Add the events in order, as a reader of the stream decodes them.
+
+    `c0 = SHA-256("aiip-stream-v1" LF rqh LF task)`, `ci = SHA-256(c(i-1) || SHA-256(id LF event LF data))`:
+    an event that is changed, moved, removed or added changes every later value.
 
     `request_hash` is the `rqh` of the request; `task` the id of the task, `-` for none.
     """
@@ -100,9 +94,9 @@ def split_token(token: str, subject: str, limit: int) -> tuple[bytes, bytes, byt
         raise SignatureError(message, code="sign.malformed")
     head, payload, signature = parts
     return (
-        decode_base64url(head, "header"),
-        decode_base64url(payload, "payload"),
-        decode_base64url(signature, "signature"),
+        signing_keys.decode_base64url(head, "header"),
+        signing_keys.decode_base64url(payload, "payload"),
+        signing_keys.decode_base64url(signature, "signature"),
         f"{head}.{payload}".encode("ascii"),
     )
 
@@ -116,8 +110,8 @@ def parse_token_header(
     if header["typ"] != kind:
         raise SignatureError("the token is of another type", code="sign.bad-header")
     algorithm = header["alg"]
-    name = normalize_algorithm(algorithm)
-    if name not in algorithms or name not in RECEIPT_ALGORITHMS:
+    name = signing_keys.normalize_algorithm(algorithm)
+    if name not in algorithms or name not in signing_keys.RECEIPT_ALGORITHMS:
         raise SignatureError(
             f"{subject} is signed with an algorithm that is not allowed here",
             code="sign.bad-algorithm",
@@ -126,7 +120,7 @@ def parse_token_header(
     return algorithm, header["kid"]
 
 
-def find_key_in_force(keys: AuthorityKeys, kid: str, algorithm: str, at: float) -> Key:
+def find_key_in_force(keys: signing_keys.AuthorityKeys, kid: str, algorithm: str, at: float) -> Key:
     """The key, which must be in force now by the cached key set.
 
     The cached set may be too old: after a revocation the next key signs before its announced time.
@@ -137,10 +131,12 @@ def find_key_in_force(keys: AuthorityKeys, kid: str, algorithm: str, at: float) 
         if error.code != "sign.key-not-in-force":
             raise
         message = "the key is not in force now by the cached key set of the authority"
-        raise SignatureError(message, code="sign.unknown-key", hint=FETCH_AGAIN) from error
+        raise SignatureError(message, code="sign.unknown-key", hint=signing_keys.FETCH_AGAIN) from error
 
 
-def sign_token(claims: Mapping[str, Any] | bytes, subject: str, kind: str, signer: Signer) -> str:
+def sign_token(
+    claims: Mapping[str, Any] | bytes, subject: str, kind: str, signer: signing_keys.Signer
+) -> str:
     """Sign these claims, or this payload, as a token of type `kind`. Raises SignatureError for no kid."""
     if signer.kid is None:
         hint = "use SigningKey.with_thumbprint()"
@@ -231,8 +227,8 @@ _CLAIMS: Final[tuple[_Row, ...]] = (
     ("iss", "issuer", _VISIBLE, True),
     ("sub", "subject", _make_text_check(r"ai:[\x21\x22\x24-\x3e\x40-\x7e]{1,2048}"), True),  # neither # nor ?
     ("aud", "audience", _VISIBLE, True),
-    ("iat", "issued", is_time, True),
-    ("exp", "expires", is_time, True),
+    ("iat", "issued", signing_keys.is_time, True),
+    ("exp", "expires", signing_keys.is_time, True),
     ("jti", "id", _RANDOM, True),
     ("nonce", "nonce", _RANDOM, False),
     ("rqh", "request", _HASH, True),
@@ -302,7 +298,7 @@ def _require_lifetime(claims: Mapping[str, Any]) -> None:
     begins, ends = claims["iat"], claims["exp"]
     if not 0 < ends - begins <= MAX_LIFE:
         raise make_claim_error("exp", "bad-claim", f"a receipt is valid for at most {MAX_LIFE} seconds")
-    if "nbf" in claims and not (is_time(claims["nbf"]) and claims["nbf"] <= begins):
+    if "nbf" in claims and not (signing_keys.is_time(claims["nbf"]) and claims["nbf"] <= begins):
         raise make_claim_error("nbf", "bad-claim", "a receipt is valid from iat on")
 
 
@@ -346,7 +342,7 @@ MAX_RECEIPT: Final = 4096
 RECEIPT: Final = "aiip-receipt+jwt"
 GATEWAY: Final = "aiip-gateway+jwt"
 #: the algorithms that are accepted by default; `EdDSA` is the older name of `Ed25519`
-DEFAULT_ALGORITHMS: Final = USUAL_ALGORITHMS
+DEFAULT_ALGORITHMS: Final = signing_keys.USUAL_ALGORITHMS
 _SUBJECT: Final = "a receipt"
 _REQUEST: Final = b"aiip-req-v1"
 _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
@@ -405,7 +401,7 @@ def make_receipt_id() -> str:
 
 def get_kid(token: str) -> str:
     """The kid in a token, without verification. Raises SignatureError."""
-    kid = parse_json_object(split_token(token, _SUBJECT, MAX_RECEIPT)[0], "header").get("kid")
+    kid = signing_keys.parse_json_object(split_token(token, _SUBJECT, MAX_RECEIPT)[0], "header").get("kid")
     if not isinstance(kid, str):
         raise SignatureError("the token names no key", code="sign.bad-header")
     return kid
@@ -427,7 +423,7 @@ def request_hash(
     return encode_base64url(sha256(content).digest())
 
 
-def sign_receipt(receipt: Receipt, signer: Signer) -> str:
+def sign_receipt(receipt: Receipt, signer: signing_keys.Signer) -> str:
     """Sign a receipt.
 
     Raises SignatureError for a key without kid, for a receipt that `verify_receipt` would reject because of
@@ -443,7 +439,7 @@ def sign_receipt(receipt: Receipt, signer: Signer) -> str:
 
 def verify_receipt(
     token: str | None,
-    keys: AuthorityKeys,
+    keys: signing_keys.AuthorityKeys,
     expected: Expected,
     *,
     at: float,
@@ -466,7 +462,7 @@ def verify_receipt(
     receipt, kid = _open_receipt(token, keys, at, kind, algorithms)
     _require_claims(receipt, expected)
     _require_time(receipt, at)
-    if seen(f"{kid}.{receipt.id}", receipt.expires + LEEWAY):
+    if seen(f"{kid}.{receipt.id}", receipt.expires + signing_keys.LEEWAY):
         raise _make_refusal(6, "jti", "the receipt was used before", "aiip.provenance-stale")
     _require_content(receipt, expected)
     return receipt
@@ -474,14 +470,14 @@ def verify_receipt(
 
 def verify_filed(
     token: str | None,
-    keys: AuthorityKeys,
+    keys: signing_keys.AuthorityKeys,
     *,
     body: bytes | None = None,
     subject: str | None = None,
     issuer: str | None = None,
     at: float | None = None,
     kind: str = RECEIPT,
-    algorithms: Collection[str] = RECEIPT_ALGORITHMS,
+    algorithms: Collection[str] = signing_keys.RECEIPT_ALGORITHMS,
 ) -> Receipt:
     """Verify a stored receipt by the time in it and the history of the authority's keys.
 
@@ -493,7 +489,7 @@ def verify_filed(
     for name, value, expected in (("iss", receipt.issuer, issuer), ("sub", receipt.subject, subject)):
         if expected is not None and value != expected:
             raise _make_refusal(6, name, "the receipt is from another issuer or for another resource")
-    if at is not None and receipt.issued > at + LEEWAY:
+    if at is not None and receipt.issued > at + signing_keys.LEEWAY:
         raise _make_refusal(6, "iat", "the receipt is from after that time", "aiip.provenance-stale")
     if body is not None:
         _require_body(receipt, body)
@@ -501,7 +497,11 @@ def verify_filed(
 
 
 def _open_receipt(
-    token: str | None, keys: AuthorityKeys, at: float | None, kind: str, algorithms: Collection[str]
+    token: str | None,
+    keys: signing_keys.AuthorityKeys,
+    at: float | None,
+    kind: str,
+    algorithms: Collection[str],
 ) -> tuple[Receipt, str]:
     """Steps 1 to 5 and the form of the claims; returns the kid too. Without `at`, uses the receipt's time."""
     if not token:
@@ -511,7 +511,7 @@ def _open_receipt(
     try:
         head, payload, signature, signed = split_token(token, _SUBJECT, MAX_RECEIPT)
         step = 2
-        header = parse_json_object(head, "header")
+        header = signing_keys.parse_json_object(head, "header")
         step = 3
         algorithm, kid = parse_token_header(header, "the receipt", kind, algorithms)
         step = 4
@@ -520,7 +520,7 @@ def _open_receipt(
         if not key.verify(algorithm, signed, signature):
             raise SignatureError("the signature is invalid", code="sign.bad-signature")
         step = 6
-        receipt = decode_claims(parse_json_object(payload, "claims set"), kind)
+        receipt = decode_claims(signing_keys.parse_json_object(payload, "claims set"), kind)
         if at is None:
             keys.find(kid, algorithm, receipt.issued)
     except SignatureError as error:
@@ -538,7 +538,7 @@ def _require_claims(receipt: Receipt, expected: Expected) -> None:
 
 
 def _require_time(receipt: Receipt, at: float) -> None:
-    if not abs(at - receipt.issued) <= LEEWAY:  # also true for NaN
+    if not abs(at - receipt.issued) <= signing_keys.LEEWAY:  # also true for NaN
         reason = "the receipt is not from now: are both clocks right?"
         raise _make_refusal(6, "iat", reason, "aiip.provenance-stale")
     if at >= receipt.expires:
@@ -573,3 +573,97 @@ def _make_refusal(
     if reason is not None:
         error.__cause__ = SignatureError(f"{claim}: {reason}", code="sign.bad-claim")
     return error
+
+
+#: `typ` of the token
+METADATA: Final = "aiip-anchor+jwt"
+#: bytes of the token, and of the document that contains it
+MAX_METADATA: Final = 64 * 1024
+_METADATA_SUBJECT: Final = "signed metadata"
+#: claims about the token itself (RFC 7519 4.1), which are not members of the document
+_METADATA_CLAIMS: Final = frozenset({"iss", "sub", "aud", "iat", "nbf", "exp", "jti"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """Signed members of the anchor document, valid until `expires` (seconds, None for no end).
+
+    `kid` is the key's.
+    """
+
+    members: Mapping[str, Any] = field(repr=False)
+    expires: float | None
+    kid: str
+
+
+def sign_metadata(
+    members: Mapping[str, Any],
+    signer: signing_keys.Signer,
+    *,
+    issuer: str,
+    issued: float,
+    expires: float | None = None,
+) -> str:
+    """Sign these members of an anchor document. `issuer` is the anchor; times are seconds.
+
+    Raises SignatureError for a key without kid, for members that are claims of the token itself, for a token
+    that is too long, and if the key's device fails.
+    """
+    taken = sorted(_METADATA_CLAIMS & members.keys())
+    if taken:
+        raise SignatureError(f"{taken[0]} cannot be a member of an anchor document", code="sign.bad-claim")
+    times = {"iat": int(issued)} | ({} if expires is None else {"exp": int(expires)})
+    token = sign_token({"iss": issuer, **times, **members}, _METADATA_SUBJECT, METADATA, signer)
+    if len(token) > MAX_METADATA:
+        raise SignatureError(
+            f"{_METADATA_SUBJECT} is longer than {MAX_METADATA} bytes", code="sign.too-large"
+        )
+    return token
+
+
+def verify_metadata(
+    token: str,
+    keys: signing_keys.AuthorityKeys,
+    *,
+    issuer: str,
+    at: float,
+    algorithms: Collection[str] = DEFAULT_ALGORITHMS,
+) -> Metadata:
+    """Verify a token that the anchor `issuer` signed and that is valid `at` (seconds).
+
+    `keys` are only those of the expected authority. Raises SignatureError: `sign.unknown-key` if the copy of
+    the keys may be too old, `sign.expired` and `sign.not-yet` if the token is too old or too new.
+    """
+    head, payload, signature, signed = split_token(token, _METADATA_SUBJECT, MAX_METADATA)
+    algorithm, kid = parse_token_header(
+        signing_keys.parse_json_object(head, "header"), _METADATA_SUBJECT, METADATA, algorithms
+    )
+    if not find_key_in_force(keys, kid, algorithm, at).verify(algorithm, signed, signature):
+        raise SignatureError("the signature is invalid", code="sign.bad-signature")
+    claims = signing_keys.parse_json_object(payload, "claims set")
+    _require_parties(claims, issuer)
+    expires = _require_times(claims, at)
+    members = {name: value for name, value in claims.items() if name not in _METADATA_CLAIMS}
+    return Metadata(members=members, expires=expires, kid=kid)
+
+
+def _require_parties(claims: Mapping[str, Any], issuer: str) -> None:
+    if claims.get("iss") != issuer:
+        raise make_claim_error("iss", "bad-issuer", "the metadata is from another anchor")
+    if claims.get("sub", issuer) != issuer:
+        raise make_claim_error("sub", "bad-claim", "the subject must be the anchor itself")
+    if "aud" in claims:
+        # RFC 7519 4.1.3: no reader would be in the audience
+        raise make_claim_error("aud", "bad-audience", "metadata has no audience")
+
+
+def _require_times(claims: Mapping[str, Any], at: float) -> float | None:
+    """Return when the metadata expires. Raises SignatureError if it is not valid now."""
+    issued, starts, expires = (
+        parse_time_claim(claims, name) if name in claims else None for name in ("iat", "nbf", "exp")
+    )
+    if expires is not None and not at < expires:
+        raise make_claim_error("exp", "expired", "the metadata has expired")
+    if max(issued or 0.0, starts or 0.0) > at + signing_keys.LEEWAY:
+        raise make_claim_error("iat", "not-yet", "the metadata is from the future: are both clocks right?")
+    return expires

@@ -1,14 +1,5 @@
 """Small transactions at PostgreSQL, one after the other in the whole fleet and committed in groups.
 
-`PostgresWriter` has one connection and a thread of its own. Transactions that wait are committed together, so
-that many of them cost one write to the disk. An advisory lock makes the groups of all machines follow each
-other: a transaction may look before it writes, and none of them can lose a race or meet a deadlock.
-
-A server that stops answering fails the transactions that wait after eight seconds.
-
-A session lock shows that this process is alive. It ends with the process; of a machine that is lost, the
-server ends it after 15 seconds. A pooler in transaction mode is rejected, because its sessions change hands.
-
 This module needs psycopg (extra `postgresql`), but not SQLAlchemy: see `onym.store.sql`.
 """
 
@@ -210,6 +201,17 @@ class PostgresWriter:
 
     Raises StoreError: `store.unreachable`, `store.unfinished` (it is unknown whether the transaction was
     committed), `store.rejected` (one statement), `store.newer`, `store.pooler` or `store.closed`.
+
+    `PostgresWriter` has one connection and a thread of its own. Transactions that wait are committed
+    together, so that many of them cost one write to the disk. An advisory lock makes the groups of all
+    machines follow each other: a transaction may look before it writes, and none of them can lose a race or
+    meet a deadlock.
+
+    A server that stops answering fails the transactions that wait after eight seconds.
+
+    A session lock shows that this process is alive. It ends with the process; of a machine that is lost, the
+    server ends it after 15 seconds. A pooler in transaction mode is rejected, because its sessions change
+    hands.
     """
 
     def __init__(

@@ -5,11 +5,6 @@
         raise ...  # a replay
     await store.put(make_key("session", digest), sealed, until)
 
-A key is text with slashes; its first part is its kind. A value is bytes and lives until a point in time, in
-seconds since the epoch, by the clock of the process that reads it. A store never drops a value early: a store
-without room rejects new values (`store.full`), and a store that cannot be reached raises StoreError (503), so
-that nothing is taken for absent by mistake.
-
 Here are the Protocol and the stores of one computer, in memory and in a SQLite file. PostgreSQL and Valkey
 are in `onym.store.shared_servers`. `onym.store.open_shared_store` picks one by URL.
 """
@@ -33,7 +28,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import StoreError, UsageError
 from onym.store.sqlite import FileFormat, SharedConnection, SQLiteOptions, WrongFormatError, describe_error
 from onym.store.valkey import ValkeyOptions
@@ -92,6 +87,11 @@ class SharedStore(Protocol):
     Codes: `store.unreachable`, `store.full`, `store.too-large`, `store.epoch`, `store.clock`, `store.closed`
     and `store.eviction`, and the codes of `onym.store.valkey`. A key that is not valid raises UsageError
     `store.bad-key`.
+
+    A key is text with slashes; its first part is its kind. A value is bytes and lives until a point in time,
+    in seconds since the epoch, by the clock of the process that reads it. A store never drops a value early:
+    a store without room rejects new values (`store.full`), and a store that cannot be reached raises
+    StoreError (503), so that nothing is taken for absent by mistake.
     """
 
     async def put_new(self, key: str, value: bytes, until: float) -> bool:

@@ -21,25 +21,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from onym.errors import StoreError
+from onym.store import shared
 from onym.store.postgres import ANSWER_SECONDS
-from onym.store.shared import (
-    DEFAULT_LIMITS,
-    DEFAULT_VALKEY,
-    FOREVER,
-    GRACE,
-    StoredValue,
-    StoreLimits,
-    check_key,
-    check_limit,
-    check_value,
-    get_kind,
-    get_range,
-    make_epoch_error,
-    make_full_error,
-    make_version,
-    require_room,
-    require_same_time,
-)
 from onym.store.valkey import ValkeyOptions, open_async_valkey, translate_errors
 from onym.uri.secret import Secret
 
@@ -95,11 +78,10 @@ class PostgresStore:
         self,
         url: str | Secret,
         *,
-        limits: StoreLimits = DEFAULT_LIMITS,
+        limits: shared.StoreLimits = shared.DEFAULT_LIMITS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        from onym.store.sql import Database, prepare_tables  # late: optional
-        from onym.store.sql_errors import DatabaseProfile, Failure
+        from onym.store.sql import Database, DatabaseProfile, Failure, prepare_tables  # late: optional
 
         self._limits = limits
         self._clock = clock
@@ -125,29 +107,29 @@ class PostgresStore:
 
     async def replace(self, key: str, value: bytes, until: float, *, version: int) -> bool:
         """Do what `SharedStore.replace` says."""
-        check_key(key), check_value(value, self._limits)
+        shared.check_key(key), shared.check_value(value, self._limits)
         rows = await self._execute(
             "UPDATE onym_shared_entries SET value = %(value)s, version = %(new)s, until = %(until)s "
             "WHERE key = %(key)s AND version = %(version)s AND until > %(now)s RETURNING 1",
-            key=key, value=value, new=make_version(), until=until, version=version, now=self._clock(),
+            key=key, value=value, new=shared.make_version(), until=until, version=version, now=self._clock(),
         )  # fmt: skip
         return bool(rows)
 
-    async def get(self, key: str) -> StoredValue | None:
+    async def get(self, key: str) -> shared.StoredValue | None:
         """Do what `SharedStore.get` says."""
         query = (
             "SELECT value, version, until FROM onym_shared_entries WHERE key = %(key)s AND until > %(now)s"
         )
-        rows = await self._execute(query, key=check_key(key), now=self._clock())
-        return StoredValue(*rows[0]) if rows else None
+        rows = await self._execute(query, key=shared.check_key(key), now=self._clock())
+        return shared.StoredValue(*rows[0]) if rows else None
 
     async def take(self, key: str) -> bytes | None:
         """Do what `SharedStore.take` says."""
         query = "DELETE FROM onym_shared_entries WHERE key = %(key)s RETURNING value, until"
-        rows = await self._execute(query, key=check_key(key))
+        rows = await self._execute(query, key=shared.check_key(key))
         if not rows:
             return None
-        self._taken[get_kind(key)] -= 1
+        self._taken[shared.get_kind(key)] -= 1
         value, until = rows[0]
         return value if until > self._clock() else None
 
@@ -157,19 +139,19 @@ class PostgresStore:
 
     async def find(
         self, prefix: str, *, limit: int, after: str | None = None
-    ) -> list[tuple[str, StoredValue]]:
+    ) -> list[tuple[str, shared.StoredValue]]:
         """Do what `SharedStore.find` says."""
-        first, last = get_range(prefix, after)
+        first, last = shared.get_range(prefix, after)
         rows = await self._execute(
             "SELECT key, value, version, until FROM onym_shared_entries "
             "WHERE key > %(first)s AND key < %(last)s AND until > %(now)s ORDER BY key LIMIT %(limit)s",
-            first=first, last=last, now=self._clock(), limit=check_limit(limit),
+            first=first, last=last, now=self._clock(), limit=shared.check_limit(limit),
         )  # fmt: skip
-        return [(key, StoredValue(*rest)) for key, *rest in rows]
+        return [(key, shared.StoredValue(*rest)) for key, *rest in rows]
 
     async def count(self, prefix: str) -> int:
         """Do what `SharedStore.count` says."""
-        first, last = get_range(prefix)
+        first, last = shared.get_range(prefix)
         rows = await self._execute(
             "SELECT count(*) FROM onym_shared_entries WHERE key > %(first)s AND key < %(last)s "
             "AND until > %(now)s",
@@ -180,7 +162,7 @@ class PostgresStore:
 
     async def mark(self, key: str, until: float, *, epoch: str | None = None) -> bool:
         """Do what `SharedStore.mark` says."""
-        check_key(key)
+        shared.check_key(key)
         now = self._clock()
         await self._count_rows(now)
         if self._taken[_MARKS] >= self._limits.marks and not await self._has_room_again(_MARKS):
@@ -189,10 +171,10 @@ class PostgresStore:
             )
             if known:
                 return False
-            raise make_full_error(f"{self._taken[_MARKS]} marks")
-        rows = await self._execute(_MARK, key=key, until=until, now=now, gone=now - GRACE, epoch=epoch)
+            raise shared.make_full_error(f"{self._taken[_MARKS]} marks")
+        rows = await self._execute(_MARK, key=key, until=until, now=now, gone=now - shared.GRACE, epoch=epoch)
         if not rows and epoch not in {None, await self.epoch()}:
-            raise make_epoch_error()
+            raise shared.make_epoch_error()
         self._taken[_MARKS] += bool(rows and rows[0][0])
         return bool(rows)
 
@@ -205,7 +187,7 @@ class PostgresStore:
         """Do what `SharedStore.check` says."""
         began = self._clock()
         rows = await self._execute("SELECT extract(epoch FROM clock_timestamp())::float8")
-        require_same_time(_measure_difference(rows[0][0], began, self._clock()))
+        shared.require_same_time(_measure_difference(rows[0][0], began, self._clock()))
 
     async def close(self) -> None:
         """Do what `SharedStore.close` says."""
@@ -214,22 +196,22 @@ class PostgresStore:
         await self._database.close()
 
     async def _put(self, query: str, key: str, value: bytes, until: float) -> bool:
-        check_key(key), check_value(value, self._limits)
-        now, kind = self._clock(), get_kind(key)
+        shared.check_key(key), shared.check_value(value, self._limits)
+        now, kind = self._clock(), shared.get_kind(key)
         await self._count_rows(now)
         if not self._has_room(kind) and not await self._has_room_again(kind):
             found = await self.get(key)
             if found is None:
-                require_room(kind, self._taken[kind], self._count_values(), self._limits)
+                shared.require_room(kind, self._taken[kind], self._count_values(), self._limits)
         rows = await self._execute(
             query,
             key=key,
             kind=kind,
             value=value,
-            version=make_version(),
+            version=shared.make_version(),
             until=until,
             now=now,
-            gone=now - GRACE,
+            gone=now - shared.GRACE,
         )
         self._taken[kind] += bool(rows and rows[0][0])
         return bool(rows)
@@ -390,8 +372,8 @@ class ValkeyStore:
         self,
         url: str | Secret,
         *,
-        options: ValkeyOptions = DEFAULT_VALKEY,
-        limits: StoreLimits = DEFAULT_LIMITS,
+        options: ValkeyOptions = shared.DEFAULT_VALKEY,
+        limits: shared.StoreLimits = shared.DEFAULT_LIMITS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._limits = limits
@@ -417,16 +399,16 @@ class ValkeyStore:
         """Do what `SharedStore.replace` says."""
         return await self._put("replace", key, value, until, version)
 
-    async def get(self, key: str) -> StoredValue | None:
+    async def get(self, key: str) -> shared.StoredValue | None:
         """Do what `SharedStore.get` says."""
-        name = _ENTRY + check_key(key)
+        name = _ENTRY + shared.check_key(key)
         async with self._use():
             found = await self._client.get(name)
         return None if found is None else self._parse_value(found)
 
     async def take(self, key: str) -> bytes | None:
         """Do what `SharedStore.take` says."""
-        names = [_INDEX, _ENDS, _ENTRY + check_key(key)]
+        names = [_INDEX, _ENDS, _ENTRY + shared.check_key(key)]
         found = await self._run(self._take_script, names, [key])
         value = None if found is None else self._parse_value(found)
         return None if value is None else value.value
@@ -437,9 +419,9 @@ class ValkeyStore:
 
     async def find(
         self, prefix: str, *, limit: int, after: str | None = None
-    ) -> list[tuple[str, StoredValue]]:
+    ) -> list[tuple[str, shared.StoredValue]]:
         """Do what `SharedStore.find` says."""
-        arguments = [*get_range(prefix, after), repr(self._clock()), check_limit(limit), _ENTRY]
+        arguments = [*shared.get_range(prefix, after), repr(self._clock()), shared.check_limit(limit), _ENTRY]
         found = iter(await self._run(self._find_script, [_INDEX], arguments))
         pairs = ((key.decode(), self._parse_value(value)) for key, value in zip(found, found, strict=True))
         return [(key, value) for key, value in pairs if value is not None]
@@ -447,17 +429,17 @@ class ValkeyStore:
     async def count(self, prefix: str) -> int:
         """Do what `SharedStore.count` says."""
         now = self._clock()
-        arguments = [*get_range(prefix), repr(now), prefix, repr(now - GRACE)]
+        arguments = [*shared.get_range(prefix), repr(now), prefix, repr(now - shared.GRACE)]
         count: int = await self._run(self._count_script, [_INDEX, _ENDS], arguments)
         return count
 
     async def mark(self, key: str, until: float, *, epoch: str | None = None) -> bool:
         """Do what `SharedStore.mark` says."""
-        names = [_MARK_KEY + check_key(key), _EPOCH]
+        names = [_MARK_KEY + shared.check_key(key), _EPOCH]
         arguments = [repr(until), repr(self._clock()), _get_expiry(until), epoch or ""]
         marked = await self._run(self._mark_script, names, arguments)
         if marked < 0:
-            raise make_epoch_error()
+            raise shared.make_epoch_error()
         return bool(marked)
 
     async def epoch(self) -> str:
@@ -473,7 +455,7 @@ class ValkeyStore:
         async with self._use():
             began = self._clock()
             seconds, microseconds = await self._client.time()
-            require_same_time(_measure_difference(seconds + microseconds / 1e6, began, self._clock()))
+            shared.require_same_time(_measure_difference(seconds + microseconds / 1e6, began, self._clock()))
 
     async def close(self) -> None:
         """Do what `SharedStore.close` says."""
@@ -481,25 +463,25 @@ class ValkeyStore:
             await self._client.aclose()
 
     async def _put(self, how: str, key: str, value: bytes, until: float, version: int = 0) -> bool:
-        check_key(key), check_value(value, self._limits)
-        now, kind = self._clock(), get_kind(key)
+        shared.check_key(key), shared.check_value(value, self._limits)
+        now, kind = self._clock(), shared.get_kind(key)
         limits = self._limits
-        stored = _HEAD.pack(make_version(), until) + value
+        stored = _HEAD.pack(shared.make_version(), until) + value
         found = await self._run(
             self._put_script,
             [_INDEX, _ENDS, _ENTRY + key],
             [
-                key, stored, repr(now), repr(until), _get_expiry(until), repr(now - GRACE), how,
+                key, stored, repr(now), repr(until), _get_expiry(until), repr(now - shared.GRACE), how,
                 _HEAD.pack(version, 0)[:8], *_get_kind_range(kind), limits.kind, limits.entries,
             ],
         )  # fmt: skip
         if found[0] < 0:
-            require_room(kind, found[1], found[2], limits)
+            shared.require_room(kind, found[1], found[2], limits)
         return bool(found[0])
 
-    def _parse_value(self, stored: bytes) -> StoredValue | None:
+    def _parse_value(self, stored: bytes) -> shared.StoredValue | None:
         version, until = _HEAD.unpack_from(stored)
-        return StoredValue(stored[_HEAD.size :], version, until) if until > self._clock() else None
+        return shared.StoredValue(stored[_HEAD.size :], version, until) if until > self._clock() else None
 
     async def _run(self, script: Any, names: list[str], arguments: list[Any]) -> Any:
         async with self._use():
@@ -527,12 +509,12 @@ def _require_no_eviction(info: dict[str, Any]) -> None:
 
 def _get_kind_range(kind: str) -> tuple[str, str]:
     """Return the keys between which all keys of a kind lie, but for the key that is only the kind."""
-    return get_range(kind + "/")
+    return shared.get_range(kind + "/")
 
 
 def _get_expiry(until: float) -> int:
     """Return the time, in milliseconds, at which the server may drop a value."""
-    return max(1, int((min(until, FOREVER) + GRACE) * 1000))
+    return max(1, int((min(until, shared.FOREVER) + shared.GRACE) * 1000))
 
 
 def _measure_difference(theirs: float, began: float, ended: float) -> float:

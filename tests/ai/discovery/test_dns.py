@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.discovery.dns import drop_alias_targets, evaluate_srv, evaluate_txt
+from onym.ai.discovery.pointers import drop_alias_targets, evaluate_srv, evaluate_txt
 from onym.ai.records import Source, Verdict
 from onym.net.messages import SRV, Origin, Records
 from onym.uri.ai import AIURI

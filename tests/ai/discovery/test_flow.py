@@ -11,10 +11,9 @@ import pytest
 from discovery_support import DOCUMENT, KEYS, World, by_hand, srv, txt, world_of
 from onym.ai.client_flows import renew_keys, resolve_uri
 from onym.ai.discovery.evaluation import Discovery, discover_authority, fetch_srv_targets
-from onym.ai.discovery.pins import MemoryPins
 from onym.ai.discovery.well_known import fetch_document, fetch_keys, find_namespace
 from onym.ai.records import AnchorDocument, Namespace, Requirements, Source, Verdict
-from onym.ai.settings import ResolverSettings
+from onym.ai.settings import MemoryPins, ResolverSettings
 from onym.errors import DiscoveryError, PolicyError
 from onym.net.messages import Flow, HTTPRequest, Origin, Records, Send
 from onym.sign.keys import SigningKey

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.discovery.page import (
+from onym.ai.discovery.pointers import (
     MAX_LINKS,
     MAX_PAGE_BYTES,
     MAX_TAGS,

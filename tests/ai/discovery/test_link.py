@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.discovery.page import MAX_LINK_BYTES, MAX_LINKS, Link, find_pointers, parse_links
+from onym.ai.discovery.pointers import MAX_LINK_BYTES, MAX_LINKS, Link, find_pointers, parse_links
 from peer_install import node, npm_package
 from support import as_subtests
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.discovery.pins import MemoryPins, PinFile, Pins, default_pin_path
 from onym.ai.records import AnchorDocument, Auth, Level, Requirements
+from onym.ai.settings import MemoryPins, PinFile, Pins, default_pin_path
 from onym.errors import DiscoveryError
 from onym.store.sqlite import WrongFormatError
 
@@ -251,7 +251,7 @@ def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_busy_can_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onym.ai.discovery.pins._BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("onym.ai.settings._BUSY_SECONDS", 0.01)
     file = tmp_path / "pins.sqlite"
     PinFile(file).check(NAME, document(), ["a"], 0.0)
     db = sqlite3.connect(file, isolation_level=None)
@@ -263,7 +263,7 @@ def test_a_file_that_is_busy_can_be_tried_again(tmp_path: Path, monkeypatch: pyt
 
 def test_many_at_once_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # SQLite hands its lock to whoever looks first: with eight at it one may look late again and again
-    monkeypatch.setattr("onym.ai.discovery.pins._BUSY_SECONDS", 60.0)
+    monkeypatch.setattr("onym.ai.settings._BUSY_SECONDS", 60.0)
     file = tmp_path / "pins.sqlite"
     names = [f"a{number}.example" for number in range(24)]
     with ThreadPoolExecutor(8) as pool:

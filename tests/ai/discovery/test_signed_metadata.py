@@ -26,7 +26,7 @@ from onym.ai.records import AnchorDocument, Level, Namespace
 from onym.ai.settings import ResolverSettings
 from onym.errors import DiscoveryError, UsageError
 from onym.sign.keys import SigningKey, read_authority_keys
-from onym.sign.metadata import sign_metadata, verify_metadata
+from onym.sign.receipts import sign_metadata, verify_metadata
 from onym.uri.ai import AIURI
 
 
@@ -77,7 +77,7 @@ def test_what_is_signed_wins_over_what_stands_beside_it(world: World) -> None:
 
 def test_a_signed_document_is_verified_once_a_minute(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    import onym.sign.metadata as metadata
+    import onym.sign.receipts as metadata
 
     def counted(token: str, *args: Any, **given: Any) -> Any:
         seen.append(token)

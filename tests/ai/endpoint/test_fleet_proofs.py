@@ -26,7 +26,7 @@ from onym.ai.endpoint.oauth import JWTAuthorization
 from onym.errors import AIIPError
 from onym.net.messages import Headers
 from onym.sign.dpop import DPoPKey, generate_dpop_key, sign_dpop_proof
-from onym.sign.fleet_secrets import RELOAD_SECONDS, FleetSecrets, rotate_secrets
+from onym.sign.sealing import RELOAD_SECONDS, FleetSecrets, rotate_secrets
 from onym.store import open_shared_store
 from onym.store.valkey import ValkeyOptions, open_valkey
 from onym.uri.secret import Secret

@@ -15,12 +15,7 @@ from hypothesis import strategies as st
 
 from ai_support import PATIENCE, Line
 from onym.ai.endpoint import Endpoint, Limits
-from onym.ai.request_validation import (
-    MAX_FIELDS,
-    parse_request_head,
-    validate_json_depth,
-    verify_content_digest,
-)
+from onym.ai.messages import MAX_FIELDS, parse_request_head, validate_json_depth, verify_content_digest
 from onym.errors import AIIPError
 from onym.server import http_server
 from onym.sign.receipts import content_digest

@@ -16,7 +16,7 @@ from jwcrypto import jwk, jws  # type: ignore[import-untyped]
 from ai_support import Heard, Line
 from onym.ai.discovery_document import parse_discovery_document
 from onym.ai.endpoint import Answer, Call, Endpoint, Limits, StreamEvent
-from onym.ai.problems import CODES
+from onym.ai.messages import CODES
 from onym.errors import AIIPError, NetError, ProvenanceError
 from onym.net.messages import SSEDecoder
 from onym.sign.keys import read_authority_keys

@@ -21,7 +21,7 @@ from ai_support import PATIENCE, BlockingStore, Line, key_scope
 from onym.ai.endpoint import Answer, Call, Endpoint, Limits
 from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX
 from onym.ai.endpoint.kinds import Completed, model, task, tool
-from onym.ai.request_validation import validate_json_depth
+from onym.ai.messages import validate_json_depth
 from onym.errors import AIIPError, ProvenanceError, SignatureError
 
 Serving = Callable[..., Any]

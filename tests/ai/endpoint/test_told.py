@@ -9,7 +9,7 @@ import pytest
 
 from onym.ai.endpoint import Answer, Caller, Endpoint
 from onym.ai.endpoint.context import AccessRequest
-from onym.ai.problems import decode_problem
+from onym.ai.messages import decode_problem
 from onym.errors import AIIPError, DeniedError, DiscoveryError, UsageError
 
 Played = Callable[..., None]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.gateway.forms import MOST_FIELDS, WHOLE_INPUT, FormField, build_form_fields, encode_form_input
+from onym.ai.gateway.review import MOST_FIELDS, WHOLE_INPUT, FormField, build_form_fields, encode_form_input
 from onym.errors import AIIPError
 
 SCHEMA: dict[str, Any] = {

@@ -19,7 +19,7 @@ from onym.ai.oauth import Grant
 from onym.ai.oauth_metadata import Registration
 from onym.ai.records import AnchorDocument, Auth, Effects, Level, Requirements, Resolution
 from onym.ai.settings import ResolverSettings
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import AIIPError, ConnectionRequired
 from onym.net.messages import ConnectionInfo, Headers, Reply, Send, Work
 from onym.sign.keys import AuthorityKeys

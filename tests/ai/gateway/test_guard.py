@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onym.ai.request_validation import (
+from onym.ai.messages import (
     LONGEST_HEADERS,
     LONGEST_TARGET,
     MAX_FIELDS,

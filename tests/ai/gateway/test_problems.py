@@ -8,7 +8,7 @@ import pytest
 
 from onym import errors
 from onym.ai.gateway.forwarding import build_refusal_document, format_proxy_status, make_refusal
-from onym.ai.problems import CODES
+from onym.ai.messages import CODES
 from support import as_subtests
 
 

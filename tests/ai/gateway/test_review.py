@@ -23,7 +23,7 @@ from onym.ai.gateway.review import (
     show_text,
 )
 from onym.ai.records import Effects
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import AIIPError
 from support import as_subtests
 

@@ -26,7 +26,7 @@ from onym.registry.store.schema import (
     open_database,
     read_revision,
 )
-from onym.store import sql_errors as sql
+from onym.store import sql as sql
 from onym.uri.secret import Secret
 from registry.store.store_support import (
     AT,

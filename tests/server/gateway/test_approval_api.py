@@ -16,7 +16,7 @@ from onym.ai.credentials import Credential
 from onym.ai.oauth import BackchannelFlow, Grant, OAuthClient, Target
 from onym.ai.oauth_metadata import Registration, parse_url
 from onym.ai.records import Level
-from onym.common.strict_json import decode_base64url
+from onym.common.text import decode_base64url
 from onym.errors import AIIPError, AuthorizationError
 from onym.net.messages import HTTPRequest, Reply, Send
 from onym.net.transport import run_flow

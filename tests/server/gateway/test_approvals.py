@@ -25,14 +25,14 @@ from onym.ai.records import Approver
 from onym.net.config import NetConfig
 from onym.net.policy import Policy
 from onym.server.gateway import GatewaySettings, create_gateway
-from onym.server.gateway.operations import end_person_sessions
+from onym.server.gateway.factory import end_person_sessions
 from onym.server.gateway.sessions import PersonSessions
-from onym.server.settings_parser import IssuerTable
+from onym.server.settings import IssuerTable
 from onym.sign.approval import verify_receipt_approval
-from onym.sign.fleet_secrets import FleetSecrets, rotate_secrets
 from onym.sign.jws import sign_compact
 from onym.sign.keys import SigningKey, read_authority_keys
 from onym.sign.receipts import verify_filed
+from onym.sign.sealing import FleetSecrets, rotate_secrets
 from onym.store import open_shared_store
 from onym.uri.secret import Secret
 from telemetry_support import Seen

@@ -30,8 +30,8 @@ from onym.ai.endpoint.oauth import JWTAuthorization
 from onym.net.config import NetConfig
 from onym.net.policy import Policy
 from onym.server.gateway.settings import AuthorizationServerTable
-from onym.server.settings_parser import IssuerTable
-from onym.sign.fleet_secrets import rotate_secrets
+from onym.server.settings import IssuerTable
+from onym.sign.sealing import rotate_secrets
 from onym.uri.secret import Secret
 from people_support import Browser
 from telemetry_support import Seen, said
@@ -361,7 +361,7 @@ def test_tokens_of_a_sign_in_are_refreshed_before_they_are_exchanged(make_town: 
 
 
 def _claims(receipt: str) -> str:
-    from onym.common.strict_json import decode_base64url
+    from onym.common.text import decode_base64url
 
     return decode_base64url(receipt.split(".")[1]).decode()
 

@@ -31,8 +31,8 @@ from onym.ai.records import Level
 from onym.net.config import NetConfig
 from onym.net.policy import Policy
 from onym.server.gateway.settings import AuthorizationServerTable
-from onym.server.settings_parser import IssuerTable
-from onym.sign.fleet_secrets import rotate_secrets
+from onym.server.settings import IssuerTable
+from onym.sign.sealing import rotate_secrets
 from onym.store.valkey import ValkeyOptions, open_valkey
 from onym.uri.secret import Secret
 from openid_support import restarted_provider

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from onym.ai.gateway.forms import build_form_fields
 from onym.ai.gateway.forwarding import make_refusal
+from onym.ai.gateway.review import build_form_fields
 from onym.errors import AIIPError, ConfigError, CredentialError
 from onym.server.gateway import GatewaySettings, create_gateway, load_gateway_settings
 from onym.server.gateway.dependencies import RESULT_SECONDS, ResultStore, make_limiter
-from onym.server.gateway.views import build_control_views
+from onym.server.gateway.responses import build_control_views
 
 AT = datetime(2026, 11, 22, tzinfo=UTC)
 

@@ -33,17 +33,15 @@ from oauth_support import METADATA, HandIssuer
 from onym.accounts.oidc import ProviderTokens
 from onym.ai.endpoint import Endpoint
 from onym.ai.endpoint.oauth import JWTAuthorization
-from onym.common.strict_json import decode_base64url, encode_base64url
+from onym.common.text import decode_base64url, encode_base64url
 from onym.errors import AIIPError, SignatureError
 from onym.net.config import NetConfig
 from onym.net.policy import Policy
 from onym.server.gateway.settings import AuthorizationServerTable, GatewayRates
-from onym.server.settings import RateLimit
-from onym.server.settings_parser import IssuerTable
-from onym.sign.fleet_secrets import FleetSecrets, rotate_secrets
+from onym.server.settings import IssuerTable, RateLimit
 from onym.sign.jws import sign_compact
 from onym.sign.keys import SigningKey
-from onym.sign.sealing import TemporarySecrets, open_sealed
+from onym.sign.sealing import FleetSecrets, TemporarySecrets, open_sealed, rotate_secrets
 from onym.uri.secret import Secret
 from openid_support import Liar
 from people_support import Browser

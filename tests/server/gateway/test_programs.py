@@ -18,10 +18,10 @@ import trustme
 from ai_support import client_cert, thumbprint
 from gateway_support import Answer, world
 from oauth_support import HandIssuer, hand_issuer
-from onym.common.strict_json import decode_base64url, parse_json_object
+from onym.common.text import decode_base64url, parse_json_object
 from onym.errors import ConfigError
 from onym.server.gateway.settings import ProgramTable, load_gateway_settings
-from onym.server.settings_parser import IssuerTable
+from onym.server.settings import IssuerTable
 from openid_support import independent_client
 from people_support import Browser
 from programs_support import SECRET, ProgramTown, program_town

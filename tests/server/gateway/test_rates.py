@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gateway_support import world
+from onym.server.clients import SharedRates, make_address_key
 from onym.server.gateway.settings import GatewayRates
-from onym.server.security.clients import SharedRates, make_address_key
 from onym.server.settings import RateLimit
 from onym.uri.secret import Secret
 from support import free_port

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from onym.server.gateway import GatewaySettings, create_gateway
-from onym.server.settings_parser import IssuerTable
-from onym.sign.fleet_secrets import rotate_secrets
+from onym.server.settings import IssuerTable
+from onym.sign.sealing import rotate_secrets
 from onym.store.valkey import ValkeyOptions, open_valkey
 from onym.uri.secret import Secret
 from support import free_port

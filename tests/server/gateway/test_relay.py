@@ -9,7 +9,7 @@ import pytest
 from gateway_support import World
 from onym.ai.gateway.audit import verify_log
 from onym.ai.gateway.forwarding import POLICY_HASH, hash_upstream_receipt
-from onym.ai.problems import CODES
+from onym.ai.messages import CODES
 from onym.net.messages import SSEDecoder
 from onym.sign.keys import read_authority_keys
 from onym.sign.receipts import GATEWAY, Expected, request_hash, verify_filed, verify_receipt

@@ -23,15 +23,19 @@ from ai_support import PATIENCE
 from gateway_support import world
 from onym.ai.endpoint import Answer, Call, Endpoint
 from onym.ai.gateway.audit import AuditLog, rotate_log, verify_log
-from onym.ai.gateway.forms import build_form_fields
+from onym.ai.gateway.review import build_form_fields
 from onym.cli._output import Session
 from onym.cli.commands.ai.receipts import verify_command as verify
 from onym.cli.commands.ai.serve import audit_command as audit
 from onym.errors import ConfigError
 from onym.net.messages import SSEDecoder
 from onym.server.gateway.dependencies import ResultStore
-from onym.server.gateway.responses import EventStreamResponse, StartedStream
-from onym.server.gateway.views import build_control_views, get_template_environment
+from onym.server.gateway.responses import (
+    EventStreamResponse,
+    StartedStream,
+    build_control_views,
+    get_template_environment,
+)
 from onym.sign.keystore import KeyStore
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)

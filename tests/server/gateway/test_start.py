@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from ai_support import authority_ca
 from gateway_support import world
-from onym.ai.discovery.pins import PinFile
+from onym.ai.settings import PinFile
 from onym.cli._app import app
 from onym.errors import ConfigError
 from onym.server.gateway import GatewaySettings, create_gateway, load_gateway_settings

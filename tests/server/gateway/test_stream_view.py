@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onym.server.gateway.views import build_stream_view
+from onym.server.gateway.responses import build_stream_view
 
 
 def events(*parts: tuple[str, str]) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from ai_support import PATIENCE
 from gateway_support import Answer, World, raw, world
 from onym.ai.endpoint import Answer as Signed
-from onym.ai.endpoint.resources import Resource
+from onym.ai.endpoint.responses import Resource
 from onym.sign.receipts import content_digest
 
 BODY = b'{"a":1,"b":2}'

@@ -13,23 +13,9 @@ from functools import cache
 from random import SystemRandom
 from typing import Any, Final, TypeAlias
 
-from onym.ai.discovery import dns
-from onym.ai.discovery.page import Pointers, find_head_links, find_pointers, get_charset, is_html
-from onym.ai.discovery.well_known import (
-    fetch_authority,
-    fetch_document,
-    fetch_url,
-    find_namespace,
-    parse_origin,
-)
-from onym.ai.discovery_document import (
-    WELL_KNOWN,
-    derive_anchor,
-    find_claimed_authority,
-    get_authority,
-    parse_discovery_document,
-    try_canonicalize,
-)
+from onym.ai import discovery_document
+from onym.ai.discovery import pointers, well_known
+from onym.ai.discovery.pointers import Pointers, find_head_links, find_pointers, get_charset, is_html
 from onym.ai.records import NO_AUTHORITY, AnchorDocument, Namespace, Source, Verdict
 from onym.ai.settings import SHORTEST_LIFE, CacheEntry, ResolverSettings
 from onym.errors import DiscoveryError, URIError, UsageError
@@ -57,7 +43,7 @@ class DiscoveryTarget:
     @property
     def origin(self) -> str | None:
         """The origin of a DNS authority; None for a registry name and without an authority."""
-        return derive_anchor(self.authority)
+        return discovery_document.derive_anchor(self.authority)
 
 
 def parse_discovery_target(question: str | AIURI, settings: ResolverSettings) -> DiscoveryTarget:
@@ -70,7 +56,9 @@ def parse_discovery_target(question: str | AIURI, settings: ResolverSettings) ->
         canonical = AIURI.parse(text).canonical()
         named = AIURI.parse(canonical)
         context = settings.find_context(named.path) if named.authority is None else None
-        return DiscoveryTarget(authority=get_authority(canonical), uri=canonical, context=context)
+        return DiscoveryTarget(
+            authority=discovery_document.get_authority(canonical), uri=canonical, context=context
+        )
     if not text or len(text) > _LONGEST:
         raise _make_target_error(f"the name to discover is empty or longer than {_LONGEST} characters")
     try:
@@ -83,7 +71,9 @@ def parse_discovery_target(question: str | AIURI, settings: ResolverSettings) ->
     except URIError as error:
         raise _make_target_error(f"the text contains no valid host: {error.message}") from None
     query = "" if uri.query is None else f"?{uri.query}"
-    return DiscoveryTarget(authority=get_authority(canonical), page=(uri.path or "/") + query)
+    return DiscoveryTarget(
+        authority=discovery_document.get_authority(canonical), page=(uri.path or "/") + query
+    )
 
 
 def _make_target_error(message: str) -> UsageError:
@@ -192,7 +182,7 @@ def _canonicalize_source(source: Source) -> Source:
     """Apply rule 1: make every URI canonical; drop and report malformed ones."""
     if source.name not in POINTERS or source.verdict is not Verdict.CONFIRMS:
         return source
-    pairs = [(text, try_canonicalize(text)) for text in source.said]
+    pairs = [(text, discovery_document.try_canonicalize(text)) for text in source.said]
     good = tuple(dict.fromkeys(uri for _, uri in pairs if uri is not None))
     bad = [text[:MAX_SHOWN] for text, uri in pairs if uri is None]
     why = f"not a valid ai URI: {', '.join(bad)}" if bad else source.why
@@ -226,7 +216,7 @@ def _judge_pointer(
     document: AnchorDocument | None,
     named: Mapping[str, AnchorDocument],
 ) -> _PointerVerdict:
-    whose, signed = get_authority(uri), source.rank >= _SIGNED_RANK
+    whose, signed = discovery_document.get_authority(uri), source.rank >= _SIGNED_RANK
     candidate = Candidate(uri=uri, confirmed=True, by=(source.name,))
     if whose != authority:
         # rule 3: a pointer to another authority's resource needs that authority's confirmation
@@ -360,7 +350,7 @@ def _query_sources(question: str | AIURI, settings: ResolverSettings) -> Flow[Di
 
 def select_targets(document: AnchorDocument | None, targets: tuple[Origin, ...]) -> tuple[Origin, ...]:
     """Return the targets if the service is at the anchor, because DNS records apply only to that host."""
-    same = document and parse_origin(document.service) == parse_origin(document.anchor)
+    same = document and well_known.parse_origin(document.service) == well_known.parse_origin(document.anchor)
     return targets if same else ()
 
 
@@ -374,7 +364,7 @@ def fetch_srv_targets(
     document, or if DNSSEC validation fails.
     """
     authority = document.authority
-    if not settings.dns or derive_anchor(authority) is None:
+    if not settings.dns or discovery_document.derive_anchor(authority) is None:
         return (), ()
     key, now = f"dns {authority}", settings.clock()
     kept = settings.cache.get(key)
@@ -403,7 +393,7 @@ def _fetch_statement(target: DiscoveryTarget, settings: ResolverSettings) -> Flo
     )
     try:
         if not in_context:
-            namespace = find_namespace(target.authority, settings)
+            namespace = well_known.find_namespace(target.authority, settings)
         elif target.context is not None:
             namespace = replace(target.context, label=NO_AUTHORITY)
         else:
@@ -424,17 +414,21 @@ def _fetch_anchor_statement(
     target: DiscoveryTarget, namespace: Namespace, sources: tuple[Source, ...], settings: ResolverSettings
 ) -> Flow[Discovery]:
     statement = Discovery(authority=target.authority, anchor=namespace.anchor)
-    source = Source(name="anchor", rank=3, location=namespace.anchor + WELL_KNOWN, verdict=Verdict.WON)
+    source = Source(
+        name="anchor", rank=3, location=namespace.anchor + discovery_document.WELL_KNOWN, verdict=Verdict.WON
+    )
 
     def parse_document(octets: bytes) -> AnchorDocument:
         authority = _choose_authority(octets, target, namespace.anchor, settings)
-        return parse_discovery_document(octets, anchor=namespace.anchor, authority=authority)
+        return discovery_document.parse_discovery_document(
+            octets, anchor=namespace.anchor, authority=authority
+        )
 
     try:
-        document = yield from fetch_document(namespace, settings, parse_document)
+        document = yield from well_known.fetch_document(namespace, settings, parse_document)
         statement = replace(statement, authority=document.authority, document=document)
         source = replace(source, said=list_resources(document))
-        keys = yield from fetch_authority(document, namespace, settings)
+        keys = yield from well_known.fetch_authority(document, namespace, settings)
     except DiscoveryError as error:
         verdict = Verdict.ABSENT if error.code == _UNKNOWN else Verdict.FAILED
         failed = replace(source, verdict=verdict, why=error.message)
@@ -445,7 +439,7 @@ def _fetch_anchor_statement(
 
 def _choose_authority(octets: bytes, target: DiscoveryTarget, anchor: str, settings: ResolverSettings) -> str:
     """Return the document's authority: a host's document may be for an authority that a registry lists."""
-    claimed = find_claimed_authority(octets)
+    claimed = discovery_document.find_claimed_authority(octets)
     if target.uri is not None or target.origin is None or claimed is None or claimed == target.authority:
         return target.authority
     for registry in settings.namespaces:
@@ -461,13 +455,15 @@ def _fetch_dns_sources(
     """Return the SRV and TXT sources of an authority, and the SRV targets if DNSSEC validates them."""
     host, _, port = authority.partition(":")
     records = yield from _fetch_records(Ask(f"_aiip._tcp.{host}", "SRV", settings.timeout))
-    service, targets = dns.evaluate_srv(records, host=host, port=int(port or 443), draw=_RANDOM.random)
+    service, targets = pointers.evaluate_srv(records, host=host, port=int(port or 443), draw=_RANDOM.random)
     if targets and service.validated:
-        service, targets = dns.drop_alias_targets(service, (yield from _fetch_aliases(targets, settings)))
+        service, targets = pointers.drop_alias_targets(
+            service, (yield from _fetch_aliases(targets, settings))
+        )
     elif targets:
         service, targets = replace(service, verdict=Verdict.DROPPED, why=_UNSIGNED), ()
     records = yield from _fetch_records(Ask(f"_aiip.{host}", "TXT", settings.timeout))
-    pointer, _ = dns.evaluate_txt(records, host=host)
+    pointer, _ = pointers.evaluate_txt(records, host=host)
     return (service, pointer), targets
 
 
@@ -495,7 +491,9 @@ def _fetch_page_sources(origin: str, target: str, settings: ResolverSettings) ->
     url = origin + target.partition("?")[0]
     blank = Source(name="link", rank=1, location=url, verdict=Verdict.ABSENT)
     try:
-        reply = yield from fetch_url(url, settings, accept="text/html", limit=_LONGEST_PAGE, target=target)
+        reply = yield from well_known.fetch_url(
+            url, settings, accept="text/html", limit=_LONGEST_PAGE, target=target
+        )
     except DiscoveryError as error:
         return [replace(blank, verdict=Verdict.FAILED, why=error.message)]
     if not 200 <= reply.status < 300:
@@ -517,16 +515,18 @@ def _fetch_named_documents(
 ) -> Flow[dict[str, AnchorDocument]]:
     """Fetch the documents of other authorities that the sources point to; skip those that fail."""
     uris = (
-        try_canonicalize(text)
+        discovery_document.try_canonicalize(text)
         for source in sources
         if source.name in POINTERS and source.verdict is Verdict.CONFIRMS
         for text in source.said
     )
-    others = dict.fromkeys(get_authority(uri) for uri in uris if uri is not None)
+    others = dict.fromkeys(discovery_document.get_authority(uri) for uri in uris if uri is not None)
     documents: dict[str, AnchorDocument] = {}
     for authority in [other for other in others if other not in {own, NO_AUTHORITY}][:_MOST_NAMED]:
         try:
-            documents[authority] = yield from fetch_document(find_namespace(authority, settings), settings)
+            documents[authority] = yield from well_known.fetch_document(
+                well_known.find_namespace(authority, settings), settings
+            )
         except DiscoveryError:
             continue  # then it confirms nothing
     return documents

@@ -14,26 +14,13 @@ from functools import partial
 from typing import Any, Final
 
 from onym import __version__
-from onym.ai.discovery_document import (
-    MAX_OCTETS,
-    WELL_KNOWN,
-    derive_anchor,
-    find_signed_metadata,
-    parse_discovery_document,
-)
-from onym.ai.problems import decode_problem_detail, get_network_code
+from onym.ai import discovery_document
+from onym.ai import settings as resolver_settings
+from onym.ai.messages import decode_problem_detail, get_network_code
 from onym.ai.records import JSON, AnchorDocument, Namespace, parse_media_type
-from onym.ai.settings import (
-    LONGEST_LIFE,
-    NEGATIVE_LIFE,
-    SHORTEST_LIFE,
-    CacheEntry,
-    ResolverSettings,
-    get_cache_lifetime,
-)
 from onym.errors import DiscoveryError, NetError, RedirectRefused, ResponseTooLarge, SignatureError
 from onym.net.messages import Flow, HTTPRequest, Origin, Reply, Send, Wait, split_url
-from onym.sign import metadata as signing
+from onym.sign import receipts as signing
 from onym.sign.keys import AuthorityKeys, read_authority_keys
 from onym.uri.generic import URI
 
@@ -50,7 +37,7 @@ class PublishedDocument:
 
 
 def apply_signed_metadata(
-    published: PublishedDocument, settings: ResolverSettings, *, only: Collection[str] = ()
+    published: PublishedDocument, settings: resolver_settings.ResolverSettings, *, only: Collection[str] = ()
 ) -> Flow[AnchorDocument]:
     """Return the document with its signed members, which take precedence over the unsigned ones.
 
@@ -65,7 +52,7 @@ def apply_signed_metadata(
         keys = yield from fetch_keys(document, settings, only=only, renew=renew)
         entry, now = settings.cache.get(name), settings.clock()
         # the entry contains the bytes, the keys and the document of a verification
-        if entry is not None and 0 < entry.expires - now <= SHORTEST_LIFE:
+        if entry is not None and 0 < entry.expires - now <= resolver_settings.SHORTEST_LIFE:
             octets, kids, verified = entry.value
             if octets == published.octets and kids == keys.kids:
                 return verified  # type: ignore[no-any-return]
@@ -84,11 +71,17 @@ def apply_signed_metadata(
                     hint="Its owner must sign it again, or remove the member.",
                 ) from error
             renew = True
-    merged = parse_discovery_document(
+    merged = discovery_document.parse_discovery_document(
         published.octets, anchor=document.anchor, authority=document.authority, attested=metadata.members
     )
-    expires = now + SHORTEST_LIFE if metadata.expires is None else min(now + SHORTEST_LIFE, metadata.expires)
-    settings.cache.put(name, CacheEntry(value=(published.octets, keys.kids, merged), expires=expires))
+    expires = (
+        now + resolver_settings.SHORTEST_LIFE
+        if metadata.expires is None
+        else min(now + resolver_settings.SHORTEST_LIFE, metadata.expires)
+    )
+    settings.cache.put(
+        name, resolver_settings.CacheEntry(value=(published.octets, keys.kids, merged), expires=expires)
+    )
     return merged
 
 
@@ -102,12 +95,12 @@ _POLL_SECONDS: Final = 0.05
 _KEYS_CLAUSE: Final = "AIIP/HTTPS v1 3.9"
 
 
-def find_namespace(authority: str, settings: ResolverSettings) -> Namespace:
+def find_namespace(authority: str, settings: resolver_settings.ResolverSettings) -> Namespace:
     """Return the namespace of an authority: a DNS name is its own, one label is looked up in the registries.
 
     Raises DiscoveryError: aiip.unknown-authority, or the registry's error for a label that is not active.
     """
-    anchor = derive_anchor(authority)
+    anchor = discovery_document.derive_anchor(authority)
     if anchor is not None:
         return Namespace(label=authority, anchor=anchor)
     for registry in settings.namespaces:
@@ -123,7 +116,9 @@ def find_namespace(authority: str, settings: ResolverSettings) -> Namespace:
 
 
 def fetch_document(
-    namespace: Namespace, settings: ResolverSettings, read: Callable[[bytes], AnchorDocument] | None = None
+    namespace: Namespace,
+    settings: resolver_settings.ResolverSettings,
+    read: Callable[[bytes], AnchorDocument] | None = None,
 ) -> Flow[AnchorDocument]:
     """Fetch the discovery document of a namespace from its anchor. `read` replaces the parser.
 
@@ -132,21 +127,25 @@ def fetch_document(
     used, and the code of a network failure. The caller checks the pins, after it has fetched the keys.
     """
     authority, anchor = namespace.label, namespace.anchor
-    parse = read or partial(parse_discovery_document, anchor=anchor, authority=authority)
+    parse = read or partial(discovery_document.parse_discovery_document, anchor=anchor, authority=authority)
 
     def parse_published(octets: bytes) -> PublishedDocument:
-        return PublishedDocument(octets=octets, document=parse(octets), token=find_signed_metadata(octets))
+        return PublishedDocument(
+            octets=octets, document=parse(octets), token=discovery_document.find_signed_metadata(octets)
+        )
 
     key = f"anchor {authority} {anchor}" if read is None else f"anchor {authority} {anchor} read"
     before = settings.cache.get(key)
     while True:
-        published = yield from _fetch_cached(key, anchor + WELL_KNOWN, _JSON, parse_published, settings)
+        published = yield from _fetch_cached(
+            key, anchor + discovery_document.WELL_KNOWN, _JSON, parse_published, settings
+        )
         if published is None:
             raise DiscoveryError(
                 f"{authority} has no discovery document",
                 code="aiip.unknown-authority",
                 clause=_CLAUSE,
-                hint=f"Its owner publishes the document at {anchor}{WELL_KNOWN}.",
+                hint=f"Its owner publishes the document at {anchor}{discovery_document.WELL_KNOWN}.",
             )
         try:
             # `read` depends on the question, so a cached document is parsed again
@@ -165,7 +164,7 @@ def fetch_document(
 
 
 def list_allowed_keys(
-    document: AnchorDocument, namespace: Namespace, settings: ResolverSettings
+    document: AnchorDocument, namespace: Namespace, settings: resolver_settings.ResolverSettings
 ) -> Collection[str]:
     """Return the key thumbprints that a registry allows for the document's authority; empty for any key."""
     if document.authority == namespace.label:
@@ -174,7 +173,7 @@ def list_allowed_keys(
 
 
 def fetch_authority(
-    document: AnchorDocument, namespace: Namespace, settings: ResolverSettings
+    document: AnchorDocument, namespace: Namespace, settings: resolver_settings.ResolverSettings
 ) -> Flow[AuthorityKeys]:
     """Fetch the keys of a document's authority and check the document against its pin.
 
@@ -194,7 +193,7 @@ def fetch_authority(
 
 def fetch_keys(
     document: AnchorDocument,
-    settings: ResolverSettings,
+    settings: resolver_settings.ResolverSettings,
     *,
     only: Collection[str] = (),
     renew: bool = False,
@@ -243,13 +242,13 @@ def fetch_keys(
     return keys  # type: ignore[no-any-return]
 
 
-def _begin_renewal(key: str, settings: ResolverSettings) -> bool:
+def _begin_renewal(key: str, settings: resolver_settings.ResolverSettings) -> bool:
     """Report whether this caller may fetch the set early; only one of several may."""
     with _RENEWAL_LOCK:
         now, kept = settings.clock(), settings.cache.get(key)
         if kept is None:
             return True
-        if 0 <= now - kept.refetched < SHORTEST_LIFE:
+        if 0 <= now - kept.refetched < resolver_settings.SHORTEST_LIFE:
             return False
         settings.cache.put(key, replace(kept, refetched=now, fetching=True))
     return True
@@ -260,7 +259,7 @@ def _fetch_cached(
     url: str,
     types: Collection[str],
     read: Callable[[bytes], Any],
-    settings: ResolverSettings,
+    settings: resolver_settings.ResolverSettings,
     *,
     renew: bool = False,
 ) -> Flow[Any]:
@@ -268,28 +267,35 @@ def _fetch_cached(
     kept = settings.cache.get(key)
     now = settings.clock()
     # if the clock was set back, an entry must not last longer than the longest life
-    if kept is not None and not renew and 0 < kept.expires - now <= LONGEST_LIFE:
+    if kept is not None and not renew and 0 < kept.expires - now <= resolver_settings.LONGEST_LIFE:
         return kept.value
     etag = kept.etag if kept is not None and kept.value is not None else None
     accept = ", ".join(sorted(types))
-    reply = yield from fetch_url(url, settings, accept=accept, limit=MAX_OCTETS, etag=etag)
+    reply = yield from fetch_url(url, settings, accept=accept, limit=discovery_document.MAX_OCTETS, etag=etag)
     now = settings.clock()
     refetched = kept.refetched if kept is not None else float("-inf")
     if reply.status == 304 and kept is not None and etag is not None:
         return _store_entry(key, replace(kept, expires=now), reply, settings)
     if reply.status in {404, 410}:
-        settings.cache.put(key, CacheEntry(value=None, expires=now + NEGATIVE_LIFE, refetched=refetched))
+        settings.cache.put(
+            key,
+            resolver_settings.CacheEntry(
+                value=None, expires=now + resolver_settings.NEGATIVE_LIFE, refetched=refetched
+            ),
+        )
         return None
     _validate_reply(reply, url, types)
-    entry = CacheEntry(
+    entry = resolver_settings.CacheEntry(
         value=read(reply.body), expires=now, etag=reply.headers.get("etag"), refetched=refetched
     )
     return _store_entry(key, entry, reply, settings)
 
 
-def _store_entry(key: str, entry: CacheEntry, reply: Reply, settings: ResolverSettings) -> Any:
+def _store_entry(
+    key: str, entry: resolver_settings.CacheEntry, reply: Reply, settings: resolver_settings.ResolverSettings
+) -> Any:
     """Cache the entry as long as the reply's headers allow, and return its value."""
-    seconds = get_cache_lifetime(reply.headers)
+    seconds = resolver_settings.get_cache_lifetime(reply.headers)
     if seconds is None:
         settings.cache.drop(key)
     else:
@@ -299,7 +305,7 @@ def _store_entry(key: str, entry: CacheEntry, reply: Reply, settings: ResolverSe
 
 def fetch_url(
     url: str,
-    settings: ResolverSettings,
+    settings: resolver_settings.ResolverSettings,
     *,
     accept: str,
     limit: int,

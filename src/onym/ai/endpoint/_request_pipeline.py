@@ -13,39 +13,21 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from onym.ai import messages
+from onym.ai.endpoint import responses
 from onym.ai.endpoint._runner import HandlerRunner, decode_stored_answer, get_caller_key
-from onym.ai.endpoint.approvals import ApprovalChecker, CheckedApproval
 from onym.ai.endpoint.context import ANONYMOUS, AccessRequest, Answer, Authorization, Call, Caller, Limits
 from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX as ANONYMOUS_CLIENT
 from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
-from onym.ai.endpoint.policy import ApprovalTerms, Policies
-from onym.ai.endpoint.resources import PREFIX, Resource, Site
-from onym.ai.endpoint.responses import (
-    ALLOWED,
-    Receive,
-    Send,
-    StreamingAnswer,
-    add_nonce,
-    encode_problem,
-    get_sent_body,
-    read_body,
-    send_answer,
-)
+from onym.ai.endpoint.policy import ApprovalChecker, ApprovalTerms, CheckedApproval, Policies
 from onym.ai.endpoint.sender import require_bound_request, verify_request_binding
 from onym.ai.endpoint.signing import ReceiptRequest, ReceiptSigner
 from onym.ai.endpoint.task_runner import MAX_TASK_INPUT, TaskRunner
 from onym.ai.endpoint.task_store import TaskStore
 from onym.ai.endpoint.tasks import TaskService, get_task_of_answer, make_task_id
 from onym.ai.records import DESCRIPTION, is_json
-from onym.ai.request_validation import (
-    Preferences,
-    RequestHead,
-    bad_request,
-    validate_json_depth,
-    verify_content_digest,
-)
 from onym.ai.telemetry import NULL_STAGE, Telemetry
-from onym.common.strict_json import parse_json_value
+from onym.common.text import parse_json_value
 from onym.errors import AIIPError, DeniedError, OnymError
 from onym.uri.ai import AIURI, from_target
 
@@ -59,7 +41,7 @@ _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 class RequestPipeline:
     """Serves the requests to the resources of one site."""
 
-    site: Site
+    site: responses.Site
     signing: ReceiptSigner
     authorization: Authorization | None
     policies: Policies
@@ -107,7 +89,13 @@ class RequestPipeline:
         if tasks is not None:
             tasks.runner.close()
 
-    async def serve(self, head: RequestHead, receive: Receive, send: Send, peer: Any = None) -> None:
+    async def serve(
+        self,
+        head: messages.RequestHead,
+        receive: responses.Receive,
+        send: responses.Send,
+        peer: Any = None,
+    ) -> None:
         """Serve a request whose head is valid; `peer` is `client` of its ASGI scope."""
         if self.telemetry is None:
             await self._serve_request(head, receive, send, peer)
@@ -116,7 +104,13 @@ class RequestPipeline:
         with self.telemetry.observe_request("endpoint", head.method, trace, authority=authority) as stage:
             await self._serve_request(head, receive, stage.observe_send(send), peer)
 
-    async def serve_task(self, head: RequestHead, receive: Receive, send: Send, peer: Any = None) -> None:
+    async def serve_task(
+        self,
+        head: messages.RequestHead,
+        receive: responses.Receive,
+        send: responses.Send,
+        peer: Any = None,
+    ) -> None:
         """Serve a request to a task, whose head is valid."""
         try:
             if self.tasks is None:
@@ -124,9 +118,11 @@ class RequestPipeline:
             await self.tasks.serve(head, receive, send, get_caller_key(ANONYMOUS, peer))
         except Exception as error:  # noqa: BLE001 - every error becomes a response
             answer = self.make_problem(error, None, head.trace_id)
-            await send_answer(send, answer, head=head.method == "HEAD")
+            await responses.send_answer(send, answer, head=head.method == "HEAD")
 
-    async def _authenticate_task_request(self, head: RequestHead, resource: Resource | None) -> Caller:
+    async def _authenticate_task_request(
+        self, head: messages.RequestHead, resource: responses.Resource | None
+    ) -> Caller:
         """Return the caller. A task never shows itself to a caller without the token that it may need.
 
         The task itself compares the scopes, because a foreign task must look like an unknown one.
@@ -137,13 +133,19 @@ class RequestPipeline:
             request = replace(self._make_access_request(head, resource), scopes=frozenset())
             return await self.authorization.authorize(request)
 
-    async def _read_task_input(self, receive: Receive, head: RequestHead) -> bytes | None:
-        body = await read_body(receive, head.length, MAX_TASK_INPUT)
+    async def _read_task_input(self, receive: responses.Receive, head: messages.RequestHead) -> bytes | None:
+        body = await responses.read_body(receive, head.length, MAX_TASK_INPUT)
         if body is not None and head.digest is not None:
-            verify_content_digest(head.digest, body)
+            messages.verify_content_digest(head.digest, body)
         return body
 
-    async def _serve_request(self, head: RequestHead, receive: Receive, send: Send, peer: Any) -> None:
+    async def _serve_request(
+        self,
+        head: messages.RequestHead,
+        receive: responses.Receive,
+        send: responses.Send,
+        peer: Any,
+    ) -> None:
         try:
             uri = self._parse_uri(head)
             if self.telemetry is not None:
@@ -154,19 +156,24 @@ class RequestPipeline:
             answer = self.make_problem(error, getattr(error, "target", None), head.trace_id)
             known = getattr(error, "caller", None)
             if isinstance(known, Caller):
-                send = add_nonce(send, known.next_nonce)
+                send = responses.add_nonce(send, known.next_nonce)
                 await self._send_signed(ReceiptRequest(head, self._parse_uri(head), known), answer, send)
             else:
-                await send_answer(send, answer, head=head.method == "HEAD")
+                await responses.send_answer(send, answer, head=head.method == "HEAD")
             return
         await self._serve_caller(ReceiptRequest(head, uri, caller), resource, receive, send, peer)
 
     async def _serve_caller(
-        self, request: ReceiptRequest, resource: Resource | None, receive: Receive, send: Send, peer: Any
+        self,
+        request: ReceiptRequest,
+        resource: responses.Resource | None,
+        receive: responses.Receive,
+        send: responses.Send,
+        peer: Any,
     ) -> None:
         head = request.head
-        answer: Answer | StreamingAnswer
-        send = add_nonce(send, request.caller.next_nonce)
+        answer: Answer | responses.StreamingAnswer
+        send = responses.add_nonce(send, request.caller.next_nonce)
         try:
             if resource is None:
                 raise AIIPError("the authority has no such resource", code="aiip.endpoint-unknown")
@@ -174,7 +181,7 @@ class RequestPipeline:
                 require_bound_request(
                     request.caller, resource.effects, always=self.site.requirements.request_binding
                 )
-                body = await read_body(receive, head.length, self.limits.body)
+                body = await responses.read_body(receive, head.length, self.limits.body)
                 if body is None:
                     return  # the caller has disconnected
                 key = get_caller_key(request.caller, peer)
@@ -183,22 +190,22 @@ class RequestPipeline:
                 answer = self._make_description(request, resource)
         except Exception as error:  # noqa: BLE001 - every error becomes a response
             answer = self.make_problem(error, request.subject, head.trace_id)
-        if isinstance(answer, StreamingAnswer):
+        if isinstance(answer, responses.StreamingAnswer):
             await self._runner.send_stream(answer, request, receive, send)
         else:
             await self._send_signed(request, answer, send)
 
-    async def _send_signed(self, request: ReceiptRequest, answer: Answer, send: Send) -> None:
+    async def _send_signed(self, request: ReceiptRequest, answer: Answer, send: responses.Send) -> None:
         """Sign and send the answer; if it cannot be signed, send an error response instead."""
         no_body, receipt = request.head.method == "HEAD", None
         try:
-            receipt = self.signing.sign_answer(request, answer, get_sent_body(answer, head=no_body))
+            receipt = self.signing.sign_answer(request, answer, responses.get_sent_body(answer, head=no_body))
         except OnymError as error:
             answer = self.make_problem(error, request.subject, request.head.trace_id)
-        await send_answer(send, answer, receipt=receipt, head=no_body)
+        await responses.send_answer(send, answer, receipt=receipt, head=no_body)
 
-    def _parse_uri(self, head: RequestHead) -> AIURI:
-        uri = from_target(PREFIX, head.raw_path, head.query)
+    def _parse_uri(self, head: messages.RequestHead) -> AIURI:
+        uri = from_target(responses.PREFIX, head.raw_path, head.query)
         if uri.authority != self.site.authority:
             raise AIIPError(
                 f"this endpoint serves {self.site.authority}, not the requested authority",
@@ -206,7 +213,7 @@ class RequestPipeline:
             )
         return uri
 
-    async def _authenticate(self, head: RequestHead, resource: Resource | None) -> Caller:
+    async def _authenticate(self, head: messages.RequestHead, resource: responses.Resource | None) -> Caller:
         """Return the caller. Descriptions are public, but a token that comes with the request is verified."""
         safe = head.method in _SAFE
         if self.authorization is None or (safe and "authorization" not in head.headers):
@@ -217,7 +224,9 @@ class RequestPipeline:
         with self._observe_step("verify"):
             return await self.authorization.authorize(request)
 
-    def _make_access_request(self, head: RequestHead, resource: Resource | None) -> AccessRequest:
+    def _make_access_request(
+        self, head: messages.RequestHead, resource: responses.Resource | None
+    ) -> AccessRequest:
         """Return the request for a caller, who must have what the resource demands."""
         return AccessRequest(
             method=head.method,
@@ -234,20 +243,20 @@ class RequestPipeline:
         telemetry = self.telemetry
         return NULL_STAGE if telemetry is None else telemetry.observe_step(stage, self.site.authority)
 
-    def _make_description(self, request: ReceiptRequest, resource: Resource) -> Answer:
+    def _make_description(self, request: ReceiptRequest, resource: responses.Resource) -> Answer:
         head = request.head
         if head.method not in _SAFE:
             # the body is not read, so the receipt covers the digest that the head claims
-            error = AIIPError(f"resources support only {ALLOWED}", code="aiip.method-not-allowed")
-            return replace(self.make_problem(error, resource.uri), headers=(("Allow", ALLOWED),))
+            error = AIIPError(f"resources support only {responses.ALLOWED}", code="aiip.method-not-allowed")
+            return replace(self.make_problem(error, resource.uri), headers=(("Allow", responses.ALLOWED),))
         if head.length or "transfer-encoding" in head.headers:
-            raise bad_request(f"a {head.method} request cannot have a body")
+            raise messages.bad_request(f"a {head.method} request cannot have a body")
         if head.digest is not None:
-            verify_content_digest(head.digest, b"")
+            messages.verify_content_digest(head.digest, b"")
         request.set_body(b"")
         verify_request_binding(request.caller, lambda: request.request_hash)
         if head.method == "OPTIONS":
-            headers = (("Allow", ALLOWED), ("Accept-Post", resource.accepts))
+            headers = (("Allow", responses.ALLOWED), ("Accept-Post", resource.accepts))
             return Answer(status=204, content_type=None, headers=headers)
         # a receipt is for one caller and one moment; only the description may be cached
         cache_control = "private, no-store" if head.nonce else "private, max-age=60"
@@ -255,8 +264,8 @@ class RequestPipeline:
         return Answer(content_type=DESCRIPTION, body=resource.encode_description(), headers=headers)
 
     async def _invoke_resource(
-        self, request: ReceiptRequest, resource: Resource, body: bytes, caller_key: str
-    ) -> Answer | StreamingAnswer:
+        self, request: ReceiptRequest, resource: responses.Resource, body: bytes, caller_key: str
+    ) -> Answer | responses.StreamingAnswer:
         head, policy_input = request.head, self._parse_body(request, body)
         call = Call(
             uri=request.uri,
@@ -282,7 +291,7 @@ class RequestPipeline:
             policy_input = _get_policy_input(resource.handler, call, policy_input)
         terms = self.policies.require_permission(call, resource.effects, policy_input)
         scope = _make_key_scope(request, caller_key)
-        preferences = Preferences.parse(head.headers) if resource.task else Preferences()
+        preferences = messages.Preferences.parse(head.headers) if resource.task else messages.Preferences()
         if preferences.respond_async:
             try:
                 approval = await self._check_and_approve(request, resource, call, terms)
@@ -313,9 +322,9 @@ class RequestPipeline:
     async def _begin_task(
         self,
         request: ReceiptRequest,
-        resource: Resource,
+        resource: responses.Resource,
         call: Call,
-        preferences: Preferences,
+        preferences: messages.Preferences,
         scope: KeyScope,
         approval: CheckedApproval | None,
     ) -> Answer:
@@ -328,8 +337,8 @@ class RequestPipeline:
         return answer
 
     async def _require_known(
-        self, call: Call, scope: KeyScope, preferences: Preferences, refusal: DeniedError
-    ) -> Answer | StreamingAnswer:
+        self, call: Call, scope: KeyScope, preferences: messages.Preferences, refusal: DeniedError
+    ) -> Answer | responses.StreamingAnswer:
         """Return the answer of a request that ran with its approval, which may have expired since.
 
         Its caller may have lost the answer, and must not have the same request approved again. Raises the
@@ -354,7 +363,7 @@ class RequestPipeline:
         return await self.tasks.replay(task)
 
     async def _check_and_approve(
-        self, request: ReceiptRequest, resource: Resource, call: Call, terms: ApprovalTerms | None
+        self, request: ReceiptRequest, resource: responses.Resource, call: Call, terms: ApprovalTerms | None
     ) -> CheckedApproval | None:
         """Check the input, and the approval if the call needs one; its receipt can name the approval.
 
@@ -379,12 +388,12 @@ class RequestPipeline:
     def _parse_body(self, request: ReceiptRequest, body: bytes) -> Any:
         """Verify the body's digest and parse a JSON body, within its depth; return None for other bodies."""
         if request.head.digest is not None:
-            verify_content_digest(request.head.digest, body)
+            messages.verify_content_digest(request.head.digest, body)
         request.set_body(body)
         verify_request_binding(request.caller, lambda: request.request_hash)
         if not body or not is_json(request.head.content_type):
             return None
-        validate_json_depth(body, self.limits.depth)
+        messages.validate_json_depth(body, self.limits.depth)
         try:
             # policies and the function must see the same value, so no member may be repeated
             return parse_json_value(body)
@@ -409,7 +418,7 @@ class RequestPipeline:
             reason = getattr(error, "refused_proof", None)
             if reason is not None:
                 self.telemetry.count_refused_proof(self.site.authority, reason)
-        answer = encode_problem(
+        answer = responses.encode_problem(
             error, anchor=anchor, target=target, instance=instance, trace=trace, final=final
         )
         if answer.status >= 500:

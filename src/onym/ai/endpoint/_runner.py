@@ -15,27 +15,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from onym.ai.endpoint.context import Answer, Call, Caller, Limits, StreamEvent
+from onym.ai.endpoint import responses
+from onym.ai.endpoint.context import TOTAL, Answer, Call, Caller, ConcurrencyLimiter, Limits, StreamEvent
 from onym.ai.endpoint.idempotency import INTERRUPTED_HINT, IdempotencyStore, KeyScope
-from onym.ai.endpoint.resources import Resource
-from onym.ai.endpoint.responses import (
-    EventEncoder,
-    HandlerEvents,
-    Receive,
-    ResponseSender,
-    Send,
-    StreamingAnswer,
-    close_stream,
-    contain_faults,
-    encode_event,
-    send_body_part,
-    send_events,
-    send_head,
-    wait_for_disconnect,
-)
 from onym.ai.endpoint.signing import ReceiptRequest, ReceiptSigner, validate_answer
 from onym.ai.records import EVENTS
-from onym.common.concurrency import TOTAL, ConcurrencyLimiter
 from onym.errors import AIIPError, OnymError
 from onym.net.hosts import get_client_network
 
@@ -145,12 +129,14 @@ def encode_events(events: Iterable[StreamEvent]) -> bytes:
     return _PACK.encode(_AnswerRecord(200, EVENTS, b"", (), rows))
 
 
-def decode_stored_answer(octets: bytes, seconds: float) -> Answer | StreamingAnswer:
+def decode_stored_answer(octets: bytes, seconds: float) -> Answer | responses.StreamingAnswer:
     """Decode a stored answer; a stream may take `seconds`. Needs a running event loop."""
     stored = _UNPACK.decode(octets)
     if stored.events is not None:
         deadline = asyncio.get_running_loop().time() + seconds
-        return StreamingAnswer(events=_replay_events(stored.events), headers=_REPLAYED, deadline=deadline)
+        return responses.StreamingAnswer(
+            events=_replay_events(stored.events), headers=_REPLAYED, deadline=deadline
+        )
     return Answer(
         status=stored.status,
         content_type=stored.content_type,
@@ -171,7 +157,7 @@ _TIMEOUT_MESSAGE: Final = "the invocation exceeded the endpoint's time limit"
 class KeyedCall:
     """One call with an idempotency key. `release` frees its slot."""
 
-    resource: Resource
+    resource: responses.Resource
     call: Call
     store: IdempotencyStore
     scope: KeyScope
@@ -193,7 +179,9 @@ class HandlerRunner:
         self._limiter = make_limiter(self.limits)
         self._tasks = TaskSet()
 
-    async def run(self, resource: Resource, call: Call, caller_key: str) -> Answer | StreamingAnswer:
+    async def run(
+        self, resource: responses.Resource, call: Call, caller_key: str
+    ) -> Answer | responses.StreamingAnswer:
         """Return the handler's answer. `caller_key` identifies the caller for its share of the slots.
 
         Raises what the handler raises, `aiip.unavailable`, `aiip.too-many-requests`, `aiip.upstream-timeout`.
@@ -210,13 +198,13 @@ class HandlerRunner:
 
     async def run_once(
         self,
-        resource: Resource,
+        resource: responses.Resource,
         call: Call,
         store: IdempotencyStore,
         scope: KeyScope,
         caller_key: str,
         spend: str | None = None,
-    ) -> Answer | StreamingAnswer:
+    ) -> Answer | responses.StreamingAnswer:
         """Return the answer for a key: the stored one, or a new one, even if the caller disconnects.
 
         A new call spends the approval whose transaction is `spend`.
@@ -233,7 +221,7 @@ class HandlerRunner:
             task.add_done_callback(partial(self._handle_abandoned, keyed.call))
             raise
 
-    async def _find_or_run(self, keyed: KeyedCall) -> Answer | StreamingAnswer:
+    async def _find_or_run(self, keyed: KeyedCall) -> Answer | responses.StreamingAnswer:
         try:
             stored = await keyed.store.begin(
                 keyed.scope, keyed.call.request_hash, self.clock(), spend=keyed.spend
@@ -250,7 +238,7 @@ class HandlerRunner:
             answer.release = keyed.release
         return answer
 
-    async def _run_first(self, keyed: KeyedCall) -> Answer | StreamingAnswer:
+    async def _run_first(self, keyed: KeyedCall) -> Answer | responses.StreamingAnswer:
         """Run the call.
 
         After the time limit the caller gets an error response; a thread runs on, in its slot.
@@ -270,9 +258,11 @@ class HandlerRunner:
         )
         return self.make_problem(error, keyed.scope.target, final=True)
 
-    async def _run_and_store(self, keyed: KeyedCall, deadline: CallDeadline) -> Answer | StreamingAnswer:
+    async def _run_and_store(
+        self, keyed: KeyedCall, deadline: CallDeadline
+    ) -> Answer | responses.StreamingAnswer:
         deadline.activate()
-        answer: Answer | StreamingAnswer
+        answer: Answer | responses.StreamingAnswer
         try:
             async with deadline.limit:
                 answer = await self._run_handler(keyed.resource, keyed.call, keyed.release)
@@ -285,7 +275,7 @@ class HandlerRunner:
         except BaseException:
             keyed.store.abandon(keyed.scope)
             raise
-        if isinstance(answer, StreamingAnswer):
+        if isinstance(answer, responses.StreamingAnswer):
             answer.ends = partial(self._store_stream, keyed)
         else:
             await self._store_answer(keyed, encoded)
@@ -323,39 +313,41 @@ class HandlerRunner:
         except AIIPError as error:
             self.make_problem(error, keyed.scope.target)
 
-    def _handle_abandoned(self, call: Call, task: asyncio.Task[Answer | StreamingAnswer]) -> None:
+    def _handle_abandoned(self, call: Call, task: asyncio.Task[Answer | responses.StreamingAnswer]) -> None:
         """Read the events of a stream whose caller has disconnected, so that they are stored for its key."""
         if task.cancelled() or task.exception() is not None:
             return
         answer = task.result()
-        if isinstance(answer, StreamingAnswer):
+        if isinstance(answer, responses.StreamingAnswer):
             self._tasks.spawn(self._drain_stream(answer, call))
 
-    async def _drain_stream(self, stream: StreamingAnswer, call: Call) -> None:
+    async def _drain_stream(self, stream: responses.StreamingAnswer, call: Call) -> None:
         try:
             if stream.ends is not None:
-                await send_events(
-                    stream, EventEncoder(call.request_hash, self.limits), ResponseSender(None, lasting=True)
+                await responses.send_events(
+                    stream,
+                    responses.EventEncoder(call.request_hash, self.limits),
+                    responses.ResponseSender(None, lasting=True),
                 )
         except Exception as error:  # noqa: BLE001 - no caller is left, so it is only logged
             self.make_problem(error, str(call.uri.without_query))
         finally:
             try:
-                await close_stream(stream)
+                await responses.close_stream(stream)
             finally:
                 stream.release()
 
     async def _run_handler(
-        self, resource: Resource, call: Call, release: Callable[[], None]
-    ) -> Answer | StreamingAnswer:
+        self, resource: responses.Resource, call: Call, release: Callable[[], None]
+    ) -> Answer | responses.StreamingAnswer:
         try:
-            with contain_faults():
+            with responses.contain_faults():
                 answer = await resource.handler.invoke(call)
             if not isinstance(answer, Answer):
-                events = HandlerEvents(answer)
+                events = responses.HandlerEvents(answer)
                 await events.prefetch()
                 deadline = asyncio.get_running_loop().time() + self.limits.stream_seconds
-                return StreamingAnswer(events=events, deadline=deadline, release=release)
+                return responses.StreamingAnswer(events=events, deadline=deadline, release=release)
         except BaseException:
             release()
             raise
@@ -367,7 +359,11 @@ class HandlerRunner:
         return answer
 
     async def send_stream(
-        self, stream: StreamingAnswer, request: ReceiptRequest, receive: Receive, send: Send
+        self,
+        stream: responses.StreamingAnswer,
+        request: ReceiptRequest,
+        receive: responses.Receive,
+        send: responses.Send,
     ) -> None:
         """Send the events, and the receipt at the end.
 
@@ -376,9 +372,9 @@ class HandlerRunner:
         remaining events are read and stored, but not sent.
         """
         bound = stream.ends is not None
-        sender = ResponseSender(send, lasting=bound)
+        sender = responses.ResponseSender(send, lasting=bound)
         work = self._tasks.spawn(self._send_events(stream, request, sender))
-        ending = [] if bound else [self._tasks.spawn(wait_for_disconnect(receive)), work]
+        ending = [] if bound else [self._tasks.spawn(responses.wait_for_disconnect(receive)), work]
         try:
             await asyncio.wait({work, *ending}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -393,34 +389,36 @@ class HandlerRunner:
             work.result()
 
     async def _send_events(
-        self, stream: StreamingAnswer, request: ReceiptRequest, send: ResponseSender
+        self, stream: responses.StreamingAnswer, request: ReceiptRequest, send: responses.ResponseSender
     ) -> None:
         answer = Answer(content_type=EVENTS, headers=stream.headers)
-        encoder = EventEncoder(request.request_hash, self.limits)
+        encoder = responses.EventEncoder(request.request_hash, self.limits)
         try:
             try:
-                await send_head(send, answer)
+                await responses.send_head(send, answer)
                 last = await self._send_until_end(stream, request, answer, encoder, send)
-                await send_body_part(send, last)
+                await responses.send_body_part(send, last)
             finally:
-                await close_stream(stream)
-            await send_body_part(send, b"", more=False)
+                await responses.close_stream(stream)
+            await responses.send_body_part(send, b"", more=False)
         finally:
             stream.release()
 
     async def _send_until_end(
         self,
-        stream: StreamingAnswer,
+        stream: responses.StreamingAnswer,
         request: ReceiptRequest,
         answer: Answer,
-        encoder: EventEncoder,
-        send: ResponseSender,
+        encoder: responses.EventEncoder,
+        send: responses.ResponseSender,
     ) -> bytes:
         """Send the events and return the last one: the receipt, or the problem that ended the stream."""
         final = stream.ends is not None
         try:
-            await send_events(stream, encoder, send)
-            return encode_event("receipt", self.signing.sign_stream(request, answer, encoder.chain.end))
+            await responses.send_events(stream, encoder, send)
+            return responses.encode_event(
+                "receipt", self.signing.sign_stream(request, answer, encoder.chain.end)
+            )
         except Exception as error:  # noqa: BLE001 - without a receipt, the stream is invalid
             problem = self.make_problem(error, request.subject, final=final)
-            return encode_event("problem", problem.body.decode())
+            return responses.encode_event("problem", problem.body.decode())

@@ -13,28 +13,17 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from onym._lazy import require_extra
+from onym.ai.endpoint import responses
 from onym.ai.endpoint._request_pipeline import RequestPipeline
-from onym.ai.endpoint.approvals import ApprovalChecker
 from onym.ai.endpoint.context import Answer, Authorization, Limits, ResourceHandler
 from onym.ai.endpoint.functions import FunctionHandler
 from onym.ai.endpoint.idempotency import IdempotencyStore, SQLiteIdempotencyStore, StoreClaim
-from onym.ai.endpoint.policy import load_policies
-from onym.ai.endpoint.resources import (
-    JWKS,
-    KEYED_EFFECTS,
-    PREFIX,
-    Resource,
-    Site,
-    apply_if_none_match,
-    build_resource_uri,
-)
-from onym.ai.endpoint.responses import Receive, Send, send_answer
+from onym.ai.endpoint.policy import ApprovalChecker, load_policies
 from onym.ai.endpoint.sender import BOUND_EFFECTS
-from onym.ai.endpoint.signing import ReceiptSigner
+from onym.ai.endpoint.signing import FleetKeys, ReceiptSigner
 from onym.ai.endpoint.tasks import is_task_path
-from onym.ai.fleet_keys import FleetKeys
+from onym.ai.messages import parse_request_head
 from onym.ai.records import JSON, SCOPE_CHARACTER, Approver, Auth, Effects, Level, Requirements
-from onym.ai.request_validation import parse_request_head
 from onym.ai.telemetry import Telemetry, resolve_telemetry
 from onym.errors import AIIPError, ConfigError, OnymError, URIError, UsageError
 from onym.net.config import NetConfig
@@ -48,7 +37,7 @@ from onym.uri.generic import URI
 from onym.uri.secret import Secret
 
 _LOG: Final = logging.getLogger("onym.ai.endpoint")
-_PREFIX: Final = f"{PREFIX}/".encode()
+_PREFIX: Final = f"{responses.PREFIX}/".encode()
 #: it must fit into a quoted string, in a list with spaces (RFC 9470 3)
 _ACR: Final = re.compile(SCOPE_CHARACTER + "{1,255}")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -116,7 +105,7 @@ class Endpoint:
         self._approvals = ApprovalChecker(approvers, network, clock, time.monotonic)
         self._policies = load_policies(authority, policy)
         self._require_approvable()
-        self._site = Site(
+        self._site = responses.Site(
             anchor=self.anchor,
             authority=authority,
             protected=None if authorization is None else self._build_metadata(authorization),
@@ -219,7 +208,9 @@ class Endpoint:
         sign-in of the person behind the access token (RFC 9470). Raises UsageError for a function whose type
         hints are missing or have no JSON form, and what `add` raises.
         """
-        build_resource_uri(self.authority, path)  # now, because without parentheses `decorate` never runs
+        responses.build_resource_uri(
+            self.authority, path
+        )  # now, because without parentheses `decorate` never runs
 
         def decorate(function: F) -> F:
             handler = FunctionHandler(function, media_type=media_type, executor=self._get_executor)
@@ -267,8 +258,8 @@ class Endpoint:
             raise UsageError(f"{effects!r} is not one of the effects {', '.join(Effects)}") from None
         if reversible and kind is not Effects.WRITE:
             raise UsageError(f"reversible=True is for write effects, not for {kind.value} effects")
-        keyed = kind in KEYED_EFFECTS if idempotency is None else idempotency
-        if kind in KEYED_EFFECTS and not keyed:
+        keyed = kind in responses.KEYED_EFFECTS if idempotency is None else idempotency
+        if kind in responses.KEYED_EFFECTS and not keyed:
             raise UsageError(f"{kind.value} effects need idempotency keys (AIIP/HTTPS v1 3.11)")
         if keyed and self._store is None:
             message = f"{path} needs idempotency keys, but the endpoint has no store for them"
@@ -280,11 +271,11 @@ class Endpoint:
             message = f"{path} returns a stream of events, which cannot be the result of a task"
             raise UsageError(message, hint="Return one result, and report progress with task.progress.")
         self._has_tasks = self._has_tasks or task
-        uri = str(build_resource_uri(self.authority, path))
+        uri = str(responses.build_resource_uri(self.authority, path))
         wanted = tuple([acr_values] if isinstance(acr_values, str) else acr_values)
         self._require_usable(path, kind, asks_sign_in=bool(wanted) or max_age is not None)
         self._site.add(
-            Resource(
+            responses.Resource(
                 uri=uri,
                 handler=handler,
                 title=title or handler.describe().get("title"),
@@ -302,7 +293,9 @@ class Endpoint:
 
     def _build_metadata(self, authorization: Authorization) -> dict[str, Any]:
         """Return the resource's metadata; if it sends challenges, with the keys that sign them."""
-        challenges = {"txn_challenge_jwks_uri": self.anchor + JWKS} if self._approvals.approvers else {}
+        challenges = (
+            {"txn_challenge_jwks_uri": self.anchor + responses.JWKS} if self._approvals.approvers else {}
+        )
         return {**authorization.metadata(), **challenges}
 
     def _require_approvable(self) -> None:
@@ -332,7 +325,7 @@ class Endpoint:
             )
 
     @property
-    def resources(self) -> tuple[Resource, ...]:
+    def resources(self) -> tuple[responses.Resource, ...]:
         """The resources, in the order in which they were added."""
         return tuple(self._site.resources.values())
 
@@ -346,7 +339,7 @@ class Endpoint:
         resource = self._site.resources.get(uri)
         return None if resource is None else resource.handler
 
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Any, receive: responses.Receive, send: responses.Send) -> None:
         """Serve one request, or the lifespan of the app."""
         if scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)
@@ -356,7 +349,7 @@ class Endpoint:
                 self._exchanges.tasks.runner.ensure_watching()
             await self._serve_http(scope, receive, send)
 
-    async def _serve_http(self, scope: Any, receive: Receive, send: Send) -> None:
+    async def _serve_http(self, scope: Any, receive: responses.Receive, send: responses.Send) -> None:
         answer, close = None, False
         try:
             request = parse_request_head(scope, self._hosts)
@@ -365,14 +358,14 @@ class Endpoint:
                 return
             if not request.raw_path.startswith(_PREFIX):
                 answer = self._find_document(request.method, request.raw_path, request.query)
-                answer = apply_if_none_match(answer, request.headers.get_all("if-none-match"))
+                answer = responses.apply_if_none_match(answer, request.headers.get_all("if-none-match"))
         except OnymError as error:
             answer = self._exchanges.make_problem(error, None)
             close = answer.status == 400  # the end of the request may be unclear
         if answer is None:
             await self._exchanges.serve(request, receive, send, scope.get("client"))
         else:
-            await send_answer(send, answer, head=scope["method"] == "HEAD", close=close)
+            await responses.send_answer(send, answer, head=scope["method"] == "HEAD", close=close)
 
     def _find_document(self, method: str, raw_path: bytes, query: bytes) -> Answer:
         """Return a document of the anchor. Documents are not signed; TLS protects them."""
@@ -385,7 +378,7 @@ class Endpoint:
             return replace(self._exchanges.make_problem(error, None), headers=(("Allow", "GET, HEAD"),))
         return document
 
-    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
+    async def _run_lifespan(self, receive: responses.Receive, send: responses.Send) -> None:
         """Check keys and store at startup, and close the endpoint at shutdown."""
         await receive()
         try:

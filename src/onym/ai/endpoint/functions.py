@@ -34,19 +34,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import inspect as nodes
 
+from onym.ai.endpoint import schemas
 from onym.ai.endpoint._runner import CURRENT_DEADLINE
 from onym.ai.endpoint.context import CONTENT_TYPE, Answer, Call, StreamEvent
 from onym.ai.endpoint.responses import call_contained
-from onym.ai.endpoint.schemas import (
-    build_input_schema,
-    build_schema,
-    copy_default,
-    find_model,
-    find_schema,
-    inline_root_reference,
-    make_signature_error,
-    parse_signature,
-)
+from onym.ai.endpoint.schemas import build_schema
 from onym.ai.endpoint.task_runner import DetachedTask, ThreadedTask
 from onym.ai.records import JSON, encode_json, is_json
 from onym.errors import AIIPError, OnymError, UsageError
@@ -227,16 +219,16 @@ class ResultEncoder:
         #: is the result always None?
         self.empty = kind is None or kind is type(None)
         try:
-            self._model = find_model(kind)
+            self._model = schemas.find_model(kind)
             self._decoder = None if self._model or kind is Any else _build_decoder(kind)
         except (TypeError, ValueError, NameError, RecursionError) as error:
-            raise make_signature_error(name, "its result", error) from None
+            raise schemas.make_signature_error(name, "its result", error) from None
 
     def build_schema(self) -> dict[str, Any] | None:
         """Return the JSON Schema of a result, or None."""
         if self._model is not None:
-            return inline_root_reference(self._model.build_schema(output=True))
-        return None if self._decoder is None else find_schema(self.kind)
+            return schemas.inline_root_reference(self._model.build_schema(output=True))
+        return None if self._decoder is None else schemas.find_schema(self.kind)
 
     def encode(self, value: Any) -> bytes:
         """Encode the result as JSON.
@@ -311,7 +303,7 @@ class FunctionHandler:
         if media_type is not None and not CONTENT_TYPE.fullmatch(media_type):
             raise UsageError(f"{media_type!r} is not a media type of 1 to 255 ASCII characters")
         self._function = function
-        self._signature = parse_signature(function)
+        self._signature = schemas.parse_signature(function)
         self._decoder = msgspec.json.Decoder(self._signature.input)
         self._output = ResultEncoder(self._signature.input.__name__, self._signature.output)
         self._media_type = media_type
@@ -326,7 +318,7 @@ class FunctionHandler:
         members = {
             "title": first.strip().rstrip(".") or None,
             "description": rest.strip() or None,
-            "input": build_input_schema(self._signature),
+            "input": schemas.build_input_schema(self._signature),
             "output": self._output.build_schema(),
         }
         return {name: value for name, value in members.items() if value is not None}
@@ -385,7 +377,7 @@ class FunctionHandler:
             for name, model in self._signature.models.items():
                 is_default = given[name] is msgspec.UNSET
                 default = self._signature.defaults[name]
-                given[name] = copy_default(default) if is_default else model.decode(given[name], name)
+                given[name] = schemas.copy_default(default) if is_default else model.decode(given[name], name)
         except msgspec.ValidationError as error:
             raise _make_input_error(call, str(error)) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -3,10 +3,6 @@
 The header field is that of draft-ietf-httpapi-idempotency-key-header-07 (expired). A row is written before
 the side effect and completed with the answer. "Once" is a promise of one store: all processes that serve an
 authority must use the same one.
-
-`IdempotencyStore` is the interface. `SQLiteIdempotencyStore` keeps the keys in a file that the processes of
-one machine may share. Every process locks a file of its own until it ends; a row without an answer whose
-process is gone was interrupted.
 """
 
 from __future__ import annotations
@@ -26,15 +22,7 @@ from typing import Final, Protocol, TypeVar
 
 from onym.ai.endpoint.task_store import SOON, NewTask, SQLiteTaskStore, TaskStore, insert_task
 from onym.errors import AIIPError, ConfigError
-from onym.store.sqlite import (
-    FileFormat,
-    GroupWriter,
-    SQLiteOptions,
-    create_private_file,
-    describe_error,
-    is_busy,
-    open_sqlite,
-)
+from onym.store import sqlite
 
 T = TypeVar("T")
 
@@ -196,7 +184,7 @@ INSERT OR IGNORE INTO quota (holder) SELECT DISTINCT holder FROM keys;
 UPDATE quota SET (keys, size) = (SELECT count(*), coalesce(sum(length(answer)), 0) FROM keys
     WHERE quota.holder IN (keys.holder, '', CASE WHEN keys.holder GLOB 'address *' THEN 'anonymous' END));
 """  # noqa: S608 - constants
-_FORMAT: Final = FileFormat(
+_FORMAT: Final = sqlite.FileFormat(
     application_id=0x4F6E4B01, version=2, schema=_KEYS + _COUNTING, upgrades={1: _FROM_VERSION_1}
 )
 _OF_KEY: Final = "client = ? AND principal = ? AND target = ? AND key = ?"
@@ -241,7 +229,7 @@ _RETRY_SECONDS: Final = 1.0
 #: seconds to wait for a process that only looks at the note of a store, and between two attempts
 _CLAIM_SECONDS: Final = 1.0
 _CLAIM_PAUSE: Final = 0.02
-_OPTIONS: Final = SQLiteOptions(
+_OPTIONS: Final = sqlite.SQLiteOptions(
     timeout=10.0,
     # a key must survive a power cut, as its side effect does
     pragmas={"auto_vacuum": "INCREMENTAL", "synchronous": "FULL"},
@@ -257,6 +245,10 @@ class SQLiteIdempotencyStore:
     together use 100 times `most` keys and half of `total`, so that they cannot keep out the others.
 
     Requests that begin or end at the same time are committed together, with one write to the disk.
+
+    `IdempotencyStore` is the interface. `SQLiteIdempotencyStore` keeps the keys in a file that the processes
+    of one machine may share. Every process locks a file of its own until it ends; a row without an answer
+    whose process is gone was interrupted.
     """
 
     def __init__(
@@ -276,11 +268,11 @@ class SQLiteIdempotencyStore:
             base = self._open_database()
         except (sqlite3.Error, OSError) as error:
             raise ConfigError(
-                f"the idempotency store {path} cannot be opened: {describe_error(error)}",
+                f"the idempotency store {path} cannot be opened: {sqlite.describe_error(error)}",
                 code="config.bad-store",
                 hint="Name a new file in a folder that you can write to.",
             ) from None
-        self._writer = GroupWriter(base, name="onym-idempotency")
+        self._writer = sqlite.GroupWriter(base, name="onym-idempotency")
 
     def _set_limits(self, *, most: int, size: int, total: int) -> None:
         self._most = most
@@ -371,12 +363,12 @@ class SQLiteIdempotencyStore:
             self._telling.cancel()
 
     def _open_database(self) -> sqlite3.Connection:
-        base = open_sqlite(self._path, _FORMAT, _OPTIONS)
+        base = sqlite.open_sqlite(self._path, _FORMAT, _OPTIONS)
         try:
             if self._path is not None:
                 # the locked file shows other processes that this one is alive
                 file = self._get_lock_path(self.owner)
-                create_private_file(file)
+                sqlite.create_private_file(file)
                 self._held = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
                 self._held.execute("BEGIN EXCLUSIVE")
             base.execute("INSERT INTO owners (id) VALUES (?)", (self.owner,))
@@ -463,7 +455,7 @@ class SQLiteIdempotencyStore:
             )
         except (sqlite3.Error, OSError) as error:
             raise ConfigError(
-                f"the tasks in {self._path} cannot be opened: {describe_error(error)}",
+                f"the tasks in {self._path} cannot be opened: {sqlite.describe_error(error)}",
                 code="config.bad-store",
                 hint="Name a new file in a folder that you can write to.",
             ) from None
@@ -627,7 +619,7 @@ class StoreClaim:
         self._note: sqlite3.Connection | None = None
         self._file = folder / f"store-{sha256(authority.encode()).hexdigest()[:16]}.lock"
         try:
-            create_private_file(self._file)
+            sqlite.create_private_file(self._file)
             note = sqlite3.connect(self._file, timeout=0, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error):
             return
@@ -668,9 +660,9 @@ def _claim_note(note: sqlite3.Connection, identity: str) -> str:
             note.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as error:
             # a process that is just starting may only look at the note
-            if found is not None and is_busy(error) and time.monotonic() >= until:
+            if found is not None and sqlite.is_busy(error) and time.monotonic() >= until:
                 return found
-            if not is_busy(error):
+            if not sqlite.is_busy(error):
                 raise
             time.sleep(_CLAIM_PAUSE)
             continue

@@ -23,7 +23,7 @@ import msgspec
 from onym.ai.endpoint.context import Answer, Call, StreamEvent
 from onym.ai.endpoint.schemas import build_schema
 from onym.ai.records import EVENTS, JSON, is_json
-from onym.common.strict_json import parse_json_object
+from onym.common.text import parse_json_object
 from onym.errors import AIIPError, UsageError
 
 __all__ = [

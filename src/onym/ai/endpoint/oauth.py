@@ -18,15 +18,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from onym.ai.endpoint import sender
 from onym.ai.endpoint.context import AccessRequest, Actor, Caller
-from onym.ai.endpoint.sender import (
-    Confirmation,
-    ProofVerifier,
-    format_challenge,
-    get_certificate_thumbprint,
-    parse_actors,
-    parse_confirmation,
-)
 from onym.ai.oauth_metadata import make_metadata_url, parse_url
 from onym.ai.records import SCOPE_CHARACTER, Auth, Level, Requirements
 from onym.common.text import is_printable_text
@@ -35,17 +28,9 @@ from onym.net.config import NetConfig
 from onym.net.limits import NetLimits
 from onym.net.messages import HTTPRequest, Reply, Send
 from onym.net.transport import AsyncTransport
-from onym.sign.algorithms import TOKEN_ALGORITHMS
+from onym.sign import jws
+from onym.sign import keys as signing_keys
 from onym.sign.dpop import DPOP_ALGORITHMS, DPoPProof
-from onym.sign.jws import (
-    make_claim_error,
-    parse_time_claim,
-    require_parties,
-    require_times,
-    require_type,
-    verify,
-)
-from onym.sign.keys import MAX_KEY_SET, KeySet, decode_base64url, parse_json_object, read_keys
 from onym.sign.receipts import access_token_hash
 from onym.sign.sealing import SealingSecrets
 from onym.store.shared import SharedStore
@@ -65,7 +50,7 @@ _SCOPE_CLAIM: Final = re.compile(SCOPE_CHARACTER + r"{1,255}\Z")
 _CLIENT: Final = re.compile(r"[\x20-\x7e]{1,255}\Z")
 
 
-_UNBOUND: Final = Confirmation()
+_UNBOUND: Final = sender.Confirmation()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +67,7 @@ class AccessToken:
     issued: float
     expires: float
     id: str
-    confirmation: Confirmation = _UNBOUND
+    confirmation: sender.Confirmation = _UNBOUND
     actors: tuple[Actor, ...] = ()
     acr: str | None = None
     auth_time: float | None = None
@@ -90,12 +75,12 @@ class AccessToken:
 
 def verify_access_token(
     token: str,
-    keys: KeySet,
+    keys: signing_keys.KeySet,
     *,
     issuer: str,
     resource: str,
     at: float,
-    algorithms: Collection[str] = TOKEN_ALGORITHMS,
+    algorithms: Collection[str] = signing_keys.TOKEN_ALGORITHMS,
 ) -> AccessToken:
     """Verify an access token of this issuer for only this resource, and return its claims.
 
@@ -103,14 +88,14 @@ def verify_access_token(
     `sign.bad-header` for a token of another type, `sign.bad-issuer`, `sign.bad-audience`, `sign.expired`,
     `sign.not-yet`, `sign.bad-claim`, and `sign.bad-binding` for a token whose key cannot be checked.
     """
-    verified = verify(token, keys, algorithms=algorithms, limit=MAX_ACCESS_TOKEN)
-    require_type(verified.header, "at+jwt")  # RFC 9068 4
-    claims = parse_json_object(verified.payload, "access token")
-    require_parties(claims, issuer, resource)
-    expires, issued = require_times(claims, at, LEEWAY)
+    verified = jws.verify(token, keys, algorithms=algorithms, limit=MAX_ACCESS_TOKEN)
+    jws.require_type(verified.header, "at+jwt")  # RFC 9068 4
+    claims = signing_keys.parse_json_object(verified.payload, "access token")
+    jws.require_parties(claims, issuer, resource)
+    expires, issued = jws.require_times(claims, at, LEEWAY)
     if not 0 < expires - issued <= MAX_TOKEN_SECONDS:
         most = f"{MAX_TOKEN_SECONDS:.0f}"
-        raise make_claim_error("exp", "bad-claim", f"the lifetime is not 1 to {most} seconds")
+        raise jws.make_claim_error("exp", "bad-claim", f"the lifetime is not 1 to {most} seconds")
     return AccessToken(
         issuer=issuer,
         subject=_get_text_claim(claims, "sub"),
@@ -119,23 +104,25 @@ def verify_access_token(
         issued=issued,
         expires=expires,
         id=_get_text_claim(claims, "jti"),
-        confirmation=parse_confirmation(claims),
-        actors=parse_actors(claims),
+        confirmation=sender.parse_confirmation(claims),
+        actors=sender.parse_actors(claims),
         acr=_get_text_claim(claims, "acr") if "acr" in claims else None,
-        auth_time=parse_time_claim(claims, "auth_time") if "auth_time" in claims else None,
+        auth_time=jws.parse_time_claim(claims, "auth_time") if "auth_time" in claims else None,
     )
 
 
 def has_key_id(token: str) -> bool:
     """Report whether the token names its key. Raises SignatureError for an invalid token."""
-    header = decode_base64url(token.partition(".")[0], "header")
-    return parse_json_object(header, "header").get("kid") is not None
+    header = signing_keys.decode_base64url(token.partition(".")[0], "header")
+    return signing_keys.parse_json_object(header, "header").get("kid") is not None
 
 
 def _get_text_claim(claims: Mapping[str, Any], name: str) -> str:
     value = claims.get(name)
     if not is_printable_text(value, _LONGEST_TEXT):
-        raise make_claim_error(name, "bad-claim", f"it is not a string of 1 to {_LONGEST_TEXT} characters")
+        raise jws.make_claim_error(
+            name, "bad-claim", f"it is not a string of 1 to {_LONGEST_TEXT} characters"
+        )
     return value
 
 
@@ -143,7 +130,7 @@ def _get_client_id(claims: Mapping[str, Any]) -> str:
     value = claims.get("client_id")
     if not isinstance(value, str) or not _CLIENT.match(value):
         message = "it is not 1 to 255 visible ASCII characters and spaces"
-        raise make_claim_error("client_id", "bad-claim", message)
+        raise jws.make_claim_error("client_id", "bad-claim", message)
     return value
 
 
@@ -153,7 +140,7 @@ def _parse_scopes(claims: Mapping[str, Any]) -> frozenset[str]:
     scopes = value.split(" ") if isinstance(value, str) and value else []
     is_valid = isinstance(value, str) and len(scopes) <= _MOST_SCOPES
     if not is_valid or not all(_SCOPE_CLAIM.match(scope) for scope in scopes):
-        raise make_claim_error("scope", "bad-claim", f"it is not a list of at most {_MOST_SCOPES} scopes")
+        raise jws.make_claim_error("scope", "bad-claim", f"it is not a list of at most {_MOST_SCOPES} scopes")
     return frozenset(scopes)
 
 
@@ -183,11 +170,11 @@ class AuthorizationServer:
         self._clock = monotonic
         self._lock = asyncio.Lock()
         self._jwks: tuple[float, str] | None = None
-        self._keys: tuple[float, KeySet] | None = None
+        self._keys: tuple[float, signing_keys.KeySet] | None = None
         self._renewed = float("-inf")
         self._again = float("-inf")
 
-    async def get_keys(self, *, unknown: KeySet | None = None) -> KeySet:
+    async def get_keys(self, *, unknown: signing_keys.KeySet | None = None) -> signing_keys.KeySet:
         """Return the server's keys. `unknown` is a set without a token's key, so that a newer set is fetched.
 
         All unknown keys together cause at most one fetch a minute.
@@ -199,7 +186,7 @@ class AuthorizationServer:
             # another call may have fetched the keys while this one waited
             return self._get_cached_keys(unknown) or await self._load_keys()
 
-    def _get_cached_keys(self, unknown: KeySet | None) -> KeySet | None:
+    def _get_cached_keys(self, unknown: signing_keys.KeySet | None) -> signing_keys.KeySet | None:
         """Return the keys, unless newer ones must be fetched."""
         now = self._clock()
         if self._keys is None or now >= self._keys[0]:
@@ -207,7 +194,7 @@ class AuthorizationServer:
         renew = self._keys[1] is unknown and now - self._renewed >= _RELOAD
         return None if renew else self._keys[1]
 
-    async def _load_keys(self) -> KeySet:
+    async def _load_keys(self) -> signing_keys.KeySet:
         now = self._clock()
         if now < self._again:
             raise self._make_unavailable_error("it failed a few seconds ago")
@@ -216,8 +203,8 @@ class AuthorizationServer:
         try:
             if self._jwks is None or now >= self._jwks[0]:
                 self._jwks = (now + _METADATA_SECONDS, await self._fetch_keys_url())
-            reply = await self._fetch_reply(self._jwks[1], "key set", MAX_KEY_SET)
-            self._keys = (now + _get_key_lifetime(reply), read_keys(reply.body))
+            reply = await self._fetch_reply(self._jwks[1], "key set", signing_keys.MAX_KEY_SET)
+            self._keys = (now + _get_key_lifetime(reply), signing_keys.read_keys(reply.body))
         except (AIIPError, SignatureError) as error:
             # retry soon, but not for every caller
             self._again = self._clock() + _RETRY
@@ -230,7 +217,7 @@ class AuthorizationServer:
         url = make_metadata_url(self.issuer, "oauth-authorization-server")
         reply = await self._fetch_reply(url, "metadata", _MAX_METADATA)
         try:
-            metadata = parse_json_object(reply.body, "authorization server metadata")
+            metadata = signing_keys.parse_json_object(reply.body, "authorization server metadata")
         except SignatureError as error:
             raise self._make_unavailable_error("its metadata is not a JSON object") from error
         # RFC 8414 3.3: the document must contain exactly this issuer
@@ -341,10 +328,12 @@ class JWTAuthorization:
             message = "scopes must be a collection of strings without spaces and quotes"
             raise UsageError(message, code="usage.bad-scope", hint="See RFC 6749 3.3.")
         self._scopes = sorted(set(scopes))
-        self._algorithms = TOKEN_ALGORITHMS if algorithms is None else tuple(algorithms)
-        if isinstance(algorithms, str) or not set() < set(self._algorithms) <= set(TOKEN_ALGORITHMS):
+        self._algorithms = signing_keys.TOKEN_ALGORITHMS if algorithms is None else tuple(algorithms)
+        if isinstance(algorithms, str) or not set() < set(self._algorithms) <= set(
+            signing_keys.TOKEN_ALGORITHMS
+        ):
             raise UsageError(
-                f"algorithms must be a collection of {', '.join(TOKEN_ALGORITHMS)}",
+                f"algorithms must be a collection of {', '.join(signing_keys.TOKEN_ALGORITHMS)}",
                 code="usage.bad-argument",
                 hint='Write, for example, algorithms=["ES256"]. Shared secrets (HS256) are not supported.',
             )
@@ -356,9 +345,9 @@ class JWTAuthorization:
         self._monotonic = monotonic
         self._transport = AsyncTransport(replace(network or NetConfig(), limits=_LIMITS))
         self._server = AuthorizationServer(issuer, self._transport, monotonic)
-        self._proofs = ProofVerifier(resource, clock=clock, store=store, secrets=secrets)
+        self._proofs = sender.ProofVerifier(resource, clock=clock, store=store, secrets=secrets)
         #: hash of a token -> its claims, the keys that verified it, and until when it is known
-        self._known: dict[str, tuple[AccessToken, KeySet, float]] = {}
+        self._known: dict[str, tuple[AccessToken, signing_keys.KeySet, float]] = {}
 
     def require_shared(self) -> None:
         """Raise ConfigError `config.not-shared` if other processes would accept a used proof again."""
@@ -438,7 +427,7 @@ class JWTAuthorization:
 
         They replace those of the constructor. The caller closes the store.
         """
-        self._proofs = ProofVerifier(self.resource, clock=self._clock, store=store, secrets=secrets)
+        self._proofs = sender.ProofVerifier(self.resource, clock=self._clock, store=store, secrets=secrets)
 
     async def close(self) -> None:
         """Close the connections to the authorization server."""
@@ -481,7 +470,7 @@ class JWTAuthorization:
     def _is_current(self, access: AccessToken, until: float) -> bool:
         return self._monotonic() < until and self._clock() < access.expires + LEEWAY
 
-    def _verify_with_keys(self, token: str, keys: KeySet) -> AccessToken:
+    def _verify_with_keys(self, token: str, keys: signing_keys.KeySet) -> AccessToken:
         return verify_access_token(
             token,
             keys,
@@ -501,7 +490,7 @@ class JWTAuthorization:
                 message = "the access token must be bound to a client certificate"
                 raise self._make_proof_refusal(request, "unbound", message, credential.scheme)
             return None
-        own = None if request.certificate is None else get_certificate_thumbprint(request.certificate)
+        own = None if request.certificate is None else sender.get_certificate_thumbprint(request.certificate)
         if own is None or not hmac.compare_digest(own, bound):
             message = "the access token is bound to another client certificate"
             raise self._make_proof_refusal(request, "certificate", message, credential.scheme)
@@ -554,7 +543,7 @@ class JWTAuthorization:
             status=401,
             hint="Sign in again with the acr_values and max_age of WWW-Authenticate, and get a new token.",
         )
-        refusal.challenge = format_challenge(
+        refusal.challenge = sender.format_challenge(
             scheme,
             error="insufficient_user_authentication",
             error_description=why,
@@ -622,7 +611,7 @@ class JWTAuthorization:
         required = self.requirements.dpop is Level.REQUIRED
         schemes = [scheme] if error == "insufficient_scope" or scheme == _DPOP else [_BEARER, _DPOP]
         return tuple(
-            format_challenge(
+            sender.format_challenge(
                 name,
                 error=error if name == scheme else None,
                 error_description=why.replace('"', "'") if error and name == scheme else None,

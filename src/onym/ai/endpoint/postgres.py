@@ -3,9 +3,6 @@
 The statements are those of the stores in SQLite. Here are the tables and what differs: transactions go
 through a `PostgresWriter`, and the lock that shows that an owner is alive is one of the database. It ends
 with the owner's process at once, and after 15 seconds if the machine is lost.
-
-An owner that was taken for dead has lost its keys: their rows have no owner any more, so that an answer which
-comes later changes nothing, and every machine says that the call was interrupted.
 """
 
 from __future__ import annotations
@@ -152,6 +149,9 @@ class PostgresIdempotencyStore(SQLiteIdempotencyStore):
 
     Raises ConfigError `config.bad-store` if the database cannot be used, a later version of Onym has changed
     its tables, a pooler in transaction mode is in between, or the clocks differ.
+
+    An owner that was taken for dead has lost its keys: their rows have no owner any more, so that an answer
+    which comes later changes nothing, and every machine says that the call was interrupted.
     """
 
     _writer: Any

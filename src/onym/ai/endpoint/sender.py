@@ -18,8 +18,7 @@ from typing import Any, Final
 
 from onym.ai.endpoint.context import AccessRequest, Actor, Caller
 from onym.ai.records import Effects
-from onym.common.strict_json import encode_base64url
-from onym.common.text import is_printable_text
+from onym.common.text import encode_base64url, is_printable_text
 from onym.errors import AIIPError, CredentialError, SignatureError, StoreError
 from onym.sign.dpop import PROOF_SECONDS, DPoPProof, verify_dpop_proof
 from onym.sign.jws import make_claim_error

@@ -20,8 +20,7 @@ import msgspec
 
 from onym.ai.endpoint._runner import TaskSet, encode_answer
 from onym.ai.endpoint.context import Answer, Call, Caller, FormT, Limits
-from onym.ai.endpoint.resources import Resource, Site
-from onym.ai.endpoint.responses import close_events, contain_faults
+from onym.ai.endpoint.responses import Resource, Site, close_events, contain_faults
 from onym.ai.endpoint.schemas import build_schema
 from onym.ai.endpoint.signing import validate_answer
 from onym.ai.endpoint.task_store import Orphan, TaskChange, TaskRecord, TaskStore

@@ -4,9 +4,6 @@ A task is a row beside the row of its idempotency key, in the same SQLite file: 
 transaction, so a task runs at most once for its key, and 202 is sent only after the commit. Every process
 that runs tasks is their owner. Each write of an owner names the owner and the states that it may change, so
 a process that was taken for dead changes nothing when it goes on.
-
-The owner of a task is the owner of its key: a process that holds the lock of a file. It also writes the time
-every few seconds, because a paused process keeps its lock.
 """
 
 from __future__ import annotations
@@ -326,6 +323,9 @@ class SQLiteTaskStore:
 
     Its calls run in one thread. `owner` is that of the key store, `is_owner_alive` reports whether another
     owner still holds its lock.
+
+    The owner of a task is the owner of its key: a process that holds the lock of a file. It also writes the
+    time every few seconds, because a paused process keeps its lock.
     """
 
     def __init__(

@@ -15,49 +15,21 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from onym.ai import records
+from onym.ai.endpoint import responses, task_runner
 from onym.ai.endpoint._runner import decode_stored_answer, encode_answer, make_limiter
-from onym.ai.endpoint.approvals import CheckedApproval
 from onym.ai.endpoint.context import Answer, Call, Caller, Limits
 from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
-from onym.ai.endpoint.resources import Resource, Site
-from onym.ai.endpoint.responses import (
-    Receive,
-    Send,
-    add_nonce,
-    encode_event,
-    send_body_part,
-    send_head,
-    wait_for_disconnect,
-)
+from onym.ai.endpoint.policy import CheckedApproval
 from onym.ai.endpoint.sender import require_bound_request, verify_request_binding
 from onym.ai.endpoint.signing import ReceiptRequest, ReceiptSigner
-from onym.ai.endpoint.task_runner import (
-    MakeProblem,
-    TaskRunner,
-    decode_approval,
-    encode_call,
-    identify_caller,
-    make_task_error,
-    wait_until_done,
-)
 from onym.ai.endpoint.task_store import KEPT_SECONDS, NewTask, TaskRecord
-from onym.ai.records import (
-    EVENTS,
-    TASK,
-    TASKS,
-    Effects,
-    TaskState,
-    TaskStatus,
-    encode_task_status,
-    format_task_target,
-    is_json,
-)
-from onym.ai.request_validation import Preferences, RequestHead, bad_request
+from onym.ai.messages import Preferences, RequestHead, bad_request
 from onym.errors import AIIPError
 from onym.sign.receipts import StreamChain
 from onym.uri.ai import AIURI
 
-_PATH: Final = re.compile(re.escape(TASKS) + r"([A-Za-z0-9_-]{32})(?:/(events|result|input))?\Z")
+_PATH: Final = re.compile(re.escape(records.TASKS) + r"([A-Za-z0-9_-]{32})(?:/(events|result|input))?\Z")
 _METHODS: Final = {"": "DELETE, GET, HEAD", "events": "GET, HEAD", "result": "GET, HEAD", "input": "POST"}
 #: the parts that contain the result, or what leads to it
 _RESULTS: Final = frozenset({"events", "result"})
@@ -71,7 +43,7 @@ _COMMENT: Final = b": waiting\n\n"
 
 def is_task_path(raw_path: bytes) -> bool:
     """Report whether a request is to a task."""
-    return raw_path.startswith(TASKS.encode("ascii"))
+    return raw_path.startswith(records.TASKS.encode("ascii"))
 
 
 def make_task_id() -> str:
@@ -88,15 +60,15 @@ class TaskService:
     `read_body` returns None if the caller has disconnected.
     """
 
-    site: Site
+    site: responses.Site
     signing: ReceiptSigner
-    runner: TaskRunner
+    runner: task_runner.TaskRunner
     limits: Limits
     clock: Callable[[], float]
-    make_problem: MakeProblem
-    authenticate: Callable[[RequestHead, Resource | None], Awaitable[Caller]]
-    send_signed: Callable[[ReceiptRequest, Answer, Send], Awaitable[None]]
-    read_body: Callable[[Receive, RequestHead], Awaitable[bytes | None]]
+    make_problem: task_runner.MakeProblem
+    authenticate: Callable[[RequestHead, responses.Resource | None], Awaitable[Caller]]
+    send_signed: Callable[[ReceiptRequest, Answer, responses.Send], Awaitable[None]]
+    read_body: Callable[[responses.Receive, RequestHead], Awaitable[bytes | None]]
 
     def __post_init__(self) -> None:
         self._watching = make_limiter(self.limits)
@@ -106,7 +78,7 @@ class TaskService:
     async def begin(
         self,
         request: ReceiptRequest,
-        resource: Resource,
+        resource: responses.Resource,
         call: Call,
         keys: IdempotencyStore,
         scope: KeyScope,
@@ -121,8 +93,8 @@ class TaskService:
         task = make_task_id()
         new = NewTask(
             id=task,
-            caller=identify_caller(request.caller),
-            call=encode_call(call, None if approval is None else approval.reference),
+            caller=task_runner.identify_caller(request.caller),
+            call=task_runner.encode_call(call, None if approval is None else approval.reference),
             marker=encode_task_marker(task),
             limits=self.limits,
         )
@@ -156,12 +128,12 @@ class TaskService:
         """
         record = await self.runner.require(task)
         if not record.is_final:
-            raise make_task_error(
+            raise task_runner.make_task_error(
                 "idempotency-in-progress",
                 "the first request with this key is running as a task",
                 target=record.target,
                 retryable=True,
-                hint=f"Get its status from {TASKS}{task}.",
+                hint=f"Get its status from {records.TASKS}{task}.",
             )
         answer = await self._load_answer(record)
         return replace(answer, headers=(*answer.headers, ("Idempotency-Replayed", "?1")))
@@ -174,7 +146,7 @@ class TaskService:
         answer = self._make_status_answer(record)
         headers = (
             *answer.headers,
-            ("Location", f"{self.site.anchor}{TASKS}{task}"),
+            ("Location", f"{self.site.anchor}{records.TASKS}{task}"),
             ("Preference-Applied", "respond-async"),
             *((("Idempotency-Replayed", "?1"),) if replayed else ()),
         )
@@ -182,7 +154,9 @@ class TaskService:
 
     # requests -----------------------------------------------------------------------------------------------
 
-    async def serve(self, head: RequestHead, receive: Receive, send: Send, watcher: str) -> None:
+    async def serve(
+        self, head: RequestHead, receive: responses.Receive, send: responses.Send, watcher: str
+    ) -> None:
         """Serve a request to a task. `watcher` is the key of the caller's share of waiting requests.
 
         Raises AIIPError, before anything is sent, if the caller is not known or must not use the task.
@@ -192,17 +166,19 @@ class TaskService:
         part: Any = "" if match is None else match[2] or ""
         resource = None if record is None else self.site.resources.get(record.target)
         caller, refusal = await self._identify(head, resource if part in _RESULTS else None)
-        send = add_nonce(send, caller.next_nonce)
-        if record is None or record.caller != identify_caller(caller):
+        send = responses.add_nonce(send, caller.next_nonce)
+        if record is None or record.caller != task_runner.identify_caller(caller):
             # one answer, so that nobody learns which tasks exist
-            raise make_task_error("task-not-found", "the task does not exist, or belongs to another caller")
+            raise task_runner.make_task_error(
+                "task-not-found", "the task does not exist, or belongs to another caller"
+            )
         request = ReceiptRequest(
             head,
             AIURI.parse(record.target),
             caller,
             task=record.id,
             original=record.request,
-            target=format_task_target(record.id, part),
+            target=records.format_task_target(record.id, part),
         )
         try:
             if refusal is not None:
@@ -212,7 +188,7 @@ class TaskService:
                 await self._refuse_method(request, part, send)
                 return
             if part == "input" or head.method == "DELETE":
-                effects = Effects.READ if resource is None else resource.effects
+                effects = records.Effects.READ if resource is None else resource.effects
                 require_bound_request(caller, effects, always=self.site.requirements.request_binding)
             body = await self.read_body(receive, head) if part == "input" else b""
             if body is None:
@@ -221,7 +197,7 @@ class TaskService:
             verify_request_binding(caller, lambda: request.request_hash)
             if part in {"events", "result"}:
                 stored = await self.runner.store.read(record.id, "call")
-                request.approval = None if stored is None else decode_approval(stored)
+                request.approval = None if stored is None else task_runner.decode_approval(stored)
             if part == "events":
                 await self._send_events(request, record, receive, send, watcher)
                 return
@@ -231,7 +207,7 @@ class TaskService:
         await self.send_signed(request, answer, send)
 
     async def _identify(
-        self, head: RequestHead, resource: Resource | None
+        self, head: RequestHead, resource: responses.Resource | None
     ) -> tuple[Caller, AIIPError | None]:
         """Return the caller, and the refusal if its sign-in is too weak or too old for the resource."""
         try:
@@ -246,16 +222,18 @@ class TaskService:
         record = await self.runner.store.find(task)
         return record if record is not None and self.site.has_target(record.target) else None
 
-    async def _refuse_method(self, request: ReceiptRequest, part: str, send: Send) -> None:
-        error = make_task_error("method-not-allowed", f"this part of a task supports only {_METHODS[part]}")
+    async def _refuse_method(self, request: ReceiptRequest, part: str, send: responses.Send) -> None:
+        error = task_runner.make_task_error(
+            "method-not-allowed", f"this part of a task supports only {_METHODS[part]}"
+        )
         answer = self.make_problem(error, request.subject, request.head.trace_id)
         await self.send_signed(request, replace(answer, headers=(("Allow", _METHODS[part]),)), send)
 
-    def _require_scopes(self, caller: Caller, resource: Resource | None) -> None:
+    def _require_scopes(self, caller: Caller, resource: responses.Resource | None) -> None:
         if resource is not None and self.site.protected is not None:
             missing = sorted({*resource.scopes} - caller.scopes)
             if missing:
-                raise make_task_error(
+                raise task_runner.make_task_error(
                     "insufficient-scope", f"the token lacks the scopes {', '.join(missing)}"
                 )
 
@@ -289,7 +267,9 @@ class TaskService:
     async def _cancel(self, record: TaskRecord) -> Answer:
         marked = await self.runner.store.mark_canceling(record.id, self.clock())
         if marked is None:
-            raise make_task_error("task-not-cancelable", "the task has ended already", target=record.target)
+            raise task_runner.make_task_error(
+                "task-not-cancelable", "the task has ended already", target=record.target
+            )
         running = self.runner.find_running(record.id)
         if running is not None:
             running.cancel()
@@ -297,16 +277,16 @@ class TaskService:
         return replace(self._make_status_answer(marked), status=202)
 
     async def _take_input(self, record: TaskRecord, head: RequestHead, body: bytes) -> Answer:
-        if record.state is not TaskState.INPUT_REQUIRED:
+        if record.state is not records.TaskState.INPUT_REQUIRED:
             message = f"the task does not wait for input: its state is {record.state}"
-            raise make_task_error("task-not-waiting", message, target=record.target)
-        if not is_json(head.content_type):
-            raise make_task_error("unsupported-media-type", "the input must be JSON")
+            raise task_runner.make_task_error("task-not-waiting", message, target=record.target)
+        if not records.is_json(head.content_type):
+            raise task_runner.make_task_error("unsupported-media-type", "the input must be JSON")
         running = self.runner.find_running(record.id)
         if running is not None:
             running.validate_input(body)
         if not await self.runner.store.put_input(record.id, body, self.clock()):
-            raise make_task_error(
+            raise task_runner.make_task_error(
                 "task-not-waiting", "the task has got its input already", target=record.target
             )
         if running is not None:
@@ -317,7 +297,7 @@ class TaskService:
     def _make_status_answer(self, record: TaskRecord, wait: float | None = None) -> Answer:
         age = self.clock() - record.created
         ended = record.ended
-        status = TaskStatus(
+        status = records.TaskStatus(
             id=record.id,
             state=record.state,
             target=record.target,
@@ -337,25 +317,32 @@ class TaskService:
             headers.append(("Retry-After", str(int(status.poll_after))))
         if wait:
             headers.append(_format_wait(wait))
-        body = encode_task_status(status, f"{self.site.anchor}{TASKS}{record.id}")
-        return Answer(content_type=TASK, body=body, headers=tuple(headers))
+        body = records.encode_task_status(status, f"{self.site.anchor}{records.TASKS}{record.id}")
+        return Answer(content_type=records.TASK, body=body, headers=tuple(headers))
 
     async def _load_answer(self, record: TaskRecord) -> Answer:
         octets = await self.runner.store.read(record.id, "answer")
         answer = None if octets is None else decode_stored_answer(octets, self.limits.stream_seconds)
         if not isinstance(answer, Answer):
-            raise make_task_error("task-not-found", "the task does not exist, or belongs to another caller")
+            raise task_runner.make_task_error(
+                "task-not-found", "the task does not exist, or belongs to another caller"
+            )
         fields = tuple(header for header in answer.headers if header[0] != "Idempotency-Replayed")
         return replace(answer, headers=fields)
 
     # events -------------------------------------------------------------------------------------------------
 
     async def _send_events(
-        self, request: ReceiptRequest, record: TaskRecord, receive: Receive, send: Send, watcher: str
+        self,
+        request: ReceiptRequest,
+        record: TaskRecord,
+        receive: responses.Receive,
+        send: responses.Send,
+        watcher: str,
     ) -> None:
         """Send the events from the number that the caller has, and the receipt after the last one."""
         after = _parse_event_number(request.head, record)
-        answer = Answer(content_type=EVENTS)
+        answer = Answer(content_type=records.EVENTS)
         if request.head.method == "HEAD":
             await self.send_signed(request, answer, send)
             return
@@ -363,13 +350,13 @@ class TaskService:
             chain = StreamChain(request.request_hash, record.id)
             for event in await self.runner.store.list_events(record.id, 0, after) if after else ():
                 chain.add(str(event.seq), event.event, event.data)
-            await send_head(send, answer)
+            await responses.send_head(send, answer)
             try:
                 await self._follow_until_gone(request, record.id, chain, after, receive, send)
             except Exception as error:  # noqa: BLE001 - without a receipt, the caller resumes
                 self.make_problem(error, record.target)  # for the log
             with suppress(OSError):
-                await send_body_part(send, b"", more=False)
+                await responses.send_body_part(send, b"", more=False)
 
     async def _follow_until_gone(
         self,
@@ -377,12 +364,12 @@ class TaskService:
         task: str,
         chain: StreamChain,
         after: int,
-        receive: Receive,
-        send: Send,
+        receive: responses.Receive,
+        send: responses.Send,
     ) -> None:
         """Send events until the last one, until the caller disconnects, or until the stream's time limit."""
         work = self.runner.spawn(self._follow(request, task, chain, after, send))
-        gone = self.runner.spawn(wait_for_disconnect(receive))
+        gone = self.runner.spawn(responses.wait_for_disconnect(receive))
         try:
             await asyncio.wait(
                 {work, gone}, return_when=asyncio.FIRST_COMPLETED, timeout=self.limits.stream_seconds
@@ -396,7 +383,7 @@ class TaskService:
                 work.result()
 
     async def _follow(
-        self, request: ReceiptRequest, task: str, chain: StreamChain, after: int, send: Send
+        self, request: ReceiptRequest, task: str, chain: StreamChain, after: int, send: responses.Send
     ) -> None:
         while True:
             changed = self.runner.register(task)
@@ -405,14 +392,18 @@ class TaskService:
                 events = await self.runner.store.list_events(task, after, _PAGE)
                 for event in events:
                     chain.add(str(event.seq), event.event, event.data)
-                    await send_body_part(send, encode_event(event.event, event.data, str(event.seq)))
+                    await responses.send_body_part(
+                        send, responses.encode_event(event.event, event.data, str(event.seq))
+                    )
                     after = event.seq
                 if record.is_final and after >= record.seq:
-                    receipt = self.signing.sign_stream(request, Answer(content_type=EVENTS), chain.end)
-                    await send_body_part(send, encode_event("receipt", receipt))
+                    receipt = self.signing.sign_stream(
+                        request, Answer(content_type=records.EVENTS), chain.end
+                    )
+                    await responses.send_body_part(send, responses.encode_event("receipt", receipt))
                     return
-                if not events and not await wait_until_done(changed, _SILENCE_SECONDS):
-                    await send_body_part(send, _COMMENT)
+                if not events and not await task_runner.wait_until_done(changed, _SILENCE_SECONDS):
+                    await responses.send_body_part(send, _COMMENT)
             finally:
                 self.runner.unregister(task, changed)
 

@@ -1,12 +1,4 @@
-"""The approvals of a gateway: calls that wait for people, their decisions, and the evidence (3.13).
-
-A record is in the shared store, sealed, and changes only by compare and swap: of two decisions at the same
-moment one counts. A call waits for as long as its challenge is valid, at most ten minutes; then it expires,
-which means no. The same call attaches to the record that waits. A person may have 20 calls waiting.
-
-Who may decide follows from the rule of the challenge: `person` is the person who asked, or an approver of the
-gateway; `other` and `two` are approvers who are not the one who asked.
-"""
+"""The approvals of a gateway: calls that wait for people, their decisions, and the evidence (3.13)."""
 
 from __future__ import annotations
 
@@ -23,7 +15,7 @@ import msgspec
 
 from onym.ai.gateway.review import CallToReview, Review, build_review
 from onym.ai.records import Effects
-from onym.common.strict_json import encode_base64url
+from onym.common.text import encode_base64url
 from onym.errors import AIIPError, DeniedError, SignatureError, StoreError
 from onym.sign.approval import APPROVAL_SECONDS, Approval, Challenge, Rule, sign_approval
 from onym.sign.keys import Signer
@@ -196,6 +188,14 @@ class ApprovalDesk:
     """The approvals of a gateway, or of a fleet of gateways that share the store and the secrets.
 
     `clock` returns seconds since the epoch. Methods raise StoreError if the store is out of reach.
+
+    A record is in the shared store, sealed, and changes only by compare and swap: of two decisions at the
+    same moment one counts. A call waits for as long as its challenge is valid, at most ten minutes; then it
+    expires, which means no. The same call attaches to the record that waits. A person may have 20 calls
+    waiting.
+
+    Who may decide follows from the rule of the challenge: `person` is the person who asked, or an approver of
+    the gateway; `other` and `two` are approvers who are not the one who asked.
     """
 
     def __init__(

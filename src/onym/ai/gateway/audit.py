@@ -20,15 +20,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from onym.common import platform
 from onym.common.files import replace_file, unlock, wait_for_lock
-from onym.common.platform import (
-    BINARY,
-    CLOSE_ON_EXEC,
-    NO_FOLLOW,
-    is_writable_by_others,
-    sync_file,
-    sync_folder,
-)
 from onym.errors import ConfigError
 
 #: `prev` of a log's first line
@@ -203,7 +196,7 @@ def _parse_line(line: bytes) -> _Line | None:
 
 #: only the owner may read the files
 MODE: Final = 0o600
-_APPEND: Final = os.O_RDWR | os.O_APPEND | CLOSE_ON_EXEC | NO_FOLLOW | BINARY
+_APPEND: Final = os.O_RDWR | os.O_APPEND | platform.CLOSE_ON_EXEC | platform.NO_FOLLOW | platform.BINARY
 
 
 def open_log(path: Path, *, create: bool = True) -> int:
@@ -212,7 +205,7 @@ def open_log(path: Path, *, create: bool = True) -> int:
         file = os.open(path, _APPEND | (os.O_CREAT if create else 0), MODE)
     except OSError as error:
         raise make_unusable_error(path, error) from None
-    if is_writable_by_others(os.fstat(file)):
+    if platform.is_writable_by_others(os.fstat(file)):
         os.close(file)
         raise ConfigError(
             f"{path}: other users may write to the audit log",
@@ -354,7 +347,7 @@ def repair_log(path: str | Path, *, at: datetime) -> int:
             line = chain.encode_next({"at": format_timestamp(at), **note})
             os.ftruncate(file, size - len(torn))
             write_line(file, line)
-            sync_file(file)
+            platform.sync_file(file)
         return len(torn)
 
 
@@ -391,7 +384,9 @@ def rotate_log(path: str | Path, *, at: datetime) -> Path:
             with replace_file(here, mode=MODE) as stream:
                 stream.write(chain.encode_next(note))
                 _link_log(here, kept)
-                sync_folder(here.parent)  # the log's second name is on the disk before the first is replaced
+                platform.sync_folder(
+                    here.parent
+                )  # the log's second name is on the disk before the first is replaced
         except BaseException:
             if is_current_file(file, here) and is_current_file(file, kept):
                 kept.unlink()

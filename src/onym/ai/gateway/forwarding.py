@@ -17,27 +17,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from onym import errors
-from onym.ai.problems import (
-    CODES,
-    LONGEST_DETAIL,
-    ProblemCode,
-    build_problem_document,
-    decode_problem,
-    get_problem_code,
-)
-from onym.ai.records import (
-    ANONYMOUS_AUDIENCE,
-    Auth,
-    Description,
-    Effects,
-    EndpointEntry,
-    Level,
-    Resolution,
-    Result,
-    parse_media_type,
-)
-from onym.ai.request_validation import NONCE, Fields, get_connection_fields, get_field_values
-from onym.common.strict_json import encode_base64url
+from onym.ai import messages, records
+from onym.ai.messages import NONCE, Fields, get_connection_fields, get_field_values
+from onym.common.text import encode_base64url
 from onym.errors import AIIPError, DeniedError
 from onym.net.messages import Headers
 from onym.sign.keys import Signer
@@ -67,7 +49,7 @@ def require_no_loop(uri: AIURI, own: Set[str]) -> None:
         raise _make_loop_error(uri)
 
 
-def require_reachable_authority(resolution: Resolution, own: Set[str]) -> None:
+def require_reachable_authority(resolution: records.Resolution, own: Set[str]) -> None:
     """Raise DeniedError if no call of this gateway can reach the authority.
 
     `own` are the gateway's hosts: an authority that they serve would cause a loop. A gateway has no client
@@ -88,34 +70,34 @@ def _get_host(url: str) -> str:
     return (URI.parse(url).host or "").lower()
 
 
-def require_open_authority(resolution: Resolution, own: Set[str]) -> None:
+def require_open_authority(resolution: records.Resolution, own: Set[str]) -> None:
     """Raise DeniedError if the authority, or its entry for this resource, requires more than a read.
 
     `own` are the gateway's hosts. This is the policy of a gateway where nobody can sign in.
     """
     require_reachable_authority(resolution, own)
     required = resolution.document.requirements
-    if required.dpop is Level.REQUIRED:
+    if required.dpop is records.Level.REQUIRED:
         raise _make_denial(resolution.uri, "sender-constraint", "the authority requires sender-bound tokens")
-    if required.auth is not Auth.NONE:
+    if required.auth is not records.Auth.NONE:
         why = "the authority requires an access token"
         raise _make_denial(resolution.uri, "authentication-required", why)
     if resolution.entry is not None:
         require_open_resource(resolution.uri, resolution.entry)
 
 
-def require_open_resource(uri: AIURI, resource: Description | EndpointEntry) -> None:
+def require_open_resource(uri: AIURI, resource: records.Description | records.EndpointEntry) -> None:
     """Raise DeniedError if the resource's description shows that it does more than read."""
     if resource.approval:
         raise _make_denial(uri, "approval-required", "an invocation requires an approval")
-    if resource.effects is not Effects.READ:
+    if resource.effects is not records.Effects.READ:
         why = f"it has {resource.effects} effects, and the gateway allows only read"
         raise _make_denial(uri, "policy-denied", why)
     if resource.scopes:
         raise _make_denial(uri, "authentication-required", "an invocation requires an access token")
 
 
-def find_denial(uri: AIURI, description: Description) -> AIIPError | None:
+def find_denial(uri: AIURI, description: records.Description) -> AIIPError | None:
     """Return the error that an invocation would cause, or None."""
     try:
         require_open_resource(uri, description)
@@ -143,11 +125,11 @@ def _make_loop_error(uri: AIURI) -> DeniedError:
     )
 
 
-def find_approval_challenge(result: Result) -> str | None:
+def find_approval_challenge(result: records.Result) -> str | None:
     """Return the challenge of a verified response that asks for an approval, or None."""
     if result.status != 403:
         return None
-    error = decode_problem(
+    error = messages.decode_problem(
         result.status, result.content_type, result.body, result.receipt.subject, signed=True
     )
     challenge = (error.problem or {}).get("transaction_challenge")
@@ -177,7 +159,7 @@ def validate_nonce(nonce: str | None) -> None:
 
 
 def sign_gateway_receipt(
-    result: Result,
+    result: records.Result,
     signer: Signer,
     *,
     issuer: str,
@@ -199,7 +181,7 @@ def sign_gateway_receipt(
         kind=GATEWAY,
         issuer=issuer,
         subject=upstream.subject,
-        audience=client or (origin if origin and _ORIGIN.fullmatch(origin) else ANONYMOUS_AUDIENCE),
+        audience=client or (origin if origin and _ORIGIN.fullmatch(origin) else records.ANONYMOUS_AUDIENCE),
         token_hash=token_hash,
         issued=int(at),
         expires=int(at) + LIFETIME,
@@ -278,7 +260,7 @@ def select_client_fields(headers: Headers) -> list[tuple[str, str]]:
 
 def get_content_disposition(content_type: str | None) -> str | None:
     """Return the Content-Disposition that makes a browser download active content, or None."""
-    return None if parse_media_type(content_type) in _PASSIVE else 'attachment; filename="result"'
+    return None if records.parse_media_type(content_type) in _PASSIVE else 'attachment; filename="result"'
 
 
 def format_via(received: Iterable[bytes], name: str) -> str:
@@ -360,13 +342,13 @@ def make_refusal(error: errors.OnymError) -> Refusal:
     """Return an error's public form; its message is public if it is about the request or the authority."""
     if isinstance(error, errors.InvocationError):
         return _make_endpoint_refusal(error)
-    name = get_problem_code(error, _UNUSABLE).name
-    row = CODES[_UNIFORM.get(name, name)]
+    name = messages.get_problem_code(error, _UNUSABLE).name
+    row = messages.CODES[_UNIFORM.get(name, name)]
     challenges = _list_challenges(error)
     status = row.status if challenges else _STATUS.get(row.name, row.status)
     retryable = row.retryable and not isinstance(error, errors.URIError)
     if isinstance(error, errors.ResponseTooLarge):
-        row, status = CODES["too-large"], 502  # not the request but the response is too large
+        row, status = messages.CODES["too-large"], 502  # not the request but the response is too large
     if isinstance(error, errors.AuthorizationError) and error.status == 503:
         # the authorization server failed; it has not refused
         status, retryable = 503, error.retryable
@@ -407,13 +389,15 @@ def _make_endpoint_refusal(error: errors.InvocationError) -> Refusal:
     problem: Mapping[str, Any] = error.problem or {}
     status = error.status or 502
     shown = 403 if status in {401, 403} else status if status in _PASSED_STATUSES else 502
-    row = CODES.get(str(problem.get("code", "")), CODES["policy-denied"] if shown == 403 else None)
+    row = messages.CODES.get(
+        str(problem.get("code", "")), messages.CODES["policy-denied"] if shown == 403 else None
+    )
     detail = problem.get("detail")
     return Refusal(
         code=row.name if row is not None else "invocation-failed",
         status=shown,
         title=row.title if row is not None else "The endpoint rejected the request",
-        detail=detail[:LONGEST_DETAIL] if isinstance(detail, str) else error.message,
+        detail=detail[: messages.LONGEST_DETAIL] if isinstance(detail, str) else error.message,
         cause=error.code,
         target=error.target,
         retryable=error.retryable,
@@ -425,8 +409,8 @@ def build_refusal_document(
     refusal: Refusal, *, base_url: str, request_id: str, trace: str | None = None
 ) -> dict[str, Any]:
     """Return the problem document of a refusal (RFC 9457)."""
-    return build_problem_document(
-        ProblemCode(refusal.code, refusal.status, refusal.title, refusal.retryable),
+    return messages.build_problem_document(
+        messages.ProblemCode(refusal.code, refusal.status, refusal.title, refusal.retryable),
         type_uri=f"{base_url}/problems/{refusal.code}",
         detail=refusal.detail,
         request_id=request_id,

@@ -1,16 +1,4 @@
-"""Access tokens for people: how a gateway gets, for a person who signed in, a token of an authority (3.10).
-
-The authorization server must be named by the authority's discovery document and be known to the operator: no
-document alone decides where a person's token goes. Four routes lead to a token, and the first that fits is
-taken:
-
-1. `id-jag`: the person's provider issues an identity assertion for the server, which redeems it;
-2. `exchange`: the server exchanges the person's own token, and names the gateway as the actor;
-3. `connect`: the person signed in at the server for this authority once; the token lives in their session;
-4. `service`: the gateway asks in its own name, only to read, and only if the operator allows it.
-
-If a route fails, no other is tried: a server that is down does not change whose authority is used.
-"""
+"""Access tokens for people: how a gateway gets a token of an authority for a person who signed in (3.10)."""
 
 from __future__ import annotations
 
@@ -22,17 +10,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from onym.ai.credentials import (
-    AssertedCredentials,
-    ClientCredentials,
-    Credential,
-    Credentials,
-    ExchangedCredentials,
-    TokenCache,
-    hash_owner,
-    make_target,
-    needs_token,
-)
+from onym.ai import credentials as credential_sources
 from onym.ai.exchange import DPoPNonces
 from onym.ai.oauth import Grant, OAuthClient
 from onym.ai.oauth_metadata import Registration, choose_registration
@@ -133,6 +111,17 @@ class GrantBroker:
 
     `servers` are those that the operator knows. `providers` are the gateway's registrations where people sign
     in. Threads and coroutines share one object.
+
+    The authorization server must be named by the authority's discovery document and be known to the operator:
+    no document alone decides where a person's token goes. Four routes lead to a token, and the first that
+    fits is taken:
+
+    1. `id-jag`: the person's provider issues an identity assertion for the server, which redeems it;
+    2. `exchange`: the server exchanges the person's own token, and names the gateway as the actor;
+    3. `connect`: the person once signed in at the server for this authority; their session has the token;
+    4. `service`: the gateway asks in its own name, only to read, and only if the operator allows it.
+
+    If a route fails, no other is tried: a server that is down does not change whose authority is used.
     """
 
     def __init__(
@@ -144,7 +133,7 @@ class GrantBroker:
         self._servers = {server.issuer: server for server in servers}
         self._providers = {provider.issuer: provider for provider in providers}
         self._settings = settings
-        self._cache = TokenCache()
+        self._cache = credential_sources.TokenCache()
         self._nonces = DPoPNonces()
         self._lock = threading.Lock()
         #: the owners in the cache of a session's tokens
@@ -172,7 +161,7 @@ class GrantBroker:
         *,
         scopes: Collection[str],
         effects: Effects,
-    ) -> Flow[Credential | None]:
+    ) -> Flow[credential_sources.Credential | None]:
         """Return the token of a chosen route for a request to this authority; None for one without a token.
 
         `scopes` are those that the resource requires. Raises AuthorizationError: with the code
@@ -193,7 +182,7 @@ class GrantBroker:
         grant: ChosenGrant,
         scopes: Collection[str],
         effects: Effects,
-    ) -> Flow[Credential | None]:
+    ) -> Flow[credential_sources.Credential | None]:
         if grant.route is Route.CONNECT and subject is not None:
             return (yield from self._use_connection(resolution, grant.server, subject, scopes))
         credentials = self._make_credentials(grant, subject)
@@ -227,7 +216,7 @@ class GrantBroker:
         `aiip.authorization-unavailable` if no route fits, as ConnectionRequired if the person can connect;
         and AIIPError `aiip.sign-in-required` if only a person could get a token.
         """
-        if not needs_token(resolution, scopes, effects):
+        if not credential_sources.needs_token(resolution, scopes, effects):
             return None
         server = self.choose_server(resolution, scopes)
         tried = []
@@ -289,7 +278,7 @@ class GrantBroker:
     def _refuse_ended(self, subject: Subject) -> NoReturn:
         for token in (subject.access_token, subject.id_token):
             if token is not None:
-                self._cache.forget_owner(hash_owner(token))
+                self._cache.forget_owner(credential_sources.hash_owner(token))
         raise AIIPError(
             "the sign-in ended while a token was requested",
             code="aiip.sign-in-required",
@@ -297,11 +286,15 @@ class GrantBroker:
             hint="Sign in again.",
         )
 
-    def _make_credentials(self, grant: ChosenGrant, subject: Subject | None) -> Credentials:
+    def _make_credentials(
+        self, grant: ChosenGrant, subject: Subject | None
+    ) -> credential_sources.Credentials:
         """Return the credentials of a route that fits."""
         rows = [grant.server.registration]
         if subject is None or grant.route is Route.SERVICE:
-            return ClientCredentials(rows, settings=self._settings, cache=self._cache, nonces=self._nonces)
+            return credential_sources.ClientCredentials(
+                rows, settings=self._settings, cache=self._cache, nonces=self._nonces
+            )
         shared: Any = {
             "settings": self._settings,
             "cache": self._cache,
@@ -311,15 +304,15 @@ class GrantBroker:
         if grant.route is Route.ID_JAG and subject.id_token is not None:
             self._note_owner(subject, subject.id_token)
             provider = self._providers[subject.provider]
-            return AssertedCredentials(rows, provider, subject.id_token, **shared)
+            return credential_sources.AssertedCredentials(rows, provider, subject.id_token, **shared)
         if subject.access_token is None:  # pragma: no cover - `_find_obstacle` has checked it
             raise AuthorizationError("the sign-in has no token", clause=_CLAUSE)
         self._note_owner(subject, subject.access_token)
-        return ExchangedCredentials(rows, subject.access_token, **shared)
+        return credential_sources.ExchangedCredentials(rows, subject.access_token, **shared)
 
     def _note_owner(self, subject: Subject, token: Secret) -> None:
         with self._lock:
-            self._owners.setdefault(subject.id, set()).add(hash_owner(token))
+            self._owners.setdefault(subject.id, set()).add(credential_sources.hash_owner(token))
             self._owners.move_to_end(subject.id)
             while len(self._owners) > _MOST_SUBJECTS:
                 self._owners.popitem(last=False)
@@ -339,7 +332,7 @@ class GrantBroker:
 
     def _use_connection(
         self, resolution: Resolution, server: GrantServer, subject: Subject, scopes: Collection[str]
-    ) -> Flow[Credential]:
+    ) -> Flow[credential_sources.Credential]:
         """Return the connection's own token while it is valid for the scopes, else refresh and store it."""
         connection = find_connection(subject, server, resolution)
         if connection is None:
@@ -352,7 +345,7 @@ class GrantBroker:
         if grant.expires - _MARGIN <= self._settings.clock():
             grant = yield from self._renew_connection(resolution, server, subject, connection)
             yield from self._confirm_live(subject)
-        return Credential(
+        return credential_sources.Credential(
             token=grant.token,
             client_id=server.registration.client_id,
             dpop_key=grant.dpop_key,
@@ -363,7 +356,7 @@ class GrantBroker:
         self, resolution: Resolution, server: GrantServer, subject: Subject, connection: Connection
     ) -> Flow[Grant]:
         grant = connection.grant
-        target = make_target(resolution, grant.scopes, server.registration)
+        target = credential_sources.make_target(resolution, grant.scopes, server.registration)
         if grant.refresh_token is None:
             why = "the connection to the authority has ended"
             raise _make_connection_error(why, resolution, server)
@@ -392,7 +385,7 @@ class SubjectCredentials:
 
     def obtain(
         self, resolution: Resolution, *, scopes: Collection[str], effects: Effects
-    ) -> Flow[Credential | None]:
+    ) -> Flow[credential_sources.Credential | None]:
         """Return what `GrantBroker.obtain` returns; the resource's description is stronger than its entry."""
         wanted, grant = self.scopes.union(scopes), self.grant
         if wanted != self.scopes:
@@ -406,7 +399,7 @@ class SubjectCredentials:
 
 def find_connection(subject: Subject, server: GrantServer, resolution: Resolution) -> Connection | None:
     """Return the person's connection to a server for exactly this authority and resource, or None."""
-    resource = make_target(resolution, (), server.registration).resource
+    resource = credential_sources.make_target(resolution, (), server.registration).resource
     wanted = (server.issuer, resolution.authority, resource)
     for connection in subject.connections:
         if (connection.issuer, connection.authority, connection.resource) == wanted:

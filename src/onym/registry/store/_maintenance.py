@@ -69,8 +69,7 @@ from onym.registry.store.schema import (
     requests,
     sequences,
 )
-from onym.store.sql import Database, Time, is_storable, replace_unstorable
-from onym.store.sql_errors import translate_errors
+from onym.store.sql import Database, Time, is_storable, replace_unstorable, translate_errors
 
 _BATCH: Final = 1000
 _OnChange: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]

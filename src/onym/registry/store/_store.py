@@ -70,8 +70,7 @@ from onym.registry.store.schema import (
     outbox,
     require_schema,
 )
-from onym.store.sql import Database, Page, replace_unstorable, require_limit
-from onym.store.sql_errors import Failure
+from onym.store.sql import Database, Failure, Page, replace_unstorable, require_limit
 from onym.uri.secret import Secret
 
 _P = ParamSpec("_P")

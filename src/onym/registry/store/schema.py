@@ -36,8 +36,15 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import StoreError
-from onym.store.sql import Database, Time, make_number_type, make_text_type
-from onym.store.sql_errors import DatabaseProfile, Failure, find_failure
+from onym.store.sql import (
+    Database,
+    DatabaseProfile,
+    Failure,
+    Time,
+    find_failure,
+    make_number_type,
+    make_text_type,
+)
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:

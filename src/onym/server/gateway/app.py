@@ -16,21 +16,11 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 
 from onym.ai.gateway.forwarding import FIXED_FIELDS, validate_nonce
-from onym.ai.problems import CODES
-from onym.ai.request_validation import GatewayRequestHead, get_field_values, validate_gateway_head
+from onym.ai.messages import CODES, GatewayRequestHead, get_field_values, validate_gateway_head
 from onym.errors import AIIPError, DeniedError, OnymError
+from onym.server import clients
 from onym.server.gateway.dependencies import RequestContext, read_body, record_exchange, require_rate
-from onym.server.gateway.responses import make_problem_response
-from onym.server.gateway.views import STATIC_FILES
-from onym.server.security.clients import (
-    HSTS,
-    BucketKind,
-    CSRFKey,
-    format_cookie,
-    get_client_address,
-    make_address_key,
-    parse_blocks,
-)
+from onym.server.gateway.responses import STATIC_FILES, make_problem_response
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
@@ -92,8 +82,8 @@ class Gateway:
         self._telemetry = telemetry
         settings = parts.settings
         self._hosts = frozenset(settings.allowed_hosts)
-        self._fixed = (*FIXED_FIELDS, HSTS) if settings.is_https else FIXED_FIELDS
-        self._proxies = parse_blocks(settings.trusted_proxies)
+        self._fixed = (*FIXED_FIELDS, clients.HSTS) if settings.is_https else FIXED_FIELDS
+        self._proxies = clients.parse_blocks(settings.trusted_proxies)
         self._prefix = settings.prefix.encode("ascii") + b"/"
         self._readiness = _Readiness(parts)
 
@@ -144,7 +134,7 @@ class Gateway:
             await self._handle_request(scope, receive, observed.observe_send(send))
 
     async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = make_address_key(get_client_address(scope, self._proxies))
+        client = clients.make_address_key(clients.get_client_address(scope, self._proxies))
         cookies = _parse_cookies(scope)
         cookie = self._find_secret(cookies)
         visit = RequestContext(
@@ -153,7 +143,7 @@ class Gateway:
             id=str(uuid4()),
             client=client,
             cookie=cookie,
-            form_key=CSRFKey(None if cookie is None else Secret(cookie)),
+            form_key=clients.CSRFKey(None if cookie is None else Secret(cookie)),
             cookies=cookies,
         )
         answer = await self._respond_and_record(visit)
@@ -181,7 +171,7 @@ class Gateway:
             headers.append("set-cookie", cookie)
         if visit.form_key.made:
             settings, secret = self.parts.settings, visit.form_key.get_secret()
-            cookie = format_cookie(settings.cookie_name, secret, "Strict", https=settings.is_https)
+            cookie = clients.format_cookie(settings.cookie_name, secret, "Strict", https=settings.is_https)
             headers.append("set-cookie", cookie)
 
     async def _respond_and_record(self, visit: RequestContext) -> Response | None:
@@ -224,7 +214,7 @@ class Gateway:
         head = GatewayRequestHead(path=visit.path, query=visit.query, fields=visit.fields)
         validate_gateway_head(head, hosts=self._hosts, name=settings.name)
         validate_nonce(visit.get_field("aiip-nonce"))
-        kind: BucketKind = "writes" if visit.method in _WRITES else "reads"
+        kind: clients.BucketKind = "writes" if visit.method in _WRITES else "reads"
         await require_rate(self.parts, kind, visit.client, "too many requests")
         if visit.method in _WRITES:
             self._check_source(visit)

@@ -1,15 +1,4 @@
-"""The gateway's pages for approvals: what waits, the review of one call, the decision, and the evidence.
-
-A person brings a call that an endpoint has challenged; others, or the same person, see it and decide. The
-person who approves does not send the call: the evidence goes to the one who asked. Approving needs a sign-in
-of the last five minutes.
-
-Each page has a JSON twin for programs, which send an access token for the gateway. With any token, a program
-asks for approvals and fetches their evidence, for the calls that it has brought itself. To see the calls of
-others and to decide, it needs the scope `approve`, a token that is bound to a key or a certificate, and the
-time of the person's sign-in in the token. A program never decides for a person about a call that it has
-brought for the same person.
-"""
+"""The gateway's pages for approvals: what waits, the review of one call, the decision, and the evidence."""
 
 from __future__ import annotations
 
@@ -22,49 +11,27 @@ import msgspec
 from starlette.responses import RedirectResponse, Response
 
 from onym.accounts.oidc import Person as AccountPerson
-from onym.ai.approvals import (
-    APPROVE_SCOPE,
-    ApprovalListView,
-    ApprovalRequest,
-    ApprovalRow,
-    ApprovalView,
-    DecisionRequest,
-)
+from onym.ai import approvals
 from onym.ai.client_flows import parse_description
 from onym.ai.endpoint.sender import format_challenge
-from onym.ai.gateway.approvals import (
-    MAX_SHOWN,
-    SIGN_IN_SECONDS,
-    ApprovalRecord,
-    ApprovalState,
-    Person,
-    StoredCall,
-    hash_description,
-)
+from onym.ai.gateway import approvals as gateway_approvals
 from onym.ai.gateway.forwarding import require_no_loop
 from onym.ai.gateway.permissions import Step
 from onym.ai.records import Invocation, is_json
 from onym.ai.tasks import ask_for_task
-from onym.common.strict_json import parse_json_object
+from onym.common.text import parse_json_object
 from onym.errors import AIIPError, DeniedError, SignatureError
+from onym.server.gateway import responses
 from onym.server.gateway.dependencies import make_reload_headers, parse_form, read_body, record_event
 from onym.server.gateway.people import require_session, require_step_up
-from onym.server.gateway.responses import (
-    FORM_WAIT,
-    make_page_response,
-    make_problem_response,
-    redirect_to_result,
-)
-from onym.server.gateway.views import format_time, render_page
 from onym.sign.approval import verify_challenge
 from onym.uri.ai import AIURI
 
 if TYPE_CHECKING:
     from onym.ai.gateway.approvals import ApprovalDesk
     from onym.ai.records import Approver, Description, Resolution, Result
-    from onym.server.gateway.dependencies import Dependencies, RequestContext
+    from onym.server.gateway.dependencies import Dependencies, Program, RequestContext
     from onym.server.gateway.handlers import UpstreamRelay
-    from onym.server.gateway.programs import Program
     from onym.server.gateway.sessions import PersonSession
 
 T = TypeVar("T")
@@ -72,7 +39,7 @@ T = TypeVar("T")
 _CLAUSE: Final = "AIIP/HTTPS v1 3.13"
 _EVENT: Final = "approval"
 #: bytes of a document with a call: its body in base64, the challenge and the other members
-_MAX_REQUEST: Final = 2 * MAX_SHOWN
+_MAX_REQUEST: Final = 2 * gateway_approvals.MAX_SHOWN
 #: seconds after which a program should look again whether people have decided
 _POLL_SECONDS: Final = 2
 _JSON: Final = "application/json"
@@ -90,7 +57,7 @@ class Actor:
     program: Program | None = None
 
     @property
-    def person(self) -> Person:
+    def person(self) -> gateway_approvals.Person:
         """The person as a requester or an approver."""
         return make_person(self.account)
 
@@ -102,37 +69,48 @@ class Actor:
     @property
     def can_decide(self) -> bool:
         """Whether this request may carry a decision: any browser's, and a program's by its scope."""
-        return self.program is None or APPROVE_SCOPE in self.program.caller.scopes
+        return self.program is None or approvals.APPROVE_SCOPE in self.program.caller.scopes
 
     @property
     def is_bound(self) -> bool:
         """Whether a stolen token would be useless: any browser's session, and a program's bound token."""
         return self.program is None or self.program.thumbprint is not None
 
-    def may_see(self, record: ApprovalRecord) -> bool:
+    def may_see(self, record: gateway_approvals.ApprovalRecord) -> bool:
         """Report whether the request may read the record: a program without the scope, only its own."""
         if not record.may_see(self.person, approver=self.approver):
             return False
         return self.can_decide or self.may_use(record)
 
-    def may_decide(self, record: ApprovalRecord) -> bool:
+    def may_decide(self, record: gateway_approvals.ApprovalRecord) -> bool:
         """Report whether the request may decide about the record, if it is fresh enough."""
         if not self.can_decide or self.has_brought(record):
             return False
         return record.may_decide(self.person, approver=self.approver)
 
-    def may_use(self, record: ApprovalRecord) -> bool:
+    def may_use(self, record: gateway_approvals.ApprovalRecord) -> bool:
         """Report whether the request may have the evidence: the person who asked, with the same program."""
         own = record.requester.id == self.person.id
         return own and (self.program is None or record.program == self.program_id)
 
-    def has_brought(self, record: ApprovalRecord) -> bool:
+    def has_brought(self, record: gateway_approvals.ApprovalRecord) -> bool:
         """Report whether this program has brought the call, for this person."""
         return self.program is not None and self.may_use(record)
 
 
 class ApprovalHandler:
-    """Handles the requests below `/approvals`. `desk` is None if the gateway has no sign-in."""
+    """Handles the requests below `/approvals`. `desk` is None if the gateway has no sign-in.
+
+    A person brings a call that an endpoint has challenged; others, or the same person, see it and decide. The
+    person who approves does not send the call: the evidence goes to the one who asked. Approving needs a
+    sign-in of the last five minutes.
+
+    Each page has a JSON twin for programs, which send an access token for the gateway. With any token, a
+    program asks for approvals and fetches their evidence, for the calls that it has brought itself. To see
+    the calls of others and to decide, it needs the scope `approve`, a token that is bound to a key or a
+    certificate, and the time of the person's sign-in in the token. A program never decides for a person about
+    a call that it has brought for the same person.
+    """
 
     def __init__(self, parts: Dependencies, relay: UpstreamRelay, desk: ApprovalDesk | None) -> None:
         self._parts = parts
@@ -231,19 +209,19 @@ class ApprovalHandler:
         actor = await self._require_actor(visit)
         records = await desk.list_open(actor.person, approver=actor.approver)
         rows = tuple(
-            ApprovalRow(
+            approvals.ApprovalRow(
                 id=record.id,
                 target=record.call.uri.partition("?")[0],
                 effects=record.call.effects.value,
                 requester=record.requester.name,
-                created=format_time(record.created),
-                expires=format_time(record.expires),
+                created=responses.format_time(record.created),
+                expires=responses.format_time(record.expires),
                 own=record.requester.id == actor.person.id,
             )
             for record in records
             if actor.may_see(record)
         )
-        return self._make_response(visit, "approvals.html", ApprovalListView(rows=rows))
+        return self._make_response(visit, "approvals.html", approvals.ApprovalListView(rows=rows))
 
     async def _ask(self, visit: RequestContext, desk: ApprovalDesk) -> Response:
         """Take a call that waits for an approval: a document in a browser's form, or a program's body."""
@@ -253,7 +231,7 @@ class ApprovalHandler:
             body = parse_form(visit, body).get("request", "").encode("utf-8", "replace")
         else:
             _require_json(visit)
-        request = _parse_document(body, ApprovalRequest)
+        request = _parse_document(body, approvals.ApprovalRequest)
         resolution, description, digest = await self._look_up(visit, AIURI.parse(request.uri))
         call = _make_call(request, resolution, description)
         challenge = self._verify_challenge(request.transaction_challenge, resolution)
@@ -283,18 +261,20 @@ class ApprovalHandler:
         description = parse_description(described, str(resolution.uri.without_query))
         challenge = self._verify_challenge(token, resolution)
         call = _store_call(invocation, resolution, description)
-        if hash_description(described.body) != challenge.call.description:
+        if gateway_approvals.hash_description(described.body) != challenge.call.description:
             raise _make_mismatch(call, "the description of the resource has changed since the request")
         name, program = self._name_client(actor), actor.program_id
         record = await self._desk.ask(call, challenge, token, actor.person, name, program=program)
         self._record(visit, actor, record, "asked")
         if actor.program is None:
             return RedirectResponse(f"/approvals/{record.id}", 303)
-        response = make_problem_response(self._parts, visit, self._make_waiting_error(record))
+        response = responses.make_problem_response(self._parts, visit, self._make_waiting_error(record))
         response.headers["location"] = f"/approvals/{record.id}"
         return response
 
-    async def find_call(self, visit: RequestContext, invocation: Invocation) -> ApprovalRecord | None:
+    async def find_call(
+        self, visit: RequestContext, invocation: Invocation
+    ) -> gateway_approvals.ApprovalRecord | None:
         """Return the record of a call that this program has sent before, to be approved, or None."""
         actor = await self._require_actor(visit)
         return await self._desk.find_call(
@@ -304,7 +284,7 @@ class ApprovalHandler:
             program=actor.program_id,
         )
 
-    async def mark_sent(self, visit: RequestContext, record: ApprovalRecord) -> None:
+    async def mark_sent(self, visit: RequestContext, record: gateway_approvals.ApprovalRecord) -> None:
         """Record that a program has sent its approved call."""
         await self._desk.mark_used(record.id)
         self._record(visit, await self._require_actor(visit), record, "spent")
@@ -313,8 +293,8 @@ class ApprovalHandler:
         """Return the name of the program in whose calls the gateway is asked, as people are shown it."""
         return self._parts.settings.name if actor.program is None else actor.program.client
 
-    def _make_waiting_error(self, record: ApprovalRecord) -> DeniedError:
-        denied = record.state is ApprovalState.DENIED
+    def _make_waiting_error(self, record: gateway_approvals.ApprovalRecord) -> DeniedError:
+        denied = record.state is gateway_approvals.ApprovalState.DENIED
         url = f"{self._parts.settings.base_url}/approvals/{record.id}"
         return DeniedError(
             "people have denied the call" if denied else "the call waits for the approval of people",
@@ -327,7 +307,11 @@ class ApprovalHandler:
         )
 
     async def _send_call(
-        self, visit: RequestContext, desk: ApprovalDesk, actor: Actor, record: ApprovalRecord
+        self,
+        visit: RequestContext,
+        desk: ApprovalDesk,
+        actor: Actor,
+        record: gateway_approvals.ApprovalRecord,
     ) -> Response:
         """Send an approved call for the person who asked, and show its result."""
         delegation = self._relay.delegation
@@ -345,13 +329,13 @@ class ApprovalHandler:
             approval=record.evidence,
         )
         if description.asynchronous:
-            invocation = ask_for_task(invocation, FORM_WAIT)
+            invocation = ask_for_task(invocation, responses.FORM_WAIT)
         with self._parts.slots.reserve(client=visit.client, authority=resolution.authority):
             result = await self._parts.upstream.exchange(invocation, resolution, credentials=credentials)
         if result.status < 400:
             await desk.mark_used(record.id)
             self._record(visit, actor, record, "spent")
-        return redirect_to_result(self._parts, visit, result)
+        return responses.redirect_to_result(self._parts, visit, result)
 
     async def _show_record(self, visit: RequestContext, desk: ApprovalDesk, name: str) -> Response:
         actor = await self._require_actor(visit)
@@ -361,19 +345,21 @@ class ApprovalHandler:
             self._record(visit, actor, record, "shown", smd=view.shown)
         return self._make_response(visit, "approval.html", view)
 
-    async def _build_view(self, desk: ApprovalDesk, actor: Actor, record: ApprovalRecord) -> ApprovalView:
-        waits = record.state is ApprovalState.WAITING
+    async def _build_view(
+        self, desk: ApprovalDesk, actor: Actor, record: gateway_approvals.ApprovalRecord
+    ) -> approvals.ApprovalView:
+        waits = record.state is gateway_approvals.ApprovalState.WAITING
         usable = actor.may_use(record)
         review = await desk.review(record)
-        return ApprovalView(
+        return approvals.ApprovalView(
             id=record.id,
             state=record.state.value,
             rule=record.rule.value,
             target=record.call.uri.partition("?")[0],
             review=review,
             shown=review.shown,
-            created=format_time(record.created),
-            expires=format_time(record.ends),
+            created=responses.format_time(record.created),
+            expires=responses.format_time(record.ends),
             seconds=max(0, int(record.ends - self._parts.clock().timestamp())),
             missing=record.missing,
             own=record.requester.id == actor.person.id,
@@ -406,7 +392,7 @@ class ApprovalHandler:
             decision, shown = form.get("decision"), form.get("shown", "")
         else:
             _require_json(visit)
-            given = _parse_document(body, DecisionRequest)
+            given = _parse_document(body, approvals.DecisionRequest)
             decision, shown = given.decision, given.shown
             if decision != "withdraw" and actor.can_decide:
                 self._require_deciding_token(actor)  # an unbound token does not even find the calls of others
@@ -440,7 +426,7 @@ class ApprovalHandler:
             return RedirectResponse(f"/approvals/{name}", 303)
         return self._make_response(visit, "approval.html", await self._build_view(desk, actor, record))
 
-    def _require_authority_to_decide(self, actor: Actor, record: ApprovalRecord) -> None:
+    def _require_authority_to_decide(self, actor: Actor, record: gateway_approvals.ApprovalRecord) -> None:
         """Raise AIIPError for a program whose token does not carry decisions, or that brought this call."""
         self._require_deciding_token(actor)
         if actor.has_brought(record):
@@ -455,7 +441,8 @@ class ApprovalHandler:
         login = f"onym ai login {self._parts.settings.base_url} --approve"
         if not actor.can_decide:
             error = AIIPError(
-                f"the access token lacks the scope {APPROVE_SCOPE}, without which a program cannot decide",
+                f"the access token lacks the scope {approvals.APPROVE_SCOPE}, without which a program cannot "
+                "decide",
                 code="aiip.insufficient-scope",
                 status=403,
                 clause=_CLAUSE,
@@ -465,7 +452,7 @@ class ApprovalHandler:
                 "DPoP",
                 error="insufficient_scope",
                 error_description="a scope is missing",
-                scope=APPROVE_SCOPE,
+                scope=approvals.APPROVE_SCOPE,
             )
             raise error
         if not actor.is_bound:
@@ -486,7 +473,7 @@ class ApprovalHandler:
         For a browser without one, return the redirect that asks for it. Raises AIIPError
         `aiip.step-up-required` with a challenge (RFC 9470) for a program.
         """
-        age = int(SIGN_IN_SECONDS)
+        age = int(gateway_approvals.SIGN_IN_SECONDS)
         if actor.program is None:
             fresh = await require_step_up(
                 self._parts, visit, acr_values=entry.acr, max_age=age, target=f"/approvals/{name}"
@@ -507,12 +494,12 @@ class ApprovalHandler:
                 error_description="a more recent or stronger sign-in is required",
                 acr_values=" ".join(entry.acr),
                 max_age=str(age),
-                scope=APPROVE_SCOPE,
+                scope=approvals.APPROVE_SCOPE,
             )
             raise error
         return actor
 
-    async def _find(self, desk: ApprovalDesk, actor: Actor, name: str) -> ApprovalRecord:
+    async def _find(self, desk: ApprovalDesk, actor: Actor, name: str) -> gateway_approvals.ApprovalRecord:
         """Return the record. Raises AIIPError: an unknown one and one of others look alike."""
         record = await desk.get(name)
         if record is None or not actor.may_see(record):
@@ -527,7 +514,7 @@ class ApprovalHandler:
             resolution = await self._parts.upstream.resolve(uri)
             self._relay.require_authority(resolution)
             description, result = await self._relay.describe(visit, resolution)
-        return resolution, description, hash_description(result.body)
+        return resolution, description, gateway_approvals.hash_description(result.body)
 
     def _require_listed(self, resolution: Resolution) -> Approver:
         """Return this gateway's entry at the authority. Raises DeniedError if it has none."""
@@ -569,7 +556,12 @@ class ApprovalHandler:
         return body
 
     def _record(
-        self, visit: RequestContext, actor: Actor, record: ApprovalRecord, step: str, **members: Any
+        self,
+        visit: RequestContext,
+        actor: Actor,
+        record: gateway_approvals.ApprovalRecord,
+        step: str,
+        **members: Any,
     ) -> None:
         if actor.program is not None:
             members |= {"client": actor.program.client, "proof": actor.program.proof.value}
@@ -585,29 +577,34 @@ class ApprovalHandler:
         self,
         visit: RequestContext,
         template: str,
-        view: ApprovalListView | ApprovalView,
+        view: approvals.ApprovalListView | approvals.ApprovalView,
         *,
         status: int = 200,
         headers: dict[str, str] | None = None,
     ) -> Response:
         """Return a view as a page, or as JSON for a program."""
         fields = {"vary": "Accept, Authorization, Cookie", **(headers or {})}
-        waiting = view if isinstance(view, ApprovalView) and view.state == ApprovalState.WAITING else None
+        waiting = (
+            view
+            if isinstance(view, approvals.ApprovalView)
+            and view.state == gateway_approvals.ApprovalState.WAITING
+            else None
+        )
         if visit.wants_page and visit.program is None:
             # the page of the person who waits is loaded again; a person who decides reads in peace
             reload = make_reload_headers(visit) if waiting and not waiting.may_decide else {}
-            html = render_page(
+            html = responses.render_page(
                 template, self._parts.settings, view=view, csrf=visit.form_key.token, reloads=bool(reload)
             )
-            return make_page_response(html, status, fields | reload)
+            return responses.make_page_response(html, status, fields | reload)
         if waiting:
             fields["retry-after"] = str(_POLL_SECONDS)
         return Response(msgspec.json.encode(view), status, fields, media_type=_JSON)
 
 
-def make_person(account: AccountPerson) -> Person:
+def make_person(account: AccountPerson) -> gateway_approvals.Person:
     """Return a person who signed in as a requester or an approver."""
-    return Person(
+    return gateway_approvals.Person(
         id=f"{account.issuer} {account.subject}",
         name=account.name or account.email or account.subject,
         subject=account.subject,
@@ -634,11 +631,13 @@ def _parse_document(body: bytes, kind: type[T]) -> T:
             f"the request is not valid: {error}",
             code="aiip.invalid-input",
             clause=_CLAUSE,
-            hint=hint if kind is ApprovalRequest else 'Send, for example, {"decision": "deny"}.',
+            hint=hint if kind is approvals.ApprovalRequest else 'Send, for example, {"decision": "deny"}.',
         ) from None
 
 
-def _make_call(request: ApprovalRequest, resolution: Resolution, description: Description) -> StoredCall:
+def _make_call(
+    request: approvals.ApprovalRequest, resolution: Resolution, description: Description
+) -> gateway_approvals.StoredCall:
     try:
         body = b64decode(request.body_base64, validate=True)
     except ValueError:
@@ -653,9 +652,11 @@ def _make_call(request: ApprovalRequest, resolution: Resolution, description: De
     return _store_call(invocation, resolution, description)
 
 
-def _store_call(invocation: Invocation, resolution: Resolution, description: Description) -> StoredCall:
+def _store_call(
+    invocation: Invocation, resolution: Resolution, description: Description
+) -> gateway_approvals.StoredCall:
     """Return the call with what the gateway knows about its resource."""
-    return StoredCall(
+    return gateway_approvals.StoredCall(
         uri=str(invocation.uri),
         method=invocation.method,
         body=invocation.body,
@@ -669,7 +670,7 @@ def _store_call(invocation: Invocation, resolution: Resolution, description: Des
     )
 
 
-def _make_mismatch(call: StoredCall, message: str) -> DeniedError:
+def _make_mismatch(call: gateway_approvals.StoredCall, message: str) -> DeniedError:
     return DeniedError(
         message,
         code="aiip.approval-mismatch",

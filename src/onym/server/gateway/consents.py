@@ -15,19 +15,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from starlette.responses import RedirectResponse, Response
 
-from onym.ai.gateway.permissions import (
-    CONSENT_SECONDS,
-    ConsentQuestion,
-    ConsentScope,
-    ConsentStore,
-    name_person,
-)
+from onym.ai.gateway import permissions
 from onym.ai.gateway.review import describe_effects, describe_name
 from onym.errors import AIIPError, DeniedError, URIError
-from onym.server.gateway.dependencies import read_form, record_event
+from onym.server.gateway.dependencies import Proof, read_form, record_event
 from onym.server.gateway.people import make_view_response, require_session
-from onym.server.gateway.programs import Proof
-from onym.server.gateway.views import format_time
+from onym.server.gateway.responses import format_time
 from onym.uri.ai import AIURI
 
 if TYPE_CHECKING:
@@ -106,7 +99,7 @@ class ConsentListView:
 class ConsentHandler:
     """Handles the requests below `/consents`, which are for the person who signed in with this browser."""
 
-    def __init__(self, parts: Dependencies, consents: ConsentStore) -> None:
+    def __init__(self, parts: Dependencies, consents: permissions.ConsentStore) -> None:
         self._parts = parts
         self._consents = consents
 
@@ -174,14 +167,14 @@ class ConsentHandler:
         session: PersonSession,
         decision: str,
         name: str,
-        scope: ConsentScope | None = None,
+        scope: permissions.ConsentScope | None = None,
     ) -> None:
         members = {} if scope is None else {"client": scope.client, "authority": scope.authority}
         record_event(
             self._parts, visit, "consent", session.person, decision=decision, consent=name, **members
         )
 
-    async def _find_question(self, session: PersonSession, name: str) -> ConsentQuestion:
+    async def _find_question(self, session: PersonSession, name: str) -> permissions.ConsentQuestion:
         """Return the question. Raises AIIPError: an unknown one and one for others look alike."""
         question = await self._consents.find_question(_name_holder(session), name, at=self._now())
         if question is None:
@@ -192,7 +185,9 @@ class ConsentHandler:
             )
         return question
 
-    def _view_question(self, session: PersonSession, question: ConsentQuestion) -> ConsentQuestionView:
+    def _view_question(
+        self, session: PersonSession, question: permissions.ConsentQuestion
+    ) -> ConsentQuestionView:
         return ConsentQuestionView(
             scope=self._view_scope(session, question.scope),
             proof=question.proof,
@@ -202,11 +197,11 @@ class ConsentHandler:
             scopes=question.scopes,
             asked=format_time(question.created),
             until=format_time(question.until),
-            days=CONSENT_SECONDS // (24 * 3600),
+            days=permissions.CONSENT_SECONDS // (24 * 3600),
             denied=question.denied,
         )
 
-    def _view_scope(self, session: PersonSession, scope: ConsentScope) -> ConsentScopeView:
+    def _view_scope(self, session: PersonSession, scope: permissions.ConsentScope) -> ConsentScopeView:
         try:
             unicode, warnings = describe_name(AIURI.parse(f"ai://{scope.authority}/"))
         except URIError:
@@ -228,4 +223,4 @@ class ConsentHandler:
 
 
 def _name_holder(session: PersonSession) -> str:
-    return name_person(session.person.issuer, session.person.subject)
+    return permissions.name_person(session.person.issuer, session.person.subject)

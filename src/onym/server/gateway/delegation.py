@@ -1,8 +1,8 @@
 """For whom a call is sent: what its effects demand of the caller, whose token it has, and connections.
 
 A person who signed in acts through forms, whose tokens prove that the person sent them. A program acts for
-the person whom its access token names (`onym.server.gateway.programs`). A call with neither is for nobody: it
-may read what is open, and what the gateway may read in its own name.
+the person whom its access token names (`onym.server.gateway.dependencies`). A call with neither is for
+nobody: it may read what is open, and what the gateway may read in its own name.
 """
 
 from __future__ import annotations
@@ -22,20 +22,8 @@ from starlette.responses import RedirectResponse, Response
 
 from onym.accounts.sign_in import sanitize_target
 from onym.ai.credentials import make_target, needs_token
+from onym.ai.gateway import permissions
 from onym.ai.gateway.grants import Connection, GrantBroker, GrantServer, Subject, SubjectCredentials
-from onym.ai.gateway.permissions import (
-    QUESTION_SECONDS,
-    SIGN_IN_SECONDS,
-    CallState,
-    ConsentQuestion,
-    ConsentScope,
-    ConsentStore,
-    Step,
-    find_next_step,
-    get_rule,
-    make_step_error,
-    name_person,
-)
 from onym.ai.oauth import CodeFlow, Grant, Target
 from onym.ai.records import Level
 from onym.errors import (
@@ -49,16 +37,9 @@ from onym.errors import (
     SignatureError,
 )
 from onym.net.messages import Work
-from onym.server.gateway.dependencies import hash_person, parse_pairs, read_form, record_event, require_rate
-from onym.server.gateway.people import (
-    convert_provider_error,
-    find_session,
-    make_view_response,
-    require_session,
-)
-from onym.server.gateway.programs import Program
+from onym.server.gateway import dependencies, people
+from onym.server.gateway.responses import format_time
 from onym.server.gateway.sessions import HiddenStruct, build_step_up_path, make_sign_in_required
-from onym.server.gateway.views import format_time
 from onym.sign.dpop import DPoPKey, generate_dpop_key
 from onym.uri.secret import Secret
 
@@ -131,14 +112,14 @@ class Delegation:
 
     parts: Dependencies
     broker: GrantBroker
-    consents: ConsentStore
+    consents: permissions.ConsentStore
 
     async def find_subject(self, visit: RequestContext, resolution: Resolution) -> Subject | None:
         """Return the person who signed in with this browser, with their tokens for this authority, or None.
 
         Raises StoreError if the store cannot be reached.
         """
-        session = await find_session(self.parts, visit)
+        session = await people.find_session(self.parts, visit)
         sessions = self.parts.sessions
         if session is None or sessions is None:
             return None
@@ -190,7 +171,7 @@ class Delegation:
             _LOG.info("request %s: %s does not renew tokens: %s", visit.id, session.provider, error.message)
             return tokens
         except (NetError, ProviderError, SignatureError) as error:
-            raise convert_provider_error(visit, provider, error) from error
+            raise people.convert_provider_error(visit, provider, error) from error
 
     async def find_step(
         self,
@@ -199,22 +180,22 @@ class Delegation:
         description: Description,
         *,
         reviewed: bool = False,
-    ) -> Step:
+    ) -> permissions.Step:
         """Return what must happen next for a person's call of this resource."""
-        session = await find_session(self.parts, visit)
-        state = CallState(
+        session = await people.find_session(self.parts, visit)
+        state = permissions.CallState(
             signed_in_at=None if session is None else _get_sign_in_time(session), reviewed=reviewed
         )
         needed = needs_token(resolution, description.scopes, description.effects)
         token = needed and not self._may_ask_as_service(resolution)
-        step = find_next_step(description, state, at=self.parts.clock().timestamp(), token=token)
-        if step is Step.APPROVE and description.approval and self.is_listed(resolution):
+        step = permissions.find_next_step(description, state, at=self.parts.clock().timestamp(), token=token)
+        if step is permissions.Step.APPROVE and description.approval and self.is_listed(resolution):
             # the endpoint itself demands the approval, and answers with a challenge until there is one
-            return Step.FORWARD if reviewed else Step.REVIEW
+            return permissions.Step.FORWARD if reviewed else permissions.Step.REVIEW
         return step
 
     async def authorize(
-        self, visit: RequestContext, resolution: Resolution, description: Description, step: Step
+        self, visit: RequestContext, resolution: Resolution, description: Description, step: permissions.Step
     ) -> SubjectCredentials:
         """Return the credentials for a person's call of this resource, after `find_step` returned `step`.
 
@@ -250,20 +231,23 @@ class Delegation:
             )
             signed_in_at = program.caller.auth_time or 0.0
         self._note_caller(visit)
-        state = CallState(signed_in_at=signed_in_at, is_program=True, approved=approved)
-        step = find_next_step(description, state, at=self.parts.clock().timestamp())
-        if step is Step.CONSENT and program is not None:
+        state = permissions.CallState(signed_in_at=signed_in_at, is_program=True, approved=approved)
+        step = permissions.find_next_step(description, state, at=self.parts.clock().timestamp())
+        if step is permissions.Step.CONSENT and program is not None:
             await self._require_consent(program, resolution, description)
         else:
             _require_forward(step, description)
         return self._choose_credentials(visit, resolution, description, subject)
 
     async def _require_consent(
-        self, program: Program, resolution: Resolution, description: Description
+        self, program: dependencies.Program, resolution: Resolution, description: Description
     ) -> None:
         """Raise AIIPError unless the person has allowed the program to send such calls; note the question."""
-        at, person = self.parts.clock().timestamp(), name_person(program.issuer, program.person or "")
-        scope = ConsentScope(
+        at, person = (
+            self.parts.clock().timestamp(),
+            permissions.name_person(program.issuer, program.person or ""),
+        )
+        scope = permissions.ConsentScope(
             client=program.client,
             authority=resolution.authority,
             effects=description.effects,
@@ -271,17 +255,17 @@ class Delegation:
         )
         if await self.consents.find(person, scope, at=at) is not None:
             return
-        question = ConsentQuestion(
+        question = permissions.ConsentQuestion(
             scope=scope,
             target=str(resolution.uri.without_query),
             scopes=description.scopes,
             proof=program.proof.value,
             thumbprint=program.thumbprint,
             created=at,
-            until=at + QUESTION_SECONDS,
+            until=at + permissions.QUESTION_SECONDS,
         )
         asked = await self.consents.ask(person, question)
-        error = make_step_error(Step.CONSENT, question.target)
+        error = permissions.make_step_error(permissions.Step.CONSENT, question.target)
         if asked.denied:
             error.hint = "The person has denied it today, and can still change that on the page."
         error.page_url = f"{self.parts.settings.base_url}/consents/{scope.id}"
@@ -299,7 +283,7 @@ class Delegation:
         """
         subject = None
         if visit.program is None and (by_form or _comes_from_here(visit)):
-            personal = get_rule(description).signed_in or needs_token(
+            personal = permissions.get_rule(description).signed_in or needs_token(
                 resolution, description.scopes, description.effects
             )
             subject = await self.find_subject(visit, resolution) if personal else None
@@ -329,7 +313,7 @@ class Delegation:
         if error.code == "aiip.sign-in-required" and self.parts.providers:
             return f"/auth/login?{urlencode({'next': target})}", "Sign in"
         if error.code == "aiip.step-up-required":
-            return build_step_up_path(target, max_age=int(SIGN_IN_SECONDS)), "Sign in again"
+            return build_step_up_path(target, max_age=int(permissions.SIGN_IN_SECONDS)), "Sign in again"
         return None
 
     def _choose_credentials(
@@ -351,7 +335,7 @@ class Delegation:
         elif visit.session is not None:
             person = (visit.session.person.issuer, visit.session.person.subject)
         if person is not None:
-            visit.notes["person"] = hash_person(self.parts.audit_key, *person)
+            visit.notes["person"] = dependencies.hash_person(self.parts.audit_key, *person)
 
     def is_listed(self, resolution: Resolution) -> bool:
         """Report whether the authority accepts approvals of this gateway."""
@@ -376,7 +360,7 @@ class Delegation:
         raise AIIPError("this URL does not exist", code="aiip.endpoint-unknown")
 
     async def _show_connections(self, visit: RequestContext) -> Response:
-        session = await require_session(self.parts, visit)
+        session = await people.require_session(self.parts, visit)
         views = [
             ConnectionView(
                 id=_make_connection_id(kept.issuer, kept.authority, kept.resource),
@@ -391,7 +375,9 @@ class Delegation:
             for kept in await self._list_connections(session)
         ]
         csrf = visit.form_key.token
-        return make_view_response(self.parts, visit, "connections.html", {"connections": views}, csrf=csrf)
+        return people.make_view_response(
+            self.parts, visit, "connections.html", {"connections": views}, csrf=csrf
+        )
 
     async def begin_connection(
         self, visit: RequestContext, resolution: Resolution, description: Description, target: str
@@ -407,8 +393,10 @@ class Delegation:
                 clause="AIIP/HTTPS v1 3.15, attack 34",
                 hint="Open the page of the resource, and follow its link.",
             )
-        session = await require_session(self.parts, visit)
-        await require_rate(self.parts, "logins", f"connect:{visit.client}", "too many connections")
+        session = await people.require_session(self.parts, visit)
+        await dependencies.require_rate(
+            self.parts, "logins", f"connect:{visit.client}", "too many connections"
+        )
         server = self.broker.choose_server(resolution, description.scopes)
         if not server.connect:
             raise AuthorizationError(
@@ -446,11 +434,11 @@ class Delegation:
 
     async def _finish_connection(self, visit: RequestContext) -> Response:
         """Redeem the code that the authority's server gave, and keep the tokens in the session."""
-        session = await require_session(self.parts, visit)
+        session = await people.require_session(self.parts, visit)
         pending = await self._sessions.get_data(session, _CONNECTING)
         stored = None if pending is None else _decode_stored(pending, _StoredFlow)
         # a link of another site has another state, and must not end the connection that is being made
-        given = dict(parse_pairs(visit.query)).get("state", "").encode("utf-8", "replace")
+        given = dict(dependencies.parse_pairs(visit.query)).get("state", "").encode("utf-8", "replace")
         if stored is None or not hmac.compare_digest(stored.state.encode(), given):
             raise AIIPError(
                 "this connection began in another session, or took too long",
@@ -473,13 +461,15 @@ class Delegation:
         try:
             grant = await self._run(client.finish_code_flow(begun, redirected))
         except AIIPError as error:
-            record_event(self.parts, visit, "connect", session.person, decision="refuse", code=error.code)
+            dependencies.record_event(
+                self.parts, visit, "connect", session.person, decision="refuse", code=error.code
+            )
             raise
         connection = Connection(
             issuer=stored.issuer, authority=stored.authority, resource=stored.resource, grant=grant
         )
         await self._save_connection(session, connection)
-        record_event(
+        dependencies.record_event(
             self.parts,
             visit,
             "connect",
@@ -492,8 +482,8 @@ class Delegation:
 
     async def _end_connection(self, visit: RequestContext) -> Response:
         """Revoke a connection at the authority's server, and forget it."""
-        session = await require_session(self.parts, visit)
-        form = await read_form(self.parts, visit)
+        session = await people.require_session(self.parts, visit)
+        form = await dependencies.read_form(self.parts, visit)
         identifier = form.get("connection", "")
         if not _CONNECTION_ID.fullmatch(identifier):
             raise AIIPError("the form names no connection", code="aiip.bad-request")
@@ -501,7 +491,7 @@ class Delegation:
         revoked = False
         if kept is not None:
             await self._sessions.delete_data(session, f"{_CONNECTION}/{identifier}")
-            record_event(
+            dependencies.record_event(
                 self.parts,
                 visit,
                 "connect",
@@ -591,10 +581,10 @@ def make_review_token(visit: RequestContext, parts: Sequence[str | bytes]) -> st
     return hmac.new(secret, b"onym review " + digest.digest(), hashlib.sha256).hexdigest()
 
 
-def _require_forward(step: Step, description: Description) -> None:
+def _require_forward(step: permissions.Step, description: Description) -> None:
     """Raise AIIPError unless the call can be forwarded now."""
-    if step is not Step.FORWARD:
-        raise make_step_error(step, description.uri)
+    if step is not permissions.Step.FORWARD:
+        raise permissions.make_step_error(step, description.uri)
 
 
 def _comes_from_here(visit: RequestContext) -> bool:

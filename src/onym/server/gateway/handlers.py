@@ -18,41 +18,23 @@ from starlette.responses import RedirectResponse, Response
 
 from onym.ai.client_flows import parse_description
 from onym.ai.gateway import forwarding
-from onym.ai.gateway.forms import build_form_fields, encode_form_input
 from onym.ai.gateway.permissions import Step
-from onym.ai.gateway.review import CallToReview, build_review
+from onym.ai.gateway.review import CallToReview, build_form_fields, build_review, encode_form_input
+from onym.ai.messages import get_field_values
 from onym.ai.records import Description, Effects, Invocation, hash_path
-from onym.ai.request_validation import get_field_values
 from onym.ai.tasks import ask_for_task, find_started_task
 from onym.errors import AIIPError, AIURIError, DeniedError, URIError
+from onym.server.gateway import responses
 from onym.server.gateway.delegation import make_review_token
 from onym.server.gateway.dependencies import parse_form, parse_pairs, read_body
 from onym.server.gateway.people import find_session, make_view_response, require_session
-from onym.server.gateway.responses import (
-    FORM_WAIT,
-    TRANSLATED_STATUSES,
-    make_gateway_receipt,
-    make_page_response,
-    make_result_response,
-    redirect_to_result,
-    start_event_response,
-)
-from onym.server.gateway.views import (
-    build_gateway_url,
-    build_result_list,
-    build_task_url,
-    render_home,
-    render_page,
-    render_resource,
-    render_result,
-)
 from onym.uri.ai import AIURI, from_target
 
 if TYPE_CHECKING:
     from onym.ai.credentials import Credentials
     from onym.ai.gateway.approvals import ApprovalRecord
-    from onym.ai.gateway.forms import FormField
     from onym.ai.gateway.grants import SubjectCredentials
+    from onym.ai.gateway.review import FormField
     from onym.ai.records import Resolution, Result
     from onym.server.gateway.delegation import Delegation
     from onym.server.gateway.dependencies import Dependencies, RequestContext, StoredResult
@@ -199,7 +181,7 @@ class UpstreamRelay:
 
     def make_result_error(self, result: Result) -> AIIPError:
         """Return the error of a signed result whose status is a failure."""
-        from onym.ai.problems import decode_problem
+        from onym.ai.messages import decode_problem
 
         return decode_problem(
             result.status, result.content_type, result.body, result.receipt.subject, signed=True
@@ -225,7 +207,7 @@ class UpstreamRelay:
 
     def _check_digest(self, visit: RequestContext, body: bytes) -> None:
         """Check Content-Digest as an endpoint does (RFC 9530 2); the client sends a new one."""
-        from onym.ai.request_validation import verify_content_digest  # late: cryptography is heavy
+        from onym.ai.messages import verify_content_digest  # late: cryptography is heavy
 
         digest = visit.get_field("content-digest")
         if digest is not None:
@@ -292,21 +274,23 @@ class PageHandler:
         settings = self._parts.settings
         text = dict(parse_pairs(visit.query)).get("uri", "").strip()
         if not text:
-            return make_page_response(render_home(settings))
+            return responses.make_page_response(responses.render_home(settings))
         from onym.uri.iri import parse_user_input  # late: idna is slow to import
 
         try:
             typed = parse_user_input(text)
             uri = typed.uri.target
-            href = build_gateway_url(settings, uri)
+            href = responses.build_gateway_url(settings, uri)
         except URIError as error:
-            html = render_home(settings, typed=text, fault=error.message, hint=error.hint or "")
-            return make_page_response(html, 400)
+            html = responses.render_home(settings, typed=text, fault=error.message, hint=error.hint or "")
+            return responses.make_page_response(html, 400)
         if text == str(uri) and not typed.warnings:
             return RedirectResponse(href, 303)
         warnings = [warning.message for warning in typed.warnings]
-        return make_page_response(
-            render_home(settings, typed=text, uri=uri, href=href, shown=typed.unicode, warnings=warnings)
+        return responses.make_page_response(
+            responses.render_home(
+                settings, typed=text, uri=uri, href=href, shown=typed.unicode, warnings=warnings
+            )
         )
 
     async def show_resource(self, visit: RequestContext, uri: AIURI) -> Response:
@@ -316,7 +300,7 @@ class PageHandler:
         if closed is not None and closed.code != "aiip.policy-denied":
             raise closed  # it does not describe itself without a token
         description, result = await self._relay.describe(visit, resolution)
-        make_gateway_receipt(self._parts, visit, result)
+        responses.make_gateway_receipt(self._parts, visit, result)
         way_out = None
         if self._relay.delegation is not None:
             closed = await self._relay.delegation.find_obstacle(visit, resolution, description)
@@ -336,7 +320,9 @@ class PageHandler:
             resolution = await self._parts.upstream.resolve(uri)
             self._relay.require_authority(resolution)
             description, _ = await self._relay.describe(visit, resolution)
-            page = build_gateway_url(self._parts.settings, uri).removeprefix(self._parts.settings.base_url)
+            page = responses.build_gateway_url(self._parts.settings, uri).removeprefix(
+                self._parts.settings.base_url
+            )
             return await delegation.begin_connection(visit, resolution, description, page)
 
     def _find_denial(self, resolution: Resolution) -> AIIPError | None:
@@ -358,7 +344,7 @@ class PageHandler:
         status: int = 200,
         **more: Any,
     ) -> Response:
-        html = render_resource(
+        html = responses.render_resource(
             self._parts.settings,
             resolution,
             description,
@@ -369,7 +355,7 @@ class PageHandler:
             as_service=visit.asks_as_service,
             **more,
         )
-        return make_page_response(html, status)
+        return responses.make_page_response(html, status)
 
     async def invoke_form(self, visit: RequestContext, body: bytes) -> Response:
         """Invoke the resource, store the result and redirect to it. A second click gets the same result."""
@@ -407,12 +393,12 @@ class PageHandler:
                     return self._render_review(visit, resolution, description, review, form)
                 credentials = await delegation.authorize(visit, resolution, description, step)
             if description.asynchronous:
-                invocation = ask_for_task(invocation, FORM_WAIT)
+                invocation = ask_for_task(invocation, responses.FORM_WAIT)
             result = await self._parts.upstream.exchange(invocation, resolution, credentials=credentials)
             challenge = forwarding.find_approval_challenge(result)
             if challenge is not None and self._relay.delegation is not None:
                 return await self._ask_approval(visit, described, invocation, challenge)
-        return redirect_to_result(self._parts, visit, result)
+        return responses.redirect_to_result(self._parts, visit, result)
 
     def _render_review(
         self,
@@ -442,16 +428,16 @@ class PageHandler:
             )
         )
         hidden = {name: form[name] for name in form if name not in {"csrf_token", "review"}}
-        html = render_page(
+        html = responses.render_page(
             "review.html",
             self._parts.settings,
             review=review,
             hidden=hidden,
             token=call.make_token(visit),
             csrf=visit.form_key.token,
-            back=build_gateway_url(self._parts.settings, invocation.uri),
+            back=responses.build_gateway_url(self._parts.settings, invocation.uri),
         )
-        return make_page_response(html)
+        return responses.make_page_response(html)
 
     async def serve_results(self, visit: RequestContext, name: str = "", part: str = "") -> Response:
         """Return the list of results, or what is below the name of one of them."""
@@ -463,7 +449,7 @@ class PageHandler:
         session = await find_session(self._parts, visit) if found else None
         person = None if session is None else (session.person.issuer, session.person.subject)
         shown = [(name, stored) for name, stored in found if stored.person in {None, person}]
-        return make_view_response(self._parts, visit, "results.html", build_result_list(shown))
+        return make_view_response(self._parts, visit, "results.html", responses.build_result_list(shown))
 
     async def _show_result(self, visit: RequestContext, name: str, part: str) -> Response:
         """Return a stored result: its page, content or receipts.
@@ -480,7 +466,7 @@ class PageHandler:
                 code="aiip.task-not-found",
             )
         if not part:
-            return make_page_response(render_result(self._parts.settings, name, stored))
+            return responses.make_page_response(responses.render_result(self._parts.settings, name, stored))
         return _make_file_response(stored, part)
 
 
@@ -591,7 +577,7 @@ class ExchangeHandler:
                 result = await upstream.exchange(invocation, resolution, credentials=credentials)
                 return self._make_response(visit, result)
             stream = await upstream.exchange_stream(invocation, resolution, credentials=credentials)
-            response = await start_event_response(self._parts, visit, stream, aiter(stream), stack)
+            response = await responses.start_event_response(self._parts, visit, stream, aiter(stream), stack)
             return self._make_response(visit, stream.result) if response is None else response
 
     async def _invoke_with_approval(
@@ -616,11 +602,13 @@ class ExchangeHandler:
 
     def _make_response(self, visit: RequestContext, result: Result) -> Response:
         """Return the response of a result. A status with another meaning for gateways becomes a problem."""
-        strange = result.status in TRANSLATED_STATUSES or (result.status >= 400 and visit.wants_page)
+        strange = result.status in responses.TRANSLATED_STATUSES or (
+            result.status >= 400 and visit.wants_page
+        )
         if strange or (300 <= result.status < 400 and result.status != 304):
             raise self._relay.make_result_error(result)
-        response = make_result_response(self._parts, visit, result)
+        response = responses.make_result_response(self._parts, visit, result)
         task = find_started_task(result) if visit.method == "POST" else None
         if task is not None:
-            response.headers["location"] = build_task_url(self._parts.settings, task)
+            response.headers["location"] = responses.build_task_url(self._parts.settings, task)
         return response

@@ -16,16 +16,7 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import RedirectResponse, Response
 
-from onym.accounts.sign_in import (
-    CALLBACK_PARAMETERS,
-    FLOW_SECONDS,
-    SignInFlow,
-    check_callback,
-    find_flow_cookie,
-    list_stale_flows,
-    make_sign_in_error,
-    sanitize_target,
-)
+from onym.accounts import sign_in
 from onym.errors import (
     AccessError,
     AIIPError,
@@ -35,16 +26,10 @@ from onym.errors import (
     ProviderError,
     SignatureError,
 )
+from onym.server.clients import format_cookie
+from onym.server.gateway import sessions as gateway_sessions
 from onym.server.gateway.dependencies import parse_pairs, read_body, read_form, record_event, require_rate
-from onym.server.gateway.responses import PAGE_POLICY, make_page_response
-from onym.server.gateway.sessions import (
-    build_step_up_path,
-    describe_browser,
-    is_same_person,
-    make_sign_in_required,
-)
-from onym.server.gateway.views import format_time, render_page
-from onym.server.security.clients import format_cookie
+from onym.server.gateway.responses import PAGE_POLICY, format_time, make_page_response, render_page
 from onym.uri.generic import URI
 from onym.uri.secret import Secret
 
@@ -122,7 +107,7 @@ async def require_session(parts: Dependencies, visit: RequestContext) -> PersonS
     """
     session = await find_session(parts, visit)
     if session is None:
-        raise make_sign_in_required()
+        raise gateway_sessions.make_sign_in_required()
     return session
 
 
@@ -157,13 +142,15 @@ async def require_step_up(
     if target is None:
         target = visit.target
     if visit.method == "POST":
-        visit.step_up_path = build_step_up_path(target, acr_values=acr_values, max_age=max_age)
+        visit.step_up_path = gateway_sessions.build_step_up_path(
+            target, acr_values=acr_values, max_age=max_age
+        )
         raise DeniedError(
             "this needs a sign-in of another kind, or a more recent one",
             code="aiip.step-up-required",
             hint="Sign in again. You then come back to the page, on which you can do it.",
         )
-    flow = SignInFlow.begin(
+    flow = sign_in.SignInFlow.begin(
         provider.issuer.id, target, at, acr_values=acr_values, max_age=max_age, session=session.digest
     )
     record_event(parts, visit, "step-up", session.person, provider=provider.issuer.id, decision="asked")
@@ -171,20 +158,20 @@ async def require_step_up(
 
 
 async def _redirect_to_provider(
-    parts: Dependencies, visit: RequestContext, provider: OIDCProvider, flow: SignInFlow
+    parts: Dependencies, visit: RequestContext, provider: OIDCProvider, flow: sign_in.SignInFlow
 ) -> Response:
     at, sessions = parts.clock(), parts.sessions
     if sessions is None:
-        raise make_sign_in_required()
+        raise gateway_sessions.make_sign_in_required()
     try:
         url = await provider.build_authorization_url(flow, at)
     except OnymError as error:
         raise convert_provider_error(visit, provider, error) from error
     prefix = parts.settings.flow_cookie
-    for name in list_stale_flows(_verify_flows(sessions, visit, prefix), prefix, at):
+    for name in sign_in.list_stale_flows(_verify_flows(sessions, visit, prefix), prefix, at):
         _set_cookie(parts, visit, name, Secret(""), 0)
     name = f"{prefix}-{flow.id}"
-    _set_cookie(parts, visit, name, sessions.sign_flow(name, flow.to_cookie()), FLOW_SECONDS)
+    _set_cookie(parts, visit, name, sessions.sign_flow(name, flow.to_cookie()), sign_in.FLOW_SECONDS)
     return RedirectResponse(url, 303)
 
 
@@ -292,7 +279,7 @@ class PeopleHandler:
         return provider
 
     async def _show_sign_in(self, visit: RequestContext) -> Response:
-        target = sanitize_target(dict(parse_pairs(visit.query)).get("next"))
+        target = sign_in.sanitize_target(dict(parse_pairs(visit.query)).get("next"))
         if visit.wants_page and await find_session(self._parts, visit) is not None:
             return RedirectResponse(target, 303)
         query = urlencode({"next": target})
@@ -315,14 +302,14 @@ class PeopleHandler:
     async def _begin_sign_in(self, visit: RequestContext, provider: OIDCProvider) -> Response:
         await self._take_login_token(visit, "begin")
         target = dict(parse_pairs(visit.query)).get("next")
-        flow = SignInFlow.begin(provider.issuer.id, target, self._parts.clock())
+        flow = sign_in.SignInFlow.begin(provider.issuer.id, target, self._parts.clock())
         return await _redirect_to_provider(self._parts, visit, provider, flow)
 
     async def _begin_step_up(self, visit: RequestContext) -> Response:
         """Ask for `acr_values` and `max_age` of the query, then open `next`."""
         await self._take_login_token(visit, "begin")
         query = dict(parse_pairs(visit.query))
-        target = sanitize_target(query.get("next"))
+        target = sign_in.sanitize_target(query.get("next"))
         acr_values, age = query.get("acr_values", "").split(), query.get("max_age", "")
         if len(acr_values) > _MOST_ACR_VALUES or (age and not (age.isdecimal() and len(age) <= _LONGEST_AGE)):
             raise AIIPError("acr_values or max_age cannot be read", code="aiip.bad-request")
@@ -341,22 +328,22 @@ class PeopleHandler:
         """Finish a sign-in or a step-up: back from the provider, with a code or an error."""
         parts = self._parts
         await self._take_login_token(visit, "callback")
-        parameters: dict[str, list[str]] = {name: [] for name in CALLBACK_PARAMETERS}
+        parameters: dict[str, list[str]] = {name: [] for name in sign_in.CALLBACK_PARAMETERS}
         for name, value in parse_pairs(visit.query):
             if name in parameters:
                 parameters[name].append(value)
         prefix = parts.settings.flow_cookie
         flows = _verify_flows(sessions, visit, prefix)
-        name, cookie = find_flow_cookie(flows, prefix, parameters["state"])
+        name, cookie = sign_in.find_flow_cookie(flows, prefix, parameters["state"])
         if name in flows:
             # whatever comes of it, this response is the end of the flow
             _set_cookie(parts, visit, name, Secret(""), 0)
         event = "sign-in"
         try:
-            flow, code = await check_callback(provider, cookie, parameters, parts.clock())
+            flow, code = await sign_in.check_callback(provider, cookie, parameters, parts.clock())
             event = "step-up" if flow.session else "sign-in"
             if not await sessions.use_flow(flow.id, flow.expires):
-                raise make_sign_in_error("the provider's response was used before")
+                raise sign_in.make_sign_in_error("the provider's response was used before")
             previous = await find_session(parts, visit)
             if flow.session and (previous is None or previous.digest != flow.session):
                 raise _make_step_up_error("your session has ended or changed since", "Open the page again.")
@@ -387,7 +374,7 @@ class PeopleHandler:
         visit: RequestContext,
         provider: OIDCProvider,
         sessions: PersonSessions,
-        flow: SignInFlow,
+        flow: sign_in.SignInFlow,
         signed: SignedIn,
         previous: PersonSession | None,
     ) -> PersonSession:
@@ -395,7 +382,7 @@ class PeopleHandler:
         # the cookie tells it, so it may be in the future
         began = min(flow.began, self._parts.clock().timestamp())
         if flow.session and previous is not None:
-            if not is_same_person(signed.person, previous.person):
+            if not gateway_sessions.is_same_person(signed.person, previous.person):
                 raise _make_step_up_error(
                     "another person signed in", "Sign in as the person that you are here, or sign out first."
                 )
@@ -406,7 +393,7 @@ class PeopleHandler:
             provider=provider.issuer.id,
             client_id=provider.issuer.client_id,
             began=began,
-            browser=describe_browser(visit.get_field("user-agent") or ""),
+            browser=gateway_sessions.describe_browser(visit.get_field("user-agent") or ""),
         )
         if previous is not None:
             await sessions.end(previous)

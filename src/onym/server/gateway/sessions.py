@@ -1,14 +1,4 @@
-"""Sessions of people who signed in at a gateway, in the shared store of all processes of that gateway.
-
-A browser has one cookie with 256 random bits. The store has a record under the SHA-256 of the cookie. The
-person in it is sealed with the service's secrets; the provider's tokens, and other data that handlers keep
-for a session, are sealed with the cookie as well. So neither the store nor a cookie alone opens them, and
-nothing can act for a person whose browser is away.
-
-A session ends at a fixed time, after idleness, when its person ends it, or when the provider says that the
-person signed out. A sign-out leaves a tombstone: a sign-in that began before it does not open a session.
-A store that cannot be reached raises StoreError: nobody is signed in or out by mistake.
-"""
+"""Sessions of people who signed in at a gateway, in the shared store of all processes of that gateway."""
 
 from __future__ import annotations
 
@@ -24,7 +14,7 @@ import msgspec
 
 from onym.accounts.oidc import Person, ProviderTokens
 from onym.accounts.records import hash_secret, is_session_id, make_session_id
-from onym.common.strict_json import decode_base64url, encode_base64url
+from onym.common.text import decode_base64url, encode_base64url
 from onym.errors import AIIPError, SignatureError
 from onym.sign.sealing import SealingSecrets, open_sealed, seal
 from onym.store.shared import MAX_FOUND, make_key, mark_seen
@@ -125,6 +115,15 @@ class PersonSessions:
     """The sessions of a gateway. `clock` returns the time in UTC; `idle` and `life` are in seconds.
 
     Every method raises StoreError if the store cannot be reached or is full.
+
+    A browser has one cookie with 256 random bits. The store has a record under the SHA-256 of the cookie. The
+    person in it is sealed with the service's secrets; the provider's tokens, and other data that handlers
+    keep for a session, are sealed with the cookie as well. So neither the store nor a cookie alone opens
+    them, and nothing can act for a person whose browser is away.
+
+    A session ends at a fixed time, after idleness, when its person ends it, or when the provider says that
+    the person signed out. A sign-out leaves a tombstone: a sign-in that began before it does not open a
+    session. A store that cannot be reached raises StoreError: nobody is signed in or out by mistake.
     """
 
     def __init__(

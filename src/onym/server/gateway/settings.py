@@ -14,33 +14,16 @@ from onym.ai.replay import MAX_REPLAY_IDS
 from onym.common.settings import load_settings
 from onym.errors import ConfigError
 from onym.net.hosts import is_loopback
-from onym.server.settings_parser import (
-    HostField,
-    IPAddress,
-    IssuerTable,
-    IssuerURL,
-    Line,
-    ListenPort,
-    NetworkBlock,
-    OriginURL,
-    Port,
-    RateLimit,
-    Scopes,
-    SecretLine,
-    Slug,
-    add_client_secrets,
-    get_host_and_port,
-    require_consistent_issuers,
-)
+from onym.server import settings as setting_types
 from onym.uri.generic import URI
 
 #: prefix of the variables; `ONYM_GATEWAY_CONFIG` names the file
 PREFIX: Final = "ONYM_GATEWAY_"
 _MOST_FILES: Final = 16
 _MEGABYTE: Final = 1024 * 1024
-_READS: Final = RateLimit(burst=300, per_minute=600)
-_WRITES: Final = RateLimit(burst=60, per_minute=120)
-_LOGINS: Final = RateLimit(burst=20, per_minute=20)
+_READS: Final = setting_types.RateLimit(burst=300, per_minute=600)
+_WRITES: Final = setting_types.RateLimit(burst=60, per_minute=120)
+_LOGINS: Final = setting_types.RateLimit(burst=20, per_minute=20)
 _DAY: Final = 24 * 3600
 #: wildcard addresses, which no client can open
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
@@ -56,18 +39,18 @@ class Namespaces:
     `state` is a file with the newest issue time, so that older files are rejected.
     """
 
-    file: Line
-    keys: Line
-    state: Line | None = None
+    file: setting_types.Line
+    keys: setting_types.Line
+    state: setting_types.Line | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """The anchor of `ai:/path` URIs below a path: an https origin, and the thumbprints of its keys."""
 
-    path: Line
-    anchor: OriginURL
-    keys: tuple[Line, ...] = ()
+    path: setting_types.Line
+    anchor: setting_types.OriginURL
+    keys: tuple[setting_types.Line, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,17 +65,17 @@ class AuthorizationServerTable:
     `impersonation` accepts exchanged tokens that do not name the gateway as the actor.
     """
 
-    id: Slug
-    issuer: IssuerURL
-    client_id: Line
-    client_secret: SecretLine | None = None
-    assertions_of: tuple[Line, ...] = ()
-    tokens_of: tuple[Line, ...] = ()
+    id: setting_types.Slug
+    issuer: setting_types.IssuerURL
+    client_id: setting_types.Line
+    client_secret: setting_types.SecretLine | None = None
+    assertions_of: tuple[setting_types.Line, ...] = ()
+    tokens_of: tuple[setting_types.Line, ...] = ()
     connect: bool = True
     service: bool = False
-    scopes: Scopes = ()
-    authorities: tuple[Line, ...] = ()
-    origins: tuple[OriginURL, ...] = ()
+    scopes: setting_types.Scopes = ()
+    authorities: tuple[setting_types.Line, ...] = ()
+    origins: tuple[setting_types.OriginURL, ...] = ()
     impersonation: bool = False
 
 
@@ -105,8 +88,8 @@ class ProgramTable:
     are bound to a DPoP key. With `mtls`, they must be bound to the client certificate of the connection.
     """
 
-    provider: Line
-    scopes: Scopes = ()
+    provider: setting_types.Line
+    scopes: setting_types.Scopes = ()
     dpop: Literal["none", "supported", "required"] = "supported"
     mtls: bool = False
 
@@ -115,9 +98,9 @@ class ProgramTable:
 class GatewayRates:
     """The rate limits of one client address (IPv6: the /64 network). `logins` limits sign-ins."""
 
-    reads: RateLimit = _READS
-    writes: RateLimit = _WRITES
-    logins: RateLimit = _LOGINS
+    reads: setting_types.RateLimit = _READS
+    writes: setting_types.RateLimit = _WRITES
+    logins: setting_types.RateLimit = _LOGINS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,29 +141,29 @@ class GatewaySettings:
     authorities know them (default: a new one at every start).
     """
 
-    base_url: OriginURL = ""
-    host: Line = "127.0.0.1"
-    port: ListenPort = 8480
-    certificate: Line | None = None
-    key: Line | None = None
+    base_url: setting_types.OriginURL = ""
+    host: setting_types.Line = "127.0.0.1"
+    port: setting_types.ListenPort = 8480
+    certificate: setting_types.Line | None = None
+    key: setting_types.Line | None = None
     behind_proxy: bool = False
     workers: Annotated[int, Meta(ge=1, le=128)] = 1
-    allowed_hosts: tuple[HostField, ...] = ()
-    trusted_proxies: tuple[NetworkBlock, ...] = ()
-    keys: Line | None = None
-    fleet: SecretLine | None = None
-    audit: Line | None = None
-    audit_key: SecretLine | None = None
-    pins: Line | None = None
-    replays: SecretLine | None = None
+    allowed_hosts: tuple[setting_types.HostField, ...] = ()
+    trusted_proxies: tuple[setting_types.NetworkBlock, ...] = ()
+    keys: setting_types.Line | None = None
+    fleet: setting_types.SecretLine | None = None
+    audit: setting_types.Line | None = None
+    audit_key: setting_types.SecretLine | None = None
+    pins: setting_types.Line | None = None
+    replays: setting_types.SecretLine | None = None
     replay_limit: Annotated[int, Meta(ge=1000, le=100_000_000)] = MAX_REPLAY_IDS
     network: Literal["public", "local"] = "public"
     dns: bool = True
-    nameservers: tuple[IPAddress, ...] = ()
-    nameserver_port: Port = 53
-    ports: tuple[Port, ...] = ()
-    networks: tuple[NetworkBlock, ...] = ()
-    ca_files: tuple[Line, ...] = ()
+    nameservers: tuple[setting_types.IPAddress, ...] = ()
+    nameserver_port: setting_types.Port = 53
+    ports: tuple[setting_types.Port, ...] = ()
+    networks: tuple[setting_types.NetworkBlock, ...] = ()
+    ca_files: tuple[setting_types.Line, ...] = ()
     body_limit: _BodyLimit = _MEGABYTE
     answer_limit: _BodyLimit = 8 * _MEGABYTE
     timeout: Annotated[int, Meta(ge=1, le=600)] = 30
@@ -188,28 +171,28 @@ class GatewaySettings:
     client_concurrency: _Exchanges = 20
     authority_concurrency: _Exchanges = 50
     rates: GatewayRates = GatewayRates()
-    rate_store: SecretLine | None = None
+    rate_store: setting_types.SecretLine | None = None
     machines: Annotated[int, Meta(ge=1, le=1000)] = 1
     namespaces: tuple[Namespaces, ...] = ()
     contexts: tuple[Context, ...] = ()
-    providers: tuple[IssuerTable, ...] = ()
+    providers: tuple[setting_types.IssuerTable, ...] = ()
     authorization_servers: tuple[AuthorizationServerTable, ...] = ()
     programs: tuple[ProgramTable, ...] = ()
-    client_ca: Line | None = None
-    certificate_proxies: tuple[NetworkBlock, ...] = ()
-    store: SecretLine | None = None
-    secrets: Line | None = None
+    client_ca: setting_types.Line | None = None
+    certificate_proxies: tuple[setting_types.NetworkBlock, ...] = ()
+    store: setting_types.SecretLine | None = None
+    secrets: setting_types.Line | None = None
     session_idle_seconds: Annotated[int, Meta(ge=60, le=_DAY)] = 30 * 60
     session_seconds: Annotated[int, Meta(ge=60, le=7 * _DAY)] = 12 * 3600
-    approvers: tuple[Line, ...] = ()
-    pseudonym_key: SecretLine | None = None
+    approvers: tuple[setting_types.Line, ...] = ()
+    pseudonym_key: setting_types.SecretLine | None = None
     prefix: str = field(init=False, default="/gateway")
 
     def __post_init__(self) -> None:
         if not self.base_url:
             object.__setattr__(self, "base_url", _build_base_url(self))
         if not self.allowed_hosts:
-            object.__setattr__(self, "allowed_hosts", (get_host_and_port(self.base_url),))
+            object.__setattr__(self, "allowed_hosts", (setting_types.get_host_and_port(self.base_url),))
 
     @property
     def is_https(self) -> bool:
@@ -219,7 +202,7 @@ class GatewaySettings:
     @property
     def name(self) -> str:
         """The gateway's name in Via and Proxy-Status: its host with its port."""
-        return get_host_and_port(self.base_url)
+        return setting_types.get_host_and_port(self.base_url)
 
     @property
     def own_hosts(self) -> frozenset[str]:
@@ -271,8 +254,10 @@ def load_gateway_settings(
     """
     environ = os.environ if environ is None else environ
     settings = load_settings(GatewaySettings, path, prefix=PREFIX, environ=environ, arguments=given)
-    providers = add_client_secrets(settings.providers, f"{PREFIX}PROVIDERS_", environ)
-    servers = add_client_secrets(settings.authorization_servers, f"{PREFIX}AUTHORIZATION_SERVERS_", environ)
+    providers = setting_types.add_client_secrets(settings.providers, f"{PREFIX}PROVIDERS_", environ)
+    servers = setting_types.add_client_secrets(
+        settings.authorization_servers, f"{PREFIX}AUTHORIZATION_SERVERS_", environ
+    )
     settings = replace(settings, providers=providers, authorization_servers=servers)
     _require_consistent(settings)
     return settings
@@ -297,7 +282,7 @@ def _require_consistent(settings: GatewaySettings) -> None:
     for name in ("namespaces", "contexts"):
         if len(getattr(settings, name)) > _MOST_FILES:
             raise ConfigError(f"[[{name}]] must be at most {_MOST_FILES} tables", code="config.bad-setting")
-    require_consistent_issuers(settings.providers, "providers")
+    setting_types.require_consistent_issuers(settings.providers, "providers")
     if any(not issuer.create for issuer in settings.providers):
         raise ConfigError(
             "providers: a gateway has no accounts, so create has no meaning", code="config.bad-setting"

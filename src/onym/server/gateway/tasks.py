@@ -19,19 +19,12 @@ from starlette.responses import RedirectResponse, Response
 from onym.ai.client_flows import exchange_task, open_task_events
 from onym.ai.exchange import TaskTarget
 from onym.ai.gateway import forwarding
-from onym.ai.gateway.forms import build_form_fields, encode_form_input
+from onym.ai.gateway.review import build_form_fields, encode_form_input
 from onym.ai.records import EVENTS, JSON, Invocation, TaskPart, format_task_target
 from onym.ai.tasks import TaskReference, parse_task_status
 from onym.errors import AIIPError, UsageError
+from onym.server.gateway import responses
 from onym.server.gateway.dependencies import is_form, make_reload_headers, parse_form, parse_pairs, read_body
-from onym.server.gateway.responses import (
-    TRANSLATED_STATUSES,
-    make_gateway_receipt,
-    make_page_response,
-    make_result_response,
-    start_event_response,
-)
-from onym.server.gateway.views import build_control_views, build_task_url, render_task
 from onym.uri.ai import AIURI, from_target
 
 if TYPE_CHECKING:
@@ -131,17 +124,17 @@ class TaskHandler:
         return await self._parts.upstream.run(flow)
 
     def _respond(self, visit: RequestContext, name: str, task: _OpenTask, result: Result) -> Response:
-        if result.status in TRANSLATED_STATUSES or (result.status >= 400 and visit.wants_page):
+        if result.status in responses.TRANSLATED_STATUSES or (result.status >= 400 and visit.wants_page):
             raise self._relay.make_result_error(result)
         if name == "cancel":
             return self._lead_to_status(visit, task, result)
         if visit.wants_page and name in {"status", "result"}:
             return self._show_page(visit, task, result)
-        return make_result_response(self._parts, visit, result)
+        return responses.make_result_response(self._parts, visit, result)
 
     def _lead_to_status(self, visit: RequestContext, task: _OpenTask, result: Result) -> Response:
-        make_gateway_receipt(self._parts, visit, result)
-        return RedirectResponse(build_task_url(self._parts.settings, task.reference), 303)
+        responses.make_gateway_receipt(self._parts, visit, result)
+        return RedirectResponse(responses.build_task_url(self._parts.settings, task.reference), 303)
 
     def _show_page(
         self,
@@ -157,29 +150,29 @@ class TaskHandler:
         if result.content_type is None or not result.content_type.startswith("application/aiip-task"):
             name = self._parts.results.put(
                 result,
-                make_gateway_receipt(self._parts, visit, result),
+                responses.make_gateway_receipt(self._parts, visit, result),
                 visit.form_key.get_secret().reveal(),
                 self._parts.clock(),
                 client=visit.client,
             )
             return RedirectResponse(f"/results/{name}", 303)
         status = parse_task_status(result, request=reference.request, task=reference.id)
-        make_gateway_receipt(self._parts, visit, result)
+        responses.make_gateway_receipt(self._parts, visit, result)
         # a page with a form is not loaded again: that would delete what the person types
         headers = {} if status.is_final or status.inputs is not None else make_reload_headers(visit)
-        html = render_task(
+        html = responses.render_task(
             settings,
             status,
             result,
-            links={part: build_task_url(settings, reference, part) for part in _PARTS},
+            links={part: responses.build_task_url(settings, reference, part) for part in _PARTS},
             csrf=visit.form_key.token,
             reloads=bool(headers),
             personal=task.personal,
             question=_hash_question(status),
-            controls=build_control_views(build_form_fields(status.inputs), typed),
+            controls=responses.build_control_views(build_form_fields(status.inputs), typed),
             fault=fault,
         )
-        return make_page_response(html, 200 if fault is None else 422, headers)
+        return responses.make_page_response(html, 200 if fault is None else 422, headers)
 
     async def _answer_by_form(
         self, visit: RequestContext, task: _OpenTask, form: Mapping[str, str]
@@ -227,8 +220,12 @@ class TaskHandler:
             raise self._relay.make_result_error(opened.result)
         stream = upstream.read_stream(opened)
         events = _skip_events(aiter(stream), after)
-        response = await start_event_response(self._parts, visit, stream, events, stack)
-        return make_result_response(self._parts, visit, stream.result) if response is None else response
+        response = await responses.start_event_response(self._parts, visit, stream, events, stack)
+        return (
+            responses.make_result_response(self._parts, visit, stream.result)
+            if response is None
+            else response
+        )
 
 
 def _require_bound(

@@ -28,7 +28,7 @@ from onym.errors import OnymError, RefusalError, RegistryError, StaleError, Unkn
 from onym.registry.records import Role
 from onym.registry.registries import REGISTRIES
 from onym.registry.words import apply_words, name_role
-from onym.server.problems import get_problem_type
+from onym.server.middleware import set_audit_action
 from onym.server.registry import urls
 from onym.server.registry.dependencies import get_current_time, get_store
 from onym.server.registry.labels import ROLE_TITLES
@@ -41,9 +41,9 @@ from onym.server.registry.responses import (
     redirect_to,
 )
 from onym.server.registry.urls import make_route
-from onym.server.security.middleware import set_audit_action
-from onym.server.security.sessions import get_visitor, require_access
+from onym.server.responses import get_problem_type
 from onym.server.services import get_services
+from onym.server.sessions import get_visitor, require_access
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from onym.server.registry import urls
 from onym.server.registry.dependencies import get_store, load_account_names
 from onym.server.registry.responses import build_page_frame, make_page_response
 from onym.server.registry.urls import make_route
-from onym.server.security.conditional_requests import parse_cursor, parse_page_size
-from onym.server.security.sessions import get_visitor, require_access
+from onym.server.responses import parse_cursor, parse_page_size
+from onym.server.sessions import get_visitor, require_access
 
 
 async def audit_page(request: Request) -> Response:

@@ -31,10 +31,10 @@ from onym.registry.service import (
     load_reference_data,
     parse_submission,
 )
+from onym.server.clients import make_address_key
 from onym.server.registry.dependencies import get_store
-from onym.server.security.clients import make_address_key
-from onym.server.security.sessions import get_visitor
 from onym.server.services import get_services
+from onym.server.sessions import get_visitor
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest

@@ -32,12 +32,12 @@ from onym.registry.records import (
 from onym.registry.registries import REGISTRIES, Registry, get_catalog, use_catalog
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.service import apply_step
+from onym.server.middleware import set_audit_action
 from onym.server.registry import urls
 from onym.server.registry.actions import EVENT_SCOPES
-from onym.server.security.middleware import set_audit_action
-from onym.server.security.sessions import Visitor, get_visitor, require_access
-from onym.server.security.sessions import make_actor as actor_of
 from onym.server.services import HTTPMiddleware, Services, get_services
+from onym.server.sessions import Visitor, get_visitor, require_access
+from onym.server.sessions import make_actor as actor_of
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection

@@ -80,9 +80,9 @@ from onym.server.registry.responses import (
 )
 from onym.server.registry.translations import choose_language, use_language
 from onym.server.registry.urls import make_route
-from onym.server.security.conditional_requests import parse_cursor, parse_page_size
-from onym.server.security.sessions import get_visitor, require_access
+from onym.server.responses import parse_cursor, parse_page_size
 from onym.server.services import get_services
+from onym.server.sessions import get_visitor, require_access
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest

@@ -67,9 +67,9 @@ from onym.server.registry.responses import (
     redirect_to,
 )
 from onym.server.registry.urls import make_route
-from onym.server.security.conditional_requests import parse_cursor, parse_page_size
-from onym.server.security.sessions import get_visitor, require_access
+from onym.server.responses import parse_cursor, parse_page_size
 from onym.server.services import get_services
+from onym.server.sessions import get_visitor, require_access
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
@@ -189,7 +189,7 @@ async def save_form(request: HTTPRequest) -> Response:
 
 
 def _get_error_status(error: RegistryError) -> int:
-    from onym.server.problems import get_problem_type  # late: problems draws pages too
+    from onym.server.responses import get_problem_type  # late: problems draws pages too
 
     return get_problem_type(error).status
 

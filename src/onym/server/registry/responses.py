@@ -40,9 +40,9 @@ from onym.server.registry.translations import (
     translate_text,
     use_language,
 )
-from onym.server.security.conditional_requests import make_cached_response
-from onym.server.security.sessions import get_visitor
+from onym.server.responses import make_cached_response
 from onym.server.services import get_services, make_template_environment
+from onym.server.sessions import get_visitor
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -99,8 +99,7 @@ def parse_uri_argument(session: Session, text: str) -> AIURI:
 
 def build_resolver_settings(options: AIOptions) -> ResolverSettings:
     """Return the settings of discovery. Pins are in the user's state folder."""
-    from onym.ai.discovery.pins import PinFile
-    from onym.ai.settings import ResolverSettings
+    from onym.ai.settings import PinFile, ResolverSettings
     from onym.ai.telemetry import resolve_telemetry
 
     namespaces: tuple[Namespaces, ...] = ()

@@ -167,7 +167,7 @@ def rotate_secrets_command(session: Session, /, folder: Path, revoke: bool, yes:
       onym ai gateway secrets rotate /etc/onym/secrets
       onym ai gateway secrets rotate /etc/onym/secrets --revoke
     """
-    from onym.sign.fleet_secrets import rotate_secrets  # late, as in every command
+    from onym.sign.sealing import rotate_secrets  # late, as in every command
 
     if revoke:
         confirm_action(session, f"Remove the old secrets in {folder}? People have to sign in again.", yes=yes)
@@ -194,7 +194,7 @@ def check_gateway_command(session: Session, /, config: str | None) -> None:
       onym ai gateway check --config gateway.toml
       onym ai gateway --keys keys check --json
     """
-    from onym.server.gateway.operations import check_gateway  # late, as in every command
+    from onym.server.gateway.factory import check_gateway  # late, as in every command
 
     parts = asyncio.run(check_gateway(_load_settings(session, config)[0]))
     failed = any(part.state == "failed" for part in parts)
@@ -233,7 +233,7 @@ def end_sessions_command(session: Session, /, user: str, config: str | None, yes
     Examples:
       onym ai gateway sessions end "login ann@example.org" --config gateway.toml
     """
-    from onym.server.gateway.operations import end_person_sessions  # late, as in every command
+    from onym.server.gateway.factory import end_person_sessions  # late, as in every command
 
     settings = _load_settings(session, config)[0]
     confirm_action(session, f"Sign {user} out everywhere, and withdraw their waiting calls?", yes=yes)

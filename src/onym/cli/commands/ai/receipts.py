@@ -22,7 +22,7 @@ from onym.cli._commands import (
 from onym.cli._input import read_file, translate_key_errors
 from onym.cli._output import Session, replace_text_file, select_fields
 from onym.errors import CredentialError, NetError, ProvenanceError, SignatureError, UsageError
-from onym.sign.algorithms import RECEIPT_ALGORITHMS
+from onym.sign.keys import RECEIPT_ALGORITHMS
 
 if TYPE_CHECKING:
     from onym.sign.keys import AuthorityKeys
@@ -342,7 +342,7 @@ def join_command(session: Session, /, folder: Path, fleet: str) -> None:
     All machines publish the keys of all. A new key signs when every client's copy of the key set has expired;
     the first key of a fleet signs at once.
     """
-    from onym.ai.fleet_keys import FleetKeys  # late, as in every command
+    from onym.ai.endpoint.signing import FleetKeys  # late, as in every command
 
     with FleetKeys(_open_key_store(folder), fleet, background=False) as keys:
         at = _get_timestamp()
@@ -376,7 +376,7 @@ def revoke_command(session: Session, /, folder: Path, kid: str | None, fleet: st
       onym ai keys revoke KID --fleet postgresql://onym@db.example/fleet
     """
     if fleet is not None:
-        from onym.ai.fleet_keys import revoke_fleet_key
+        from onym.ai.endpoint.signing import revoke_fleet_key
 
         if kid is not None:
             raise UsageError("--fleet revokes the key of any machine", hint="give only the KID, without DIR")
@@ -424,7 +424,7 @@ def list_command(session: Session, /, folder: Path | None, fleet: str | None) ->
     instead of DIR, the keys of all machines are listed.
     """
     if fleet is not None:
-        from onym.ai.fleet_keys import list_fleet_keys
+        from onym.ai.endpoint.signing import list_fleet_keys
 
         at = _get_timestamp()
         announced = [(record, record.get_state(at)) for record in list_fleet_keys(fleet)]

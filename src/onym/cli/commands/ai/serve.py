@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from onym.ai.endpoint import Endpoint
-    from onym.ai.fleet_keys import FleetKeys
+    from onym.ai.endpoint.signing import FleetKeys
     from onym.ai.gateway.audit import AuditReport
 
 _PORT: Final = 8443
@@ -197,7 +197,7 @@ def _serve_endpoint(
 
 
 def _open_fleet(folder: Path, fleet: str) -> FleetKeys:
-    from onym.ai.fleet_keys import FleetKeys  # late: few endpoints need it
+    from onym.ai.endpoint.signing import FleetKeys  # late: few endpoints need it
 
     return FleetKeys(folder, fleet)
 
@@ -215,7 +215,7 @@ def _share_proofs(endpoint: Endpoint, store: str | None, folder: Path | None) ->
         )
     import asyncio
 
-    from onym.sign.fleet_secrets import FleetSecrets  # late, as in every command
+    from onym.sign.sealing import FleetSecrets  # late, as in every command
     from onym.store import open_shared_store
 
     secrets = FleetSecrets(folder)

@@ -615,7 +615,7 @@ async def test_command(session: Session, /, name: str, config: str | None, db: s
             code="registry.unknown-webhook",
             hint=f"the webhooks are {names}" if names else "add a [[webhooks]] table to the settings file",
         )
-    from onym.server.webhooks import WebhookSender  # late: see above
+    from onym.server.notices import WebhookSender  # late: see above
 
     async with open_store(session, find_database(session, db, config)) as store:
         reason = await WebhookSender(settings, store, utc_now).send_test(hook)

@@ -63,8 +63,7 @@ _MAX_KEY: Final = 64 * 1024
 
 def _load_signing_key(file: str) -> SigningKey:
     """Load a private key for the algorithm that it names, or the default of its key type."""
-    from onym.sign.algorithms import ALGORITHMS
-    from onym.sign.keys import SigningKey
+    from onym.sign.keys import ALGORITHMS, SigningKey
 
     try:
         text = read_start(file, _MAX_KEY).decode("utf-8")
@@ -336,8 +335,7 @@ def _resolve_addresses(
     session: Session, base_url: str | None, live: str | None, config: str | None, db: str | None
 ) -> tuple[Settings, str | None, str | None]:
     """Return the settings, the origin of the service and the URL of the mirror. Raises UsageError."""
-    from onym.server.settings import Settings, load_settings
-    from onym.server.settings_parser import parse_origin, parse_web_url
+    from onym.server.settings import Settings, load_settings, parse_origin, parse_web_url
 
     settings = load_settings(config, database=require_database(session, db, config))
     service = None if settings.base_url == Settings().base_url else settings.base_url

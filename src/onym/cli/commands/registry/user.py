@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from onym.accounts import passwords, records
+from onym.accounts import records, sign_in
 from onym.cli._commands import OrderedGroup, confirm_action, make_command, make_duration_option, yes_option
 from onym.cli._errors import complete_command
 from onym.cli._output import Session, is_terminal, select_fields
@@ -192,13 +192,13 @@ def make_account(
     """Build a valid account. Raises RegistryError for an invalid login, name, address or password."""
     good = records.validate_login(login)
     if password is not None:
-        passwords.validate_password(password, login=good, name=name)
+        sign_in.validate_password(password, login=good, name=name)
     return records.Account(
         id=records.make_id("user"),
         login=good,
         name=records.validate_name(name),
         email=None if email is None else records.validate_email(email),
-        password_hash=None if password is None else passwords.hash_password(password),
+        password_hash=None if password is None else sign_in.hash_password(password),
         roles=dict(roles),
         created=utc_now(),
     )
@@ -221,13 +221,13 @@ def _build_account_record(account: Account) -> dict[str, Any]:
 
 def _print_account(session: Session, account: Account) -> None:
     session.print_record(_build_account_record(account))
-    sign_in = "disabled" if account.disabled else "password" if account.password_hash else "OpenID Connect"
+    method = "disabled" if account.disabled else "password" if account.password_hash else "OpenID Connect"
     rows = [
         ("account", f"{account.login} ({account.name})"),
         ("id", account.id),
         ("address", account.email or "-"),
         ("roles", _format_roles(account)),
-        ("sign-in", sign_in),
+        ("sign-in", method),
     ]
     session.print_table(rows, styles=("dim",))
 
@@ -396,9 +396,9 @@ async def password_command(session: Session, store: Store, /, login: str, passwo
     """
     account = await get_account(store, login)
     password = ask_password(session, account.login, from_stdin=password_stdin)
-    passwords.validate_password(password, login=account.login, name=account.name)
+    sign_in.validate_password(password, login=account.login, name=account.name)
     act = make_audit_record("account.password", account.login)
-    await store.accounts.set_password(account.id, passwords.hash_password(password), audit=act)
+    await store.accounts.set_password(account.id, sign_in.hash_password(password), audit=act)
     await store.sessions.drop_all(account.id)
     _print_account(session, await get_account(store, login))
 

@@ -79,7 +79,7 @@ from onym.server.registry.responses import (
     parse_number,
 )
 from onym.server.registry.statistics_page import load_statistics
-from onym.server.security.conditional_requests import (
+from onym.server.responses import (
     make_cached_response,
     make_entity_tag,
     make_version_tag,
@@ -88,9 +88,9 @@ from onym.server.security.conditional_requests import (
     require_absent,
     require_match,
 )
-from onym.server.security.middleware import set_audit_action
-from onym.server.security.sessions import get_visitor, require_access
-from onym.server.security.sessions import make_actor as actor_of
+from onym.server.middleware import set_audit_action
+from onym.server.sessions import get_visitor, require_access
+from onym.server.sessions import make_actor as actor_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest

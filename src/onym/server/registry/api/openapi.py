@@ -22,7 +22,7 @@ from onym.server.registry.api import models as m
 from onym.server.registry.api.models import Problem
 from onym.server.registry.responses import MEDIA_TYPES, negotiate_media_type
 from onym.server.registry.urls import API_PREFIX, OPENAPI_URL, Handler, make_route
-from onym.server.security.conditional_requests import make_cached_response, make_entity_tag
+from onym.server.responses import make_cached_response, make_entity_tag
 
 if TYPE_CHECKING:
     from starlette.requests import Request

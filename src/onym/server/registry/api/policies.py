@@ -16,8 +16,8 @@ from starlette.datastructures import MutableHeaders
 
 from onym.server.registry import urls
 from onym.server.registry.api.openapi import DEPRECATIONS, OPERATIONS, Deprecation
-from onym.server.security.sessions import Visitor
 from onym.server.services import HTTPMiddleware, get_request_state
+from onym.server.sessions import Visitor
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

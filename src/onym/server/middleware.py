@@ -16,10 +16,10 @@ from starlette.requests import ClientDisconnect, Request
 
 from onym.accounts.records import AuditRecord
 from onym.errors import AccessError, OnymError, RegistryError
-from onym.server.problems import make_problem_response
-from onym.server.security.clients import HSTS, BucketKind, get_client_address, make_address_key, parse_blocks
-from onym.server.security.sessions import Visitor, get_visitor
+from onym.server.clients import HSTS, BucketKind, get_client_address, make_address_key, parse_blocks
+from onym.server.responses import make_problem_response
 from onym.server.services import HTTPMiddleware, Services, get_request_state, get_services
+from onym.server.sessions import Visitor, get_visitor
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from onym.server.gateway.settings import GatewayRates
-    from onym.server.settings import RateLimits
-    from onym.server.settings_parser import RateLimit
+    from onym.server.settings import RateLimit, RateLimits
 
 _LOG: Final = logging.getLogger("onym.server.rates")
 _MAX_HOPS: Final = 32

@@ -19,7 +19,7 @@ from onym.accounts.records import Account, ApiToken, Session, hash_secret, is_to
 from onym.errors import AccessError, OnymError
 from onym.registry.records import TOKEN_PREFIX, Actor, Role, get_registry_roles, is_administrator, limit_roles
 from onym.registry.records import Scope as TokenScope
-from onym.server.security.clients import CSRFKey, format_cookie
+from onym.server.clients import CSRFKey, format_cookie
 from onym.server.services import HTTPMiddleware, Services, get_request_state, get_services
 from onym.uri.secret import Secret
 

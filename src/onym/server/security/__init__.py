@@ -1,1 +1,0 @@
-"""Sign-in, access control and the ASGI middlewares of the web service."""
