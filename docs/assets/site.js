@@ -14,6 +14,11 @@ document$.subscribe(() => {
   for (const cell of document.querySelectorAll(".md-typeset th:empty")) {
     cell.replaceWith(document.createElement("td"));
   }
+  // the lists within the table of contents are not landmarks, because two classes may have members of one name
+  for (const list of document.querySelectorAll(".md-nav--secondary nav")) {
+    list.removeAttribute("aria-label");
+    list.setAttribute("role", "none");
+  }
   // a screenshot opens in its own size
   for (const picture of document.querySelectorAll(".md-typeset img[src$='.png']")) {
     if (picture.closest("a")) continue;

@@ -186,6 +186,7 @@ def providers_page() -> str:
             "# Providers\n",
             _PROVIDERS,
             table(["name", "alias", "host", "dialect", "key variables"], [_short(row) for row in rows]),
+            "## Each provider\n",
             *(line for row in rows for line in _long(row)),
             "## Model families\n",
             _FAMILIES,
