@@ -405,8 +405,8 @@ def list_signatures(identifier: str, seconds: int, body: bytes, secrets: Sequenc
 
 def build_change_event(change: EntryChange, base_url: str) -> dict[str, Any]:
     """Return what a delivery says about a change. It contains no text of a registrant but the name."""
-    from onym.registry.iana.changes import compare_entries  # late: nothing to send needs none of it
     from onym.registry.iana import get_cell
+    from onym.registry.iana.changes import compare_entries  # late: nothing to send needs none of it
 
     after, before = change.after, change.before
     about = after or before

@@ -9,10 +9,16 @@ from typing import Any
 import pytest
 
 from company_support import ADMINISTRATOR, COMPANY, define, load
-from onym.server.registry.labels import EVENT_LABELS, REGISTRY_SUMMARIES, STATUS_LABELS
+from onym.server.registry.labels import (
+    EVENT_LABELS,
+    LANGUAGES,
+    REGISTRY_SUMMARIES,
+    STATUS_LABELS,
+    TRANSLATED,
+    load_translations,
+)
 from onym.server.registry.page_parts import SORTINGS
 from onym.server.registry.responses import FORMAT_TITLES, get_template_environment
-from onym.server.registry.translations import LANGUAGES, TRANSLATED, load_translations
 from server.registry.site import Site
 from support import as_subtests
 

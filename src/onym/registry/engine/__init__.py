@@ -13,9 +13,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Final, Protocol, TypeAlias
 
 from onym.errors import RefusalError
-from onym.registry.engine import _appeals, _entry_rules, _experts, _review, _submission
-from onym.registry.engine._appeals import find_appeal_deadline
-from onym.registry.engine._experts import find_reminder_time
+from onym.registry.engine import _entry_rules, _oversight, _review, _submission
+from onym.registry.engine._oversight import find_appeal_deadline, find_reminder_time
 from onym.registry.engine._rules import (
     UNREVIEWED,
     EventContext,
@@ -57,8 +56,8 @@ RULES: Final[tuple[Rule, ...]] = (
     *_submission.ARCHIVE_RULES,
     *_submission.INTAKE_RULES,
     *_review.REVIEW_RULES,
-    *_experts.EXPERT_RULES,
-    *_appeals.APPEAL_RULES,
+    *_oversight.EXPERT_RULES,
+    *_oversight.APPEAL_RULES,
     *_entry_rules.ENTRY_RULES,
     *_entry_rules.OVERRIDE_RULES,
     *_entry_rules.NAMESPACE_RULES,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from onym.registry.engine import Decide
 from onym.registry.records import Head
-from onym.registry.store._statistics import MonthCounts, RegistryStatistics, StageTime, Statistics
 from onym.registry.store._store import LEASE, Deliveries, Store, restore
 from onym.registry.store._writes import (
     MAX_EVENT,
@@ -19,6 +18,7 @@ from onym.registry.store._writes import (
     OutboxNotice,
     Verified,
 )
+from onym.registry.store.queries import MonthCounts, RegistryStatistics, StageTime, Statistics
 from onym.registry.store.schema import REVISION
 from onym.store.sql import MAX_LIMIT, Page
 

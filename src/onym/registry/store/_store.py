@@ -48,7 +48,6 @@ from onym.registry.store._redaction import (
     redact_log,
     require_removable,
 )
-from onym.registry.store._statistics import Statistics, compute_statistics
 from onym.registry.store._writes import (
     Applied,
     EntryChange,
@@ -62,6 +61,7 @@ from onym.registry.store._writes import (
     select_head,
     select_request,
 )
+from onym.registry.store.queries import Statistics, compute_statistics
 from onym.registry.store.schema import (
     create_search_index,
     frames,

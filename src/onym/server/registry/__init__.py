@@ -25,9 +25,9 @@ def list_routes() -> list[BaseRoute]:
         audit_page,
         entry_pages,
         help_page,
+        labels,
         request_pages,
         statistics_page,
-        translations,
     )
     from onym.server.registry.api.openapi import list_api_routes
     from onym.server.registry.responses import StaticAssets
@@ -39,7 +39,7 @@ def list_routes() -> list[BaseRoute]:
         *request_pages.ROUTES,
         *audit_page.ROUTES,
         *account_pages.ROUTES,
-        *translations.ROUTES,
+        *labels.ROUTES,
         *statistics_page.ROUTES,
         *entry_pages.ROUTES,
         Mount("/static", StaticAssets(directory=STATIC_FOLDER), name="static"),

@@ -33,8 +33,8 @@ from onym.server.registry.labels import (
     STATUS_TONES,
     format_date,
     format_time,
+    translate_text,
 )
-from onym.server.registry.translations import translate_text
 
 if TYPE_CHECKING:
     from onym.registry.store import EntryChange

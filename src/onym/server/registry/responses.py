@@ -23,23 +23,21 @@ from onym.registry.words import apply_words, name_role
 from onym.server.registry import urls
 from onym.server.registry.dependencies import find_registry, get_current_time, get_store
 from onym.server.registry.labels import (
+    DEFAULT,
     DONE_MESSAGES,
+    LANGUAGES,
     STATE_TONES,
     STATUS_SIGNS,
+    TRANSLATED,
+    choose_language,
     format_roles,
     format_time,
     get_label,
-)
-from onym.server.registry.page_parts import Link, PageFrame, split_clauses
-from onym.server.registry.translations import (
-    DEFAULT,
-    LANGUAGES,
-    TRANSLATED,
-    choose_language,
     install_translations,
     translate_text,
     use_language,
 )
+from onym.server.registry.page_parts import Link, PageFrame, split_clauses
 from onym.server.responses import make_cached_response
 from onym.server.services import get_services, make_template_environment
 from onym.server.sessions import get_visitor

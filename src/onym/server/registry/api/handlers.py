@@ -22,6 +22,7 @@ from onym.registry.service import (
     iter_entries,
     plan_archive_links,
 )
+from onym.server.middleware import set_audit_action
 from onym.server.registry import urls
 from onym.server.registry.api.models import (
     MAX_NAME,
@@ -88,7 +89,6 @@ from onym.server.responses import (
     require_absent,
     require_match,
 )
-from onym.server.middleware import set_audit_action
 from onym.server.sessions import get_visitor, require_access
 from onym.server.sessions import make_actor as actor_of
 
