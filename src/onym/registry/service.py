@@ -15,20 +15,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard
 
 from onym.errors import RefusalError, StoreError, TemplateError, UnknownEntryError, UsageError
+from onym.registry import records
 from onym.registry.documents.types import Document, DocumentKind, Template, TemplateValue
-from onym.registry.records import (
-    EMPTY,
-    IANA_CLOCK,
-    Actor,
-    Entry,
-    Event,
-    EventKind,
-    Request,
-    RequestKind,
-    RequestState,
-    Role,
-    Status,
-)
 from onym.registry.registries import DRAFT_LIFETIME, PROFILES, Profile, Registry, get_profile
 
 if TYPE_CHECKING:
@@ -45,13 +33,13 @@ _QUOTES: Final = "\"'`\u201c\u201d\u2018\u2019"
 #: the word that the checker reads as the status
 _WORD: Final = re.compile(r"[\W_]*([A-Za-z-]+)")
 #: kinds of requests that name a status; any other keeps the entry's
-_KINDS_WITH_STATUS: Final = frozenset({RequestKind.NEW, RequestKind.STATUS_CHANGE})
+_KINDS_WITH_STATUS: Final = frozenset({records.RequestKind.NEW, records.RequestKind.STATUS_CHANGE})
 #: entries that are read from the store at once
 _PAGE_SIZE: Final = 500
 #: validity of a namespaces file
 _NAMESPACES_LIFETIME: Final = timedelta(days=30)
 #: the status of the rows in a csv-2015 file, which has one for each status
-DEFAULT_CSV_STATUS: Final = Status.PERMANENT
+DEFAULT_CSV_STATUS: Final = records.Status.PERMANENT
 #: default taggingEntity (RFC 4151) of a feed: a name that cannot be registered
 DEFAULT_FEED_AUTHORITY: Final = "registry.invalid,2026"
 
@@ -65,7 +53,7 @@ class SubmissionInput:
 
     registry: Registry
     text: str = ""
-    fields: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    fields: Mapping[str, str] = field(default_factory=lambda: records.EMPTY)
     profile: str = ""
     status: str = ""
     on_behalf_of: str = ""
@@ -76,7 +64,7 @@ class SubmissionInput:
     #: the name may be in the registry already
     update: bool = False
     #: the entry's values of template fields, for those that an update leaves out
-    row: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    row: Mapping[str, str] = field(default_factory=lambda: records.EMPTY)
     #: the ID of the request that this is; an entry pending for the request is not a conflict
     request: str | None = None
 
@@ -143,7 +131,7 @@ def choose_template(document: Document, given: SubmissionInput) -> Template:
     """The only template of the document, or the one that the submission names. Raises TemplateError."""
     templates = document.templates
     if len(templates) <= 1 and not given.template_name:
-        return templates[0] if templates else Template(values=EMPTY, line=1)
+        return templates[0] if templates else Template(values=records.EMPTY, line=1)
     wanted = given.template_name or given.fields.get("name", "")
     key = normalize_requested_name(given.registry, wanted)
     names = [normalize_requested_name(given.registry, template.text("name")) for template in templates]
@@ -171,7 +159,7 @@ def _overlay_fields(document: Document, profile: Profile, given: SubmissionInput
     form = {key: value.strip() for key, value in given.fields.items() if value.strip()}
     if given.status:
         form["status"] = given.status
-    base = document.templates[0] if document.templates else Template(values=EMPTY, line=1)
+    base = document.templates[0] if document.templates else Template(values=records.EMPTY, line=1)
     values = dict(base.values)
     row = {key: text for key, text in given.row.items() if key not in values and text.strip()}
     for key, text in {**row, **form}.items():
@@ -208,7 +196,7 @@ def get_requested_status(submission: ParsedSubmission) -> str:
     return first if first in submission.profile.policies else text
 
 
-def build_request_data(submission: ParsedSubmission, kind: RequestKind) -> dict[str, Any]:
+def build_request_data(submission: ParsedSubmission, kind: records.RequestKind) -> dict[str, Any]:
     """The data of a REVISE or RESUBMIT event. The status is part of it if that kind of request names one."""
     fields = {
         key: text for key, text in submission.fields.items() if key not in ("name", "status") and text.strip()
@@ -222,7 +210,7 @@ def build_request_data(submission: ParsedSubmission, kind: RequestKind) -> dict[
     return data
 
 
-def build_opening_data(submission: ParsedSubmission, kind: RequestKind) -> dict[str, Any]:
+def build_opening_data(submission: ParsedSubmission, kind: records.RequestKind) -> dict[str, Any]:
     """The data of the OPEN event of a request of that kind."""
     data = build_request_data(submission, kind)
     data |= {"kind": str(kind), "profile": submission.profile.id}
@@ -253,7 +241,7 @@ def list_requested_names(submission: ParsedSubmission) -> tuple[str, ...]:
     return tuple(dict.fromkeys(normalize(clean_name(template.text("name"))) for template in templates))
 
 
-def fill_from_entry(given: SubmissionInput, entry: Entry | None) -> SubmissionInput:
+def fill_from_entry(given: SubmissionInput, entry: records.Entry | None) -> SubmissionInput:
     """The submission of an update, with the entry's values for what it leaves out."""
     if entry is None or not given.update:
         return given
@@ -262,22 +250,24 @@ def fill_from_entry(given: SubmissionInput, entry: Entry | None) -> SubmissionIn
     return replace(given, row=kept)
 
 
-def _get_entry_fields(entry: Entry) -> dict[str, str]:
+def _get_entry_fields(entry: records.Entry) -> dict[str, str]:
     return {"references": entry.fields.get("reference", ""), **entry.fields}
 
 
-def list_missing_fields(request: Request, entry: Entry | None) -> tuple[tuple[str, str], ...]:
+def list_missing_fields(request: records.Request, entry: records.Entry | None) -> tuple[tuple[str, str], ...]:
     """(id, label) of the fields that the procedure requires and the request leaves out.
 
     An update changes only the fields that it has,
     and an upgrade takes the rest from the entry (docs/decisions/0026).
     """
     given = {**request.fields, "name": request.name, "status": str(request.status)}
-    is_upgrade = request.kind is RequestKind.STATUS_CHANGE and request.status is Status.PERMANENT
+    is_upgrade = (
+        request.kind is records.RequestKind.STATUS_CHANGE and request.status is records.Status.PERMANENT
+    )
     if is_upgrade and entry is not None:
         given = {**_get_entry_fields(entry), **given}
     missing = PROFILES[request.profile].list_missing_fields(request.status, given)
-    is_whole = is_upgrade or request.kind is RequestKind.NEW
+    is_whole = is_upgrade or request.kind is records.RequestKind.NEW
     return tuple((row.id, row.label) for row in missing if is_whole or row.id in given)
 
 
@@ -293,7 +283,7 @@ async def load_reference_data(
     row = given.registry
     if names is None:
         names = await asyncio.to_thread(NameIndex, await store.names(row.id))
-    entries: dict[str, Entry] = {}
+    entries: dict[str, records.Entry] = {}
     for name in requested:
         entry = await store.entry(row.id, names.get_spelling(name)) if name in names else None
         # an entry that is pending for this very request is not a conflict
@@ -319,17 +309,17 @@ async def check_submission(submission: ParsedSubmission, store: Store | None, *,
 
 #: members of `Event.data` that name accounts with a new say in an entry
 _ACCOUNT_MEMBERS: Final = {
-    EventKind.REASSIGN: ("to",),
-    EventKind.OVERRIDE: ("registrant",),
-    EventKind.DESIGNATE: ("add",),
-    EventKind.ASSIGN_EXPERT: ("expert",),
-    EventKind.APPOINT_EXPERT: ("expert",),
+    records.EventKind.REASSIGN: ("to",),
+    records.EventKind.OVERRIDE: ("registrant",),
+    records.EventKind.DESIGNATE: ("add",),
+    records.EventKind.ASSIGN_EXPERT: ("expert",),
+    records.EventKind.APPOINT_EXPERT: ("expert",),
 }
 #: people in one event
 _MAX_PEOPLE: Final = 64
 
 
-async def resolve_accounts(store: AccountStore, event: Event) -> Event:
+async def resolve_accounts(store: AccountStore, event: records.Event) -> records.Event:
     """Return the event with account IDs instead of logins. Events without accounts come back unchanged.
 
     Accounts that lose their say may be unknown, so that the ID of a former account can be removed. Raises
@@ -347,7 +337,7 @@ async def resolve_accounts(store: AccountStore, event: Event) -> Event:
                 await _get_account_id(store, word, member) for word in _limit_people(value, member)
             ]
     removed = event.data.get("remove")
-    if event.kind is EventKind.DESIGNATE and _is_text_list(removed):
+    if event.kind is records.EventKind.DESIGNATE and _is_text_list(removed):
         members["remove"] = await _resolve_removed(store, _limit_people(removed, "remove"))
     return replace(event, data={**event.data, **members}) if members else event
 
@@ -399,20 +389,20 @@ async def _get_account_id(store: AccountStore, word: str, member: str) -> str:
 _MAX_EXPERTS: Final = 1000
 
 
-async def _complete_expert_event(store: Store, event: Event, actor: Actor) -> Event:
+async def _complete_expert_event(store: Store, event: records.Event, actor: records.Actor) -> records.Event:
     """Return an event about experts, checked against the accounts: the engine does not know them.
 
     An assignment needs an account with the role expert, or a temporary expert of the request. A recusal gets
     `experts_left`, the number of experts who can still decide. Raises RefusalError (registry.wrong-role).
     """
-    if event.kind not in (EventKind.ASSIGN_EXPERT, EventKind.RECUSE):
+    if event.kind not in (records.EventKind.ASSIGN_EXPERT, records.EventKind.RECUSE):
         return event
     request = await store.request(event.request or "")
-    listed = await store.accounts.list(realm=event.registry, role=Role.EXPERT, limit=_MAX_EXPERTS)
+    listed = await store.accounts.list(realm=event.registry, role=records.Role.EXPERT, limit=_MAX_EXPERTS)
     able = {account.id for account in listed if not account.disabled}
     if request is not None:
         able = (able | request.temporary_experts) - request.recused
-    if event.kind is EventKind.RECUSE:
+    if event.kind is records.EventKind.RECUSE:
         return replace(event, data={**event.data, "experts_left": len(able - {actor.id})})
     expert = event.data.get("expert")
     if isinstance(expert, str) and expert.strip() and expert not in able:
@@ -428,8 +418,8 @@ async def _complete_expert_event(store: Store, event: Event, actor: Actor) -> Ev
 
 async def apply_step(
     store: Store,
-    event: Event,
-    actor: Actor,
+    event: records.Event,
+    actor: records.Actor,
     at: datetime,
     *,
     expected: int | None = None,
@@ -444,7 +434,7 @@ async def apply_step(
     return await store.apply(event, actor, at, expected=expected, exact=exact)
 
 
-def get_applied_request(applied: Applied) -> Request:
+def get_applied_request(applied: Applied) -> records.Request:
     """The request that an event was about, or opened."""
     request = applied.decision.request
     assert request is not None  # noqa: S101 - an event about a request has one
@@ -461,7 +451,7 @@ async def plan_archive_links(
     from onym.registry.list_archive import parse_archive, plan_links  # late: mail and XML for one command
 
     content = await asyncio.to_thread(parse_archive, data, link=link)
-    requests: list[Request] = []
+    requests: list[records.Request] = []
     for state in _LISTED_STATES:
         after: str | None = None
         while len(requests) < _MAX_LISTED:
@@ -475,18 +465,18 @@ async def plan_archive_links(
 
 #: states of requests that the messages of a list can be about; their number
 _LISTED_STATES: Final = (
-    RequestState.DRAFT,
-    RequestState.LIST_REVIEW,
-    RequestState.SUBMITTED,
-    RequestState.EXPERT_REVIEW,
-    RequestState.MORE_REVIEW,
-    RequestState.IETF_REVIEW,
+    records.RequestState.DRAFT,
+    records.RequestState.LIST_REVIEW,
+    records.RequestState.SUBMITTED,
+    records.RequestState.EXPERT_REVIEW,
+    records.RequestState.MORE_REVIEW,
+    records.RequestState.IETF_REVIEW,
 )
 _MAX_LISTED: Final = 10_000
 _REQUESTS_PAGE: Final = 200
 
 
-async def iter_entries(store: Store, registry: str) -> AsyncIterator[Entry]:
+async def iter_entries(store: Store, registry: str) -> AsyncIterator[records.Entry]:
     """Every entry of a registry in order of names, read in pages."""
     after: str | None = None
     while True:
@@ -498,7 +488,7 @@ async def iter_entries(store: Store, registry: str) -> AsyncIterator[Entry]:
             return
 
 
-async def list_entries(store: Store, registry: str) -> tuple[Entry, ...]:
+async def list_entries(store: Store, registry: str) -> tuple[records.Entry, ...]:
     """Every entry of a registry in order of names."""
     return tuple([entry async for entry in iter_entries(store, registry)])
 
@@ -517,7 +507,7 @@ class ImportPreview:
     remarks: tuple[tuple[str, str], ...]
 
 
-def preview_import(snapshot: Snapshot, present: Sequence[Entry], at: datetime) -> ImportPreview:
+def preview_import(snapshot: Snapshot, present: Sequence[records.Entry], at: datetime) -> ImportPreview:
     """What importing the snapshot over the present entries would change; the engine decides each row."""
     from onym.registry.iana import fill_missing_columns, prepare_import  # late: readers of few commands
 
@@ -538,15 +528,18 @@ def preview_import(snapshot: Snapshot, present: Sequence[Entry], at: datetime) -
     return ImportPreview(names=by_fate, refused=refused, remarks=tuple(remarks))
 
 
-def _compare_entry(entry: Entry, old: Entry | None, at: datetime) -> RowFate:
+def _compare_entry(entry: records.Entry, old: records.Entry | None, at: datetime) -> RowFate:
     """Would the row be added, changed or stay the same? Raises RefusalError and StoreError."""
     from onym.registry.codec import to_data  # late: see preview_import
     from onym.registry.engine import decide
 
-    event = Event(
-        kind=EventKind.IMPORT, registry=entry.registry, name=entry.name, data={"entry": to_data(entry)}
+    event = records.Event(
+        kind=records.EventKind.IMPORT,
+        registry=entry.registry,
+        name=entry.name,
+        data={"entry": to_data(entry)},
     )
-    new = decide(event, IANA_CLOCK, at, request=None, entry=old).entry
+    new = decide(event, records.IANA_CLOCK, at, request=None, entry=old).entry
     if old is None or new is None:
         return "added"
     return "same" if replace(new, version=old.version, updated=old.updated) == old else "changed"
@@ -555,7 +548,7 @@ def _compare_entry(entry: Entry, old: Entry | None, at: datetime) -> RowFate:
 async def import_snapshot(
     store: Store,
     snapshot: Snapshot,
-    actor: Actor,
+    actor: records.Actor,
     at: datetime,
     *,
     progress: Callable[[int], object] | None = None,
@@ -580,17 +573,17 @@ class FeedAddresses:
     """Where a feed's links lead: the registry's page, the feed itself, and the page of an entry."""
 
     home: str
-    entry: Callable[[Entry], str]
+    entry: Callable[[records.Entry], str]
     feed: str | None = None
 
 
 def render_entries(
-    entries: Iterable[Entry],
+    entries: Iterable[records.Entry],
     *,
     format: str,  # noqa: A002 - what it is called everywhere
     registry: str,
     updated: date,
-    status: Status | None = None,
+    status: records.Status | None = None,
     frame: bytes | None = None,
 ) -> str:
     """The entries in a format of IANA or as JSON. A csv-2015 file has one status: permanent by default.
@@ -638,7 +631,7 @@ def render_feed(
 
 
 def render_namespaces(
-    entries: Iterable[Entry], *, registry: str, issued: datetime, key: SigningKey | None = None
+    entries: Iterable[records.Entry], *, registry: str, issued: datetime, key: SigningKey | None = None
 ) -> str:
     """The namespaces file for resolvers, valid for 30 days, signed if there is a key. Raises UsageError."""
     from onym.registry.iana import write_namespaces  # late: see render_entries

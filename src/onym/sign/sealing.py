@@ -152,7 +152,7 @@ def _read_secret(file: Path) -> _SecretFile:
             f"{file} is not a secret of a fleet: it needs {_SHORTEST} to {_LONGEST} ASCII characters in its "
             "first line",
             code="credential.bad-secret",
-            hint="Create it with onym gateway secrets rotate DIR.",
+            hint="Create it with onym ai gateway secrets rotate DIR.",
         )
     return found
 

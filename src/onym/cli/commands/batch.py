@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onym.cli import exit_codes
-from onym.cli._commands import (
-    confirm_action,
-    format_duration,
-    make_command,
-    make_duration_option,
-    pass_session,
-    yes_option,
-)
+from onym.cli import _commands, exit_codes
 from onym.cli._errors import complete_command
 from onym.cli._input import uri_argument
 from onym.cli._llm_client import CallOptions, call_options, resolve_call, show_warnings_as_notes
@@ -33,7 +25,7 @@ if TYPE_CHECKING:
 _USUAL = {"concurrency": 32, "order": "input", "engine": "local", "max_errors": None, "poll": None}
 
 
-@make_command("batch")
+@_commands.make_command("batch")
 @uri_argument
 @click.argument("source", metavar="INPUT")
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), metavar="FILE",
@@ -48,7 +40,7 @@ _USUAL = {"concurrency": 32, "order": "input", "engine": "local", "max_errors": 
               help="Use the provider's batch API: cheaper, with results within a day.")  # fmt: skip
 @click.option("--cancel", is_flag=True,
               help="With --provider-batch: cancel the batches and fetch finished results.")  # fmt: skip
-@make_duration_option(
+@_commands.make_duration_option(
     "--poll",
     least=0.0,
     most=3600.0,
@@ -57,9 +49,9 @@ _USUAL = {"concurrency": 32, "order": "input", "engine": "local", "max_errors": 
 @click.option("--retry-errors", is_flag=True, help="Send rows again that failed in an earlier run.")
 @click.option("--max-errors", type=click.IntRange(1), metavar="N", help="Stop after N failed rows.")
 @click.option("--restart", is_flag=True, help="Discard the results of earlier runs.")
-@yes_option
+@_commands.yes_option
 @call_options
-@pass_session
+@_commands.pass_session
 def batch_command(session: Session, /, source: str, output: str, **arguments: Any) -> None:
     """Answer a file of requests, and resume after a stop.
 
@@ -122,9 +114,9 @@ def batch_command(session: Session, /, source: str, output: str, **arguments: An
 def _confirm_run(session: Session, output: str, options: dict[str, Any], *, yes: bool) -> None:
     """Ask before results are discarded or batches are cancelled."""
     if options["restart"] and Path(output).exists():
-        confirm_action(session, f"Discard the results of earlier runs in {output}?", yes=yes)
+        _commands.confirm_action(session, f"Discard the results of earlier runs in {output}?", yes=yes)
     if options["cancel"]:
-        confirm_action(session, "Cancel the batches at the provider?", yes=yes)
+        _commands.confirm_action(session, "Cancel the batches at the provider?", yes=yes)
 
 
 def _run_batch(
@@ -155,7 +147,7 @@ def _format_resume_command(
     words += ["--provider-batch"] if provider else []
     for name, usual in _USUAL.items():
         if options[name] != usual and not (provider and name == "engine"):
-            text = format_duration(options[name]) if name == "poll" else str(options[name])
+            text = _commands.format_duration(options[name]) if name == "poll" else str(options[name])
             words += [f"--{name.replace('_', '-')}", text]
     # the options of the call are those that the user gave
     return session.mask(complete_command(session, join(words)))

@@ -13,17 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import get_completion_class
 
-from onym.cli import exit_codes
-from onym.cli._commands import (
-    SHARED_OPTIONS,
-    OrderedGroup,
-    confirm_action,
-    exit_with,
-    make_command,
-    pass_session,
-    suggest_command,
-    yes_option,
-)
+from onym.cli import _commands, exit_codes
 from onym.cli._output import Session, encode_json, select_fields, to_plain_data
 from onym.common.text import escape_unprintable
 from onym.errors import ConfigError, UsageError
@@ -71,7 +61,7 @@ TEMPLATE = """\
 """
 
 
-@click.group("config", cls=OrderedGroup)
+@click.group("config", cls=_commands.OrderedGroup)
 def config_command() -> None:
     """Find, show, check or create the configuration file.
 
@@ -87,7 +77,7 @@ def config_command() -> None:
 
 
 @config_command.command("path", short_help="Print the path of the configuration file.")
-@pass_session
+@_commands.pass_session
 def path_command(session: Session, /) -> None:
     """Print the path of the configuration file, even if the file does not exist."""
     from onym.llm.config import default_path
@@ -98,7 +88,7 @@ def path_command(session: Session, /) -> None:
 
 
 @config_command.command("show")
-@pass_session
+@_commands.pass_session
 def show_command(session: Session, /) -> None:
     """Print the configuration, with keys masked."""
     from onym.llm.config import Config
@@ -110,7 +100,7 @@ def show_command(session: Session, /) -> None:
 
 
 @config_command.command("check", short_help="Check the configuration file.")
-@pass_session
+@_commands.pass_session
 def check_command(session: Session, /) -> None:
     """Check every endpoint, profile and rule of the configuration file. The exit code is 1 after an error."""
     from onym.llm.config import Config
@@ -130,11 +120,11 @@ def check_command(session: Session, /) -> None:
     if not findings:
         path = _get_path_text(config) or "no configuration file"
         session.print_line(f"{session.paint('ok', 'good')}  {path}")
-    exit_with(exit_codes.CHECK_FAILED if wrong else exit_codes.OK)
+    _commands.exit_with(exit_codes.CHECK_FAILED if wrong else exit_codes.OK)
 
 
 @config_command.command("init", short_help="Create a configuration file.")
-@pass_session
+@_commands.pass_session
 def init_command(session: Session, /) -> None:
     """Create a configuration file in which every line is a comment. An existing file stays unchanged."""
     from onym.llm.config import default_path
@@ -170,7 +160,7 @@ def get_schema_path(name: str) -> Path:
 
 @config_command.command("schema", short_help="Print the JSON Schema of a settings file.")
 @click.argument("name", type=click.Choice(list(SCHEMAS)), default="config", metavar="[NAME]")
-@pass_session
+@_commands.pass_session
 def schema_command(session: Session, name: str) -> None:
     """Print the JSON Schema of a settings file, with which editors complete and check it.
 
@@ -246,7 +236,7 @@ def _print_config(session: Session, record: dict[str, Any]) -> None:
             session.print_table(rows, indent="  ", styles=("dim",))
 
 
-@click.group("cache", cls=OrderedGroup)
+@click.group("cache", cls=_commands.OrderedGroup)
 def cache_command() -> None:
     """Inspect and clear the response cache.
 
@@ -262,7 +252,7 @@ def cache_command() -> None:
 
 
 @cache_command.command("stats")
-@pass_session
+@_commands.pass_session
 def stats_command(session: Session) -> None:
     """Show the path, the size and the limits of the cache."""
     from onym.llm.cache import default_cache
@@ -291,8 +281,8 @@ def stats_command(session: Session) -> None:
 
 
 @cache_command.command("clear")
-@yes_option
-@pass_session
+@_commands.yes_option
+@_commands.pass_session
 def clear_command(session: Session, /, yes: bool) -> None:
     """Delete every cached response. Running processes may keep using the cache.
 
@@ -305,7 +295,9 @@ def clear_command(session: Session, /, yes: bool) -> None:
     cache = default_cache()
     count = cache.contents().entries
     if count:
-        confirm_action(session, f"Delete {count} cached responses in {cache.settings.folder}?", yes=yes)
+        _commands.confirm_action(
+            session, f"Delete {count} cached responses in {cache.settings.folder}?", yes=yes
+        )
     cleared, folder = cache.clear(), str(cache.settings.folder)
     session.print_record({"folder": folder, "cleared": cleared.entries, "octets": cleared.octets})
     session.print_line(f"deleted {cleared.entries} {'response' if cleared.entries == 1 else 'responses'}")
@@ -338,9 +330,9 @@ _PLACES = {
 }
 
 
-@make_command("completions")
+@_commands.make_command("completions")
 @click.argument("shell", type=click.Choice(sorted(_PLACES)), metavar="SHELL")
-@pass_session
+@_commands.pass_session
 def completions_command(session: Session, shell: str) -> None:
     """Print the completion script of a shell.
 
@@ -411,7 +403,9 @@ def _find_command(words: Sequence[str]) -> tuple[click.Command, click.Context]:
             raise UsageError(
                 f'"{word}" is not a {"topic or a command of onym" if is_first else "command"}',
                 code="usage.command-line",
-                hint=suggest_command(context.command_path, word, [*names, *(_TOPICS if is_first else ())]),
+                hint=_commands.suggest_command(
+                    context.command_path, word, [*names, *(_TOPICS if is_first else ())]
+                ),
             )
         found = command.get_command(click.Context(command), word)
         assert found is not None  # noqa: S101 - its name is in the list
@@ -419,9 +413,9 @@ def _find_command(words: Sequence[str]) -> tuple[click.Command, click.Context]:
     return command, context
 
 
-@make_command("help")
+@_commands.make_command("help")
 @click.argument("words", nargs=-1, metavar="[TOPIC|COMMAND]...")
-@pass_session
+@_commands.pass_session
 def help_command(session: Session, /, words: Sequence[str]) -> None:
     """Explain a command or a topic.
 
@@ -467,7 +461,7 @@ def _format_topic(topic: str) -> str:
     elif topic == "options":
         with formatter.section("Options of every command, before and after its name"):
             formatter.write_dl(
-                [(", ".join(option.opts), option.help or "") for option in SHARED_OPTIONS]
+                [(", ".join(option.opts), option.help or "") for option in _commands.SHARED_OPTIONS]
                 + [("-h, --help", "Show the help of the command.")]
             )
         with formatter.section("Options with one meaning everywhere"):

@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onym.cli._commands import (
-    OrderedGroup,
-    count_shared_options,
-    make_command,
-    make_duration_option,
-    pass_session,
-)
+from onym.cli import _commands
 from onym.cli._errors import build_error_record
 from onym.cli._input import URI_TYPE, load_providers, uri_argument
 from onym.cli._llm_client import CallOptions, ConnectedCall, call_options, open_client
@@ -52,13 +46,13 @@ _ACTIONS = {
 _LONGEST = 60
 
 
-@make_command("explain")
+@_commands.make_command("explain")
 @uri_argument
 @click.argument("prompt", nargs=-1)
 @click.option("-s", "--system", metavar="TEXT", help="The system prompt, as for `onym chat`.")
 @click.option("--stream/--no-stream", default=None, help="Explain a streamed or a complete answer.")
 @call_options
-@pass_session
+@_commands.pass_session
 def explain_command(session: Session, /, **options: Any) -> None:
     """Show the request that Onym would send. Sends nothing.
 
@@ -260,11 +254,13 @@ class _Steps:
         self._session.print_line(f"{mark} {name:<8} {escape_unprintable(self._session.mask(text))}{took}")
 
 
-@make_command("ping")
+@_commands.make_command("ping")
 @uri_argument
-@make_duration_option("--timeout", default="10s", show_default=True, help="Timeout of each request.")
+@_commands.make_duration_option(
+    "--timeout", default="10s", show_default=True, help="Timeout of each request."
+)
 @call_options
-@pass_session
+@_commands.pass_session
 def ping_command(session: Session, /, timeout: float, **options: Any) -> None:
     """Test an endpoint step by step.
 
@@ -362,12 +358,12 @@ def _check_request(steps: _Steps, to: ConnectedCall, plan: Plan, timeout: float)
     steps.add("request", text, seconds=monotonic() - began, **facts)
 
 
-class _ModelsGroup(OrderedGroup):
+class _ModelsGroup(_commands.OrderedGroup):
     """`onym models URI` is short for `onym models list URI`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert `list` before a URI. Raises UsageError for a misspelt subcommand."""
-        at = count_shared_options(args)
+        at = _commands.count_shared_options(args)
         word = args[at] if at < len(args) else ""
         if args and word not in self.commands and word not in ctx.help_option_names:
             _reject_misspelling(args[at:], self.commands)
@@ -401,7 +397,7 @@ def models_command() -> None:
 @click.argument("uri", type=URI_TYPE, required=False)
 @click.option("--local", is_flag=True, help="List models that run on this computer.")
 @call_options
-@pass_session
+@_commands.pass_session
 def list_command(session: Session, /, uri: str | None, local: bool, **options: Any) -> None:
     """List the models of a server or of this computer.
 
@@ -426,7 +422,7 @@ def list_command(session: Session, /, uri: str | None, local: bool, **options: A
 @models_command.command("show", short_help="Show a model's limits, as its server reports them.")
 @click.argument("uri", type=URI_TYPE)
 @call_options
-@pass_session
+@_commands.pass_session
 def show_command(session: Session, /, uri: str, **options: Any) -> None:
     """Show a model's limits, as its server reports them.
 
@@ -500,7 +496,7 @@ def _print_local_models(session: Session) -> None:
 
 @models_command.command("pull", short_help="Download the embedded model.")
 @click.argument("name", required=False)
-@pass_session
+@_commands.pass_session
 def pull_command(session: Session, /, name: str | None) -> None:
     """Download the embedded model NAME (default: the only one) and check its hash.
 

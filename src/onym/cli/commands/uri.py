@@ -14,20 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
-from onym.cli import exit_codes
+from onym.cli import _input, exit_codes
 from onym.cli._commands import exit_with, make_command, pass_session
-from onym.cli._input import (
-    URI_TYPE,
-    iter_subjects,
-    key_stdin_option,
-    load_providers,
-    param_option,
-    parse_params,
-    read_key,
-    read_text_file,
-    resolve_subject,
-    uri_argument,
-)
 from onym.cli._output import Session, encode_json, select_fields, to_plain_data
 from onym.common.text import escape_unprintable
 from onym.errors import UsageError
@@ -83,7 +71,7 @@ def _mask_userinfo(userinfo: str) -> str:
 
 
 @make_command("parse", short_help="Split a URI into its parts.")
-@uri_argument
+@_input.uri_argument
 @click.option("--strict", is_flag=True, help="Reject everything that the draft forbids.")
 @click.option("--as", "kind", type=click.Choice(["llm", "ai", "uri"]),
               help="Parse as an llm or ai URI, or as any URI reference. Default: by the scheme.")  # fmt: skip
@@ -97,7 +85,7 @@ def parse_command(session: Session, uri: str, strict: bool, kind: str | None) ->
       onym parse --json fast                 (a name from your configuration)
       onym parse --as uri 'https://example.org/a?b'
     """
-    subject = resolve_subject(session, uri)
+    subject = _input.resolve_subject(session, uri)
     parts = _split_parts(subject.text, kind or ("ai" if _is_ai(subject.text) else "llm"), strict)
     session.print_record(parts)
     rows: list[tuple[str, str]] = []
@@ -143,7 +131,7 @@ def _format_typed(value: object) -> str:
 
 
 @make_command("normalize", short_help="Print URIs in canonical form.")
-@click.argument("uris", nargs=-1, required=True, type=URI_TYPE, metavar="URI...")
+@click.argument("uris", nargs=-1, required=True, type=_input.URI_TYPE, metavar="URI...")
 @click.option("--generic", is_flag=True, help="Use only the rules of RFC 3986, for a URI of any scheme.")
 @click.option("--reveal", is_flag=True, help="Print the key instead of ***.")
 @pass_session
@@ -159,7 +147,7 @@ def normalize_command(session: Session, uris: tuple[str, ...], generic: bool, re
       onym normalize ai://Factory.example:443/agent/x
       onym normalize --generic 'HTTP://Example.ORG/%7ea/./b'
     """
-    for subject in iter_subjects(session, uris):
+    for subject in _input.iter_subjects(session, uris):
         text = _normalize_text(subject.text, generic, reveal)
         if session.as_json:
             session.print_json_line({"uri": text})
@@ -188,9 +176,9 @@ def _normalize_text(text: str, generic: bool, reveal: bool) -> str:
 @click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="The port, if not the default.")
 @click.option("--model", required=True, metavar="NAME", help="The model; / separates path segments.")
 @click.option("--label", metavar="TEXT", help="The app label: your application, project or organisation.")
-@key_stdin_option
+@_input.key_stdin_option
 @click.option("--key-env", metavar="VARIABLE", help="The variable that contains the API key: auth=env:NAME.")
-@param_option
+@_input.param_option
 @click.option("--profile", metavar="NAME", help="A profile of the configuration file (the fragment).")
 @click.option("--reveal", is_flag=True, help="Print the key instead of ***.")
 @pass_session
@@ -208,12 +196,12 @@ def build_command(session: Session, /, **options: Any) -> None:
         raise UsageError("give either --host or --provider", code="usage.command-line")
     if options["key_stdin"] and key_env:
         raise UsageError("give either --key-stdin or --key-env", code="usage.command-line")
-    params = dict(parse_params(options["params"]))
+    params = dict(_input.parse_params(options["params"]))
     if key_env:
         params["auth"] = f"env:{key_env}"
     uri = LLMURI.build(
         _find_provider_host(options["provider"]) if host is None else host,
-        key=read_key(session) if options["key_stdin"] else None,
+        key=_input.read_key(session) if options["key_stdin"] else None,
         params=params,
         fragment=options["profile"],
         **{name: options[name] for name in ("model", "label", "port")},
@@ -315,7 +303,7 @@ def _convert_text(source: str, text: str | None, model: str | None, with_key: bo
     if source == "env":
         if text is not None:
             raise UsageError("--from env reads the environment; remove the text", code="usage.command-line")
-        return convert.from_env(os.environ, model=model, with_key=with_key, providers=load_providers())
+        return convert.from_env(os.environ, model=model, with_key=with_key, providers=_input.load_providers())
     if text is None:
         raise UsageError(f"--from {source} needs a text to convert", code="usage.command-line")
     if text.startswith("llm://") and source != "llm-strings":
@@ -325,8 +313,8 @@ def _convert_text(source: str, text: str | None, model: str | None, with_key: bo
             hint="use --to for another format, or --from llm-strings for a URI of npm's llm-strings",
         )
     if source == "litellm":
-        models = convert.load_models(read_text_file(text, _MAX_MODELS, code="usage.file"))
-        return convert.from_litellm(models, with_key=with_key, providers=load_providers())
+        models = convert.load_models(_input.read_text_file(text, _MAX_MODELS, code="usage.file"))
+        return convert.from_litellm(models, with_key=with_key, providers=_input.load_providers())
     if source == "langchain":
         return convert.from_langchain(text)
     if source == "ai-sdk":
@@ -337,7 +325,7 @@ def _convert_text(source: str, text: str | None, model: str | None, with_key: bo
 def _convert_to(session: Session, target: str, text: str | None, with_key: bool) -> None:
     if text is None:
         raise UsageError("--to needs an llm:// URI", code="usage.command-line")
-    written = _convert_uri(target, LLMURI.parse(resolve_subject(session, text).text), with_key)
+    written = _convert_uri(target, LLMURI.parse(_input.resolve_subject(session, text).text), with_key)
     _print_notes(session, written.notes)
     session.print_record({"value": written.value, "notes": [note._asdict() for note in written.notes]})
     if target == "env":
@@ -353,9 +341,9 @@ def _convert_uri(target: str, uri: Any, with_key: bool) -> Written:
     from onym.llm import convert
 
     if target == "ai-sdk":
-        return convert.to_ai_sdk(uri, providers=load_providers())
+        return convert.to_ai_sdk(uri, providers=_input.load_providers())
     write = {"env": convert.to_env, "litellm": convert.to_litellm, "langchain": convert.to_langchain}[target]
-    return write(uri, with_key=with_key, providers=load_providers())
+    return write(uri, with_key=with_key, providers=_input.load_providers())
 
 
 def _print_notes(session: Session, notes: Iterable[Note]) -> None:

@@ -22,13 +22,7 @@ from onym.errors import RefusalError, StoreError
 from onym.registry.codec import REMOVED_TEXT, compute_digest, is_unsalted_remainder, iter_lines, remove_lines
 from onym.registry.engine import Decide
 from onym.registry.records import Actor, Event, EventKind, LogRecord
-from onym.registry.store._writes import (
-    decode_record,
-    make_log_row,
-    require_storable_event,
-    seal_decision,
-    select_head,
-)
+from onym.registry.store import _writes
 from onym.registry.store.schema import frames, log, outbox
 
 #: characters of a text to remove; a shorter one would be a part of many words
@@ -130,7 +124,7 @@ async def find_lines(connection: AsyncConnection, registry: str, wanted: str) ->
             after = row.number
             if row.registry != registry:
                 continue
-            record = decode_record(LogRecord, row.record)
+            record = _writes.decode_record(LogRecord, row.record)
             places = frozenset(
                 place for place, line in iter_lines(record.event.data) if folded in line.casefold()
             )
@@ -158,7 +152,7 @@ async def redact_log(
     listed: dict[str, dict[str, Any]] = {}
     for lines in found:
         remainder = remove_lines(lines.record, lines.places)
-        rows.append(make_log_row(remainder, lines.name))
+        rows.append(_writes.make_log_row(remainder, lines.name))
         listed[str(remainder.number)] = {"places": sorted(lines.places)}
         if is_unsalted_remainder(remainder):
             listed[str(remainder.number)]["remainder"] = compute_digest(remainder)
@@ -169,13 +163,15 @@ async def redact_log(
             field="text",
             hint="Check the spelling, and the registry (-r).",
         )
-    event = require_storable_event(
+    event = _writes.require_storable_event(
         Event(kind=EventKind.REDACT, registry=registry, data={"reason": reason, "records": listed})
     )
     decision = decide(event, actor, at, request=None, entry=None)
     await _replace_records(connection, rows)
-    record = seal_decision(await select_head(connection), decision, at=at, actor=actor, event=event)
-    await connection.execute(insert(log), make_log_row(record, None))
+    record = _writes.seal_decision(
+        await _writes.select_head(connection), decision, at=at, actor=actor, event=event
+    )
+    await connection.execute(insert(log), _writes.make_log_row(record, None))
     await _redact_notices(connection, registry, wanted)
     await _forget_frame(connection, registry, wanted)
     return Redaction(places=list_places(found), number=record.number)

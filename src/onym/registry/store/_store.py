@@ -39,37 +39,8 @@ from onym.registry.records import (
 )
 from onym.registry.registries import BUILTIN, Catalog, Registry, use_catalog
 from onym.registry.registries import get_registry as registry_of
-from onym.registry.store import _maintenance, queries
-from onym.registry.store._redaction import (
-    Redaction,
-    find_lines,
-    list_places,
-    rebuild_search_index,
-    redact_log,
-    require_removable,
-)
-from onym.registry.store._writes import (
-    Applied,
-    EntryChange,
-    ImportReport,
-    OutboxNotice,
-    Verified,
-    apply_event,
-    require_storable_event,
-    reserve_request_id,
-    select_entry,
-    select_head,
-    select_request,
-)
+from onym.registry.store import _maintenance, _redaction, _writes, queries, schema
 from onym.registry.store.queries import Statistics, compute_statistics
-from onym.registry.store.schema import (
-    create_search_index,
-    frames,
-    migrate_schema,
-    open_database,
-    outbox,
-    require_schema,
-)
 from onym.store.sql import Database, Failure, Page, replace_unstorable, require_limit
 from onym.uri.secret import Secret
 
@@ -108,18 +79,18 @@ class Store(AccountStore):
         registry.bad-url, registry.no-database, registry.wrong-schema, registry.no-full-text (a SQLite
         without FTS5), and those of `Database.check_connection`.
         """
-        database = open_database(url)
+        database = schema.open_database(url)
         missing_index = None
         try:
             queries.require_search(database)
             await database.check_connection()
             if create:
                 await asyncio.to_thread(database.create_file)
-                await migrate_schema(database)
-                missing_index = await create_search_index(database)
+                await schema.migrate_schema(database)
+                missing_index = await schema.create_search_index(database)
             else:
                 database.require_readable()
-                await require_schema(database)
+                await schema.require_schema(database)
             store = cls(database, decide=decide)
             await store.load_catalog()
         except BaseException:
@@ -169,7 +140,7 @@ class Store(AccountStore):
 
     async def apply(
         self, event: Event, actor: Actor, at: datetime, *, expected: int | None = None, exact: bool = False
-    ) -> Applied:
+    ) -> _writes.Applied:
         """Let the engine decide the event, and write the result in one transaction.
 
         An OPEN event without a request gets the next ID. An OVERRIDE that `undoes` a record (its number) gets
@@ -179,7 +150,7 @@ class Store(AccountStore):
         procedure or the `quota` does not allow the event, StaleError with the current version if another
         event was first, and UnknownEntryError for an unknown request.
         """
-        require_storable_event(event)
+        _writes.require_storable_event(event)
         if event.kind is EventKind.REDACT:
             raise RefusalError(
                 "a redaction changes the log and cannot be sent as an event",
@@ -189,12 +160,12 @@ class Store(AccountStore):
             )
         from onym.registry.definitions import build_next_catalog  # late: few logs have a definition
 
-        async def work(connection: AsyncConnection) -> Applied:
+        async def work(connection: AsyncConnection) -> _writes.Applied:
             with use_catalog(await self._refresh_catalog(connection)):
                 if event.kind is EventKind.DEFINE:
                     following = build_next_catalog(event.data.get("definition"))
                     await queries.require_rows_of_entries(connection, following)
-                return await apply_event(
+                return await _writes.apply_event(
                     connection, self._decide, event, actor, at, expected, exact=exact, quota=self.quota
                 )
 
@@ -207,7 +178,7 @@ class Store(AccountStore):
         """Reserve a request ID such as `uri-schemes-17`. An unused ID only leaves a gap."""
         with use_catalog(self.catalog):
             return await self._database.run_transaction(
-                lambda connection: reserve_request_id(connection, registry)
+                lambda connection: _writes.reserve_request_id(connection, registry)
             )
 
     async def import_entries(
@@ -219,7 +190,7 @@ class Store(AccountStore):
         *,
         source: str,
         progress: Callable[[int], object] | None = None,
-    ) -> ImportReport:
+    ) -> _writes.ImportReport:
         """Import the rows of a published registry, each as an IMPORT event, in one transaction.
 
         Rows that change nothing leave no record; rows that the engine rejects are reported as irregular;
@@ -229,7 +200,7 @@ class Store(AccountStore):
         """
         rows = tuple(entries)
 
-        async def work(connection: AsyncConnection) -> ImportReport:
+        async def work(connection: AsyncConnection) -> _writes.ImportReport:
             with use_catalog(await self._refresh_catalog(connection)):
                 return await _maintenance.import_entries(
                     connection, self._decide, registry, rows, actor, at, source, progress
@@ -237,7 +208,7 @@ class Store(AccountStore):
 
         return await self._database.run_transaction(work)
 
-    async def rebuild(self) -> Verified:
+    async def rebuild(self) -> _writes.Verified:
         """Rebuild entries, requests and search index from the log. Raises StoreError as `verify` does."""
         return await self._database.run_transaction(
             lambda connection: _maintenance.rebuild_projections(connection, self._decide)
@@ -252,18 +223,20 @@ class Store(AccountStore):
         *,
         reason: str,
         audit: AuditRecord | None = None,
-    ) -> Redaction:
+    ) -> _redaction.Redaction:
         """Remove every line that contains a text from the registry's log, and all that follows from it.
 
         Digests and chain stay valid, and a REDACT record lists the lines. Raises RefusalError
         (registry.nothing-to-remove, registry.not-removable if the log cannot be decided again without the
         text, registry.wrong-role); nothing is changed then. Backups keep the text.
         """
-        wanted = require_removable(wanted)
+        wanted = _redaction.require_removable(wanted)
 
-        async def work(connection: AsyncConnection) -> Redaction:
+        async def work(connection: AsyncConnection) -> _redaction.Redaction:
             with use_catalog(await self._refresh_catalog(connection)):
-                done = await redact_log(connection, self._decide, registry, wanted, actor, at, reason)
+                done = await _redaction.redact_log(
+                    connection, self._decide, registry, wanted, actor, at, reason
+                )
             try:
                 await _maintenance.rebuild_projections(connection, self._decide)
             except StoreError as error:
@@ -275,17 +248,19 @@ class Store(AccountStore):
                     field="text",
                     hint="Choose a text that is no name, status or link of the procedure.",
                 ) from None
-            await rebuild_search_index(connection)
+            await _redaction.rebuild_search_index(connection)
             return done
 
         done = await self._run_audited(work, audit)
         await self._database.forget_deleted()
         return done
 
-    async def find_redaction(self, registry: str, wanted: str) -> Redaction:
+    async def find_redaction(self, registry: str, wanted: str) -> _redaction.Redaction:
         """Return what `redact` would remove."""
-        found = await self._query_snapshot(find_lines, registry, require_removable(wanted))
-        return Redaction(places=list_places(found))
+        found = await self._query_snapshot(
+            _redaction.find_lines, registry, _redaction.require_removable(wanted)
+        )
+        return _redaction.Redaction(places=_redaction.list_places(found))
 
     async def save_frame(self, registry: str, frame: bytes) -> None:
         """Keep the XML file of an import, if it is UTF-8; an export as XML is written into it."""
@@ -295,8 +270,8 @@ class Store(AccountStore):
             return
 
         async def work(connection: AsyncConnection) -> None:
-            await connection.execute(delete(frames).where(frames.c.registry == registry))
-            await connection.execute(insert(frames).values(registry=registry, document=document))
+            await connection.execute(delete(schema.frames).where(schema.frames.c.registry == registry))
+            await connection.execute(insert(schema.frames).values(registry=registry, document=document))
 
         await self._database.run_transaction(work)
 
@@ -305,7 +280,7 @@ class Store(AccountStore):
     async def get_frame(self, registry: str) -> bytes | None:
         """Return the XML file that was imported last, or None."""
         async with self._database.open_reader() as connection:
-            statement = select(frames.c.document).where(frames.c.registry == registry)
+            statement = select(schema.frames.c.document).where(schema.frames.c.registry == registry)
             document = (await connection.execute(statement)).scalar()
         return None if document is None else str(document).encode()
 
@@ -351,11 +326,11 @@ class Store(AccountStore):
 
     async def head(self) -> Head:
         """Return the end of the log. Its digest proves later that no earlier record changed."""
-        return await self._query(select_head)
+        return await self._query(_writes.select_head)
 
     async def entry(self, registry: str, name: str) -> Entry | None:
         """Return the entry with this name (any case if the registry ignores case), or None."""
-        return await self._query(select_entry, registry, name)
+        return await self._query(_writes.select_entry, registry, name)
 
     async def entries(
         self,
@@ -401,7 +376,7 @@ class Store(AccountStore):
 
     async def request(self, id: str) -> Request | None:  # noqa: A002 - what the caller has
         """Return the request with this ID, or None."""
-        return await self._query(select_request, id)
+        return await self._query(_writes.select_request, id)
 
     async def requests(
         self,
@@ -436,7 +411,7 @@ class Store(AccountStore):
         key = self._get_registry(registry).normalize_name(name)
         return await self._query_snapshot(queries.select_records, after, limit, registry=registry, name=key)
 
-    async def changes(self, registry: str | None, *, limit: int = 50) -> tuple[EntryChange, ...]:
+    async def changes(self, registry: str | None, *, limit: int = 50) -> tuple[_writes.EntryChange, ...]:
         """Return the last changes that a public column of the registry shows, newest first.
 
         Without a registry, the changes of all registries.
@@ -445,7 +420,9 @@ class Store(AccountStore):
         """
         return await self._query_snapshot(queries.select_shown_changes, registry, limit)
 
-    async def list_outcomes(self, limit: int = 50) -> tuple[tuple[LogRecord, EntryChange | None], ...]:
+    async def list_outcomes(
+        self, limit: int = 50
+    ) -> tuple[tuple[LogRecord, _writes.EntryChange | None], ...]:
         """Return the last records that changed an entry or ended a request, newest first, without imports.
 
         Long records make shorter pages than `limit`, with at least one record.
@@ -454,7 +431,7 @@ class Store(AccountStore):
 
     async def list_changes_of_name(
         self, registry: str, name: str, *, below: int | None = None, limit: int = 1000
-    ) -> tuple[EntryChange, ...]:
+    ) -> tuple[_writes.EntryChange, ...]:
         """Return the changes of a name's entries before record `below`, newest first; pages as for `log`."""
         return await self._query_snapshot(queries.select_changes_of_name, registry, name, below, limit)
 
@@ -481,7 +458,7 @@ class Store(AccountStore):
 
     # ---------- care
 
-    async def verify(self) -> Verified:
+    async def verify(self) -> _writes.Verified:
         """Check the hash chain, and compare every table with the log.
 
         Raises StoreError at the first fault: registry.broken-chain with the record's number,
@@ -505,7 +482,7 @@ class Store(AccountStore):
 
 async def restore(
     source: str | Path, url: str | Path | Secret, *, decide: Decide = engine_decide
-) -> Verified:
+) -> _writes.Verified:
     """Restore a backup of either form into an empty registry at `url`, which is created if necessary.
 
     Raises StoreError (registry.bad-backup, registry.not-empty, registry.broken-chain); then only the empty
@@ -518,7 +495,7 @@ async def restore(
         return await _maintenance.load_portable(store._database, path, decide)
 
 
-async def _restore_file(source: Path, url: str | Path | Secret, decide: Decide) -> Verified:
+async def _restore_file(source: Path, url: str | Path | Secret, decide: Decide) -> _writes.Verified:
     import tempfile  # late: the portable form needs none
 
     with tempfile.TemporaryDirectory(prefix="onym-restore-") as folder:
@@ -565,7 +542,7 @@ class Outbox:
 
     async def claim(
         self, at: datetime, limit: int = 50, *, lease: timedelta = LEASE, webhook: str | None = None
-    ) -> tuple[OutboxNotice, ...]:
+    ) -> tuple[_writes.OutboxNotice, ...]:
         """Claim notices that are ready at `at`, the oldest first, for one sender until `at + lease`.
 
         They are the notices for people, or those for a webhook.
@@ -573,12 +550,21 @@ class Outbox:
         require_limit(limit)
         to = _build_recipient(webhook)
 
-        async def work(connection: AsyncConnection) -> tuple[OutboxNotice, ...]:
-            mine = outbox.c.recipient.not_like(f"{_WEBHOOK}%") if to is None else outbox.c.recipient == to
-            ready = select(outbox).where(outbox.c.ready <= at, mine).order_by(outbox.c.id).limit(limit)
+        async def work(connection: AsyncConnection) -> tuple[_writes.OutboxNotice, ...]:
+            mine = (
+                schema.outbox.c.recipient.not_like(f"{_WEBHOOK}%")
+                if to is None
+                else schema.outbox.c.recipient == to
+            )
+            ready = (
+                select(schema.outbox)
+                .where(schema.outbox.c.ready <= at, mine)
+                .order_by(schema.outbox.c.id)
+                .limit(limit)
+            )
             rows = (await connection.execute(ready)).all()
-            claimed = update(outbox).where(outbox.c.id.in_([row.id for row in rows]))
-            await connection.execute(claimed.values(ready=at + lease, attempts=outbox.c.attempts + 1))
+            claimed = update(schema.outbox).where(schema.outbox.c.id.in_([row.id for row in rows]))
+            await connection.execute(claimed.values(ready=at + lease, attempts=schema.outbox.c.attempts + 1))
             return tuple(_decode_notice(row) for row in rows)
 
         return await self._database.run_transaction(work)
@@ -589,7 +575,7 @@ class Outbox:
         registries: Sequence[str],
         at: datetime,
         *,
-        render: Callable[[EntryChange], str],
+        render: Callable[[_writes.EntryChange], str],
         limit: int,
         start: int | None = None,
     ) -> int:
@@ -601,8 +587,8 @@ class Outbox:
         to = _build_recipient(webhook)
 
         async def work(connection: AsyncConnection) -> int:
-            mine = outbox.c.recipient == to
-            last = (await connection.execute(select(func.max(outbox.c.number)).where(mine))).scalar()
+            mine = schema.outbox.c.recipient == to
+            last = (await connection.execute(select(func.max(schema.outbox.c.number)).where(mine))).scalar()
             row: dict[str, object] = {
                 "recipient": to,
                 "is_role": False,
@@ -611,10 +597,10 @@ class Outbox:
                 "attempts": 0,
             }
             if last is None and start is None:
-                head = await select_head(connection)
+                head = await _writes.select_head(connection)
                 if head.number:  # a row that was sent marks where the webhook begins
                     row |= {"number": head.number, "registry": "", "text": "", "ready": None, "sent": at}
-                    await connection.execute(insert(outbox), [row])
+                    await connection.execute(insert(schema.outbox), [row])
                 return 0
             begin = last if last is not None else start or 0
             found = await queries.select_changes_after(connection, registries, begin, limit)
@@ -630,26 +616,30 @@ class Outbox:
                 for change in found
             ]
             if rows:
-                await connection.execute(insert(outbox), rows)
+                await connection.execute(insert(schema.outbox), rows)
             return len(rows)
 
         return await self._database.run_transaction(work)
 
     async def count_deliveries(self, webhook: str) -> Deliveries:
         """Return how many deliveries to a webhook wait, were sent and were given up, and the last failure."""
-        mine = outbox.c.recipient == _build_recipient(webhook)
+        mine = schema.outbox.c.recipient == _build_recipient(webhook)
         # the row that marks where the webhook begins has no text
-        tried = and_(mine, outbox.c.text != "")
+        tried = and_(mine, schema.outbox.c.text != "")
         counted = select(
-            func.count().filter(outbox.c.ready.is_not(None)).label("waiting"),
-            func.count().filter(outbox.c.sent.is_not(None)).label("sent"),
-            func.count().filter(outbox.c.sent.is_(None), outbox.c.ready.is_(None)).label("given_up"),
-            func.max(outbox.c.sent).label("last_sent"),
+            func.count().filter(schema.outbox.c.ready.is_not(None)).label("waiting"),
+            func.count().filter(schema.outbox.c.sent.is_not(None)).label("sent"),
+            func.count()
+            .filter(schema.outbox.c.sent.is_(None), schema.outbox.c.ready.is_(None))
+            .label("given_up"),
+            func.max(schema.outbox.c.sent).label("last_sent"),
         ).where(tried)
-        failed = select(outbox.c.reason).where(tried, outbox.c.reason.is_not(None), outbox.c.sent.is_(None))
+        failed = select(schema.outbox.c.reason).where(
+            tried, schema.outbox.c.reason.is_not(None), schema.outbox.c.sent.is_(None)
+        )
         async with self._database.open_reader(snapshot=True) as connection:
             row = (await connection.execute(counted)).one()
-            reason = (await connection.execute(failed.order_by(outbox.c.id.desc()).limit(1))).scalar()
+            reason = (await connection.execute(failed.order_by(schema.outbox.c.id.desc()).limit(1))).scalar()
         return Deliveries(
             waiting=row.waiting, sent=row.sent, given_up=row.given_up, last_sent=row.last_sent, reason=reason
         )
@@ -665,11 +655,15 @@ class Outbox:
     async def _update_notice(self, identifier: int, **values: object) -> None:
         async def work(connection: AsyncConnection) -> None:
             # a sent notice stays sent, also if a slow second sender reports a failure
-            statement = update(outbox).where(outbox.c.id == identifier, outbox.c.sent.is_(None))
+            statement = update(schema.outbox).where(
+                schema.outbox.c.id == identifier, schema.outbox.c.sent.is_(None)
+            )
             done = await connection.execute(statement.values(**values))
             if done.rowcount:
                 return
-            known = await connection.execute(select(outbox.c.id).where(outbox.c.id == identifier))
+            known = await connection.execute(
+                select(schema.outbox.c.id).where(schema.outbox.c.id == identifier)
+            )
             if known.scalar() is None:
                 raise UnknownEntryError(
                     "there is no notice with this ID", code="registry.unknown-notice", field="id"
@@ -678,14 +672,14 @@ class Outbox:
         await self._database.run_transaction(work)
 
 
-def _get_registry(change: EntryChange) -> str:
+def _get_registry(change: _writes.EntryChange) -> str:
     about = change.after or change.before
     assert about is not None  # noqa: S101 - a change has one
     return about.registry
 
 
-def _decode_notice(row: Row[Any]) -> OutboxNotice:
-    return OutboxNotice(
+def _decode_notice(row: Row[Any]) -> _writes.OutboxNotice:
+    return _writes.OutboxNotice(
         id=row.id,
         registry=row.registry,
         request=row.request,

@@ -36,15 +36,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import StoreError
-from onym.store.sql import (
-    Database,
-    DatabaseProfile,
-    Failure,
-    Time,
-    find_failure,
-    make_number_type,
-    make_text_type,
-)
+from onym.store import sql
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
@@ -52,28 +44,28 @@ if TYPE_CHECKING:
 
 
 METADATA: Final = MetaData()
-_NUMBER: Final = make_number_type()
+_NUMBER: Final = sql.make_number_type()
 
-_GUARDED: Final = Failure(
+_GUARDED: Final = sql.Failure(
     "append-only", "log records cannot be changed or deleted", "Record an override instead."
 )
 #: error codes and hints of the registry's database
-DATABASE_PROFILE: Final = DatabaseProfile(
+DATABASE_PROFILE: Final = sql.DatabaseProfile(
     name="registry",
     lock_key=int.from_bytes(b"onym"),
     failures={
         # SQLITE_CONSTRAINT_TRIGGER, and the SQLSTATE that the guard of PostgreSQL raises
         1811: _GUARDED,
         "ON001": _GUARDED,
-        "42P01": Failure(
+        "42P01": sql.Failure(
             "wrong-schema", "the database does not contain a registry", "Run: onym registry init"
         ),
-        "42703": Failure(
+        "42703": sql.Failure(
             "wrong-schema",
             "the tables of the database are not those of this version of Onym",
             "Restore a backup into an empty database: another program changed the tables.",
         ),
-        "58P01": Failure(
+        "58P01": sql.Failure(
             "missing-library",
             "the database server has no library for the extension pg_trgm, which the search index uses",
             "Install the contrib modules on the database server (Debian and Ubuntu: apt-get install "
@@ -86,11 +78,11 @@ log: Final = Table(
     "log",
     METADATA,
     Column("number", _NUMBER, primary_key=True, autoincrement=False),
-    Column("at", Time, nullable=False),
-    Column("registry", make_text_type(), nullable=False),
+    Column("at", sql.Time, nullable=False),
+    Column("registry", sql.make_text_type(), nullable=False),
     # what it was about, the request's name where the event has none; an index into `record`, no more
-    Column("name", make_text_type()),
-    Column("request", make_text_type()),
+    Column("name", sql.make_text_type()),
+    Column("request", sql.make_text_type()),
     Column("kind", Text, nullable=False),
     Column("digest", String(64), nullable=False, unique=True),
     Column("record", Text, nullable=False),
@@ -101,8 +93,8 @@ log: Final = Table(
 entries: Final = Table(
     "entries",
     METADATA,
-    Column("registry", make_text_type(), primary_key=True),
-    Column("name", make_text_type(), primary_key=True),
+    Column("registry", sql.make_text_type(), primary_key=True),
+    Column("name", sql.make_text_type(), primary_key=True),
     Column("status", Text, nullable=False),
     Column("version", Integer, nullable=False),
     # the first day on which a timer may go off: of the draft, or of the entry
@@ -117,8 +109,8 @@ entry_changes: Final = Table(
     "entry_changes",
     METADATA,
     Column("number", _NUMBER, ForeignKey("log.number"), primary_key=True, autoincrement=False),
-    Column("registry", make_text_type(), nullable=False),
-    Column("name", make_text_type(), nullable=False),
+    Column("registry", sql.make_text_type(), nullable=False),
+    Column("name", sql.make_text_type(), nullable=False),
     # of the entry after it; of the one that it removed
     Column("version", Integer, nullable=False),
     # does a public column show it?
@@ -132,14 +124,14 @@ entry_changes: Final = Table(
 requests: Final = Table(
     "requests",
     METADATA,
-    Column("id", make_text_type(), primary_key=True),
+    Column("id", sql.make_text_type(), primary_key=True),
     # the log record that opened it: what lists are sorted by
     Column("opened", _NUMBER, ForeignKey("log.number"), nullable=False, unique=True),
-    Column("registry", make_text_type(), nullable=False),
-    Column("name", make_text_type(), nullable=False),
+    Column("registry", sql.make_text_type(), nullable=False),
+    Column("name", sql.make_text_type(), nullable=False),
     Column("state", Text, nullable=False),
     Column("holder", Text),
-    Column("registrant", make_text_type(), nullable=False),
+    Column("registrant", sql.make_text_type(), nullable=False),
     Column("version", Integer, nullable=False),
     Column("record", Text, nullable=False),
     Index("requests_by_state", "state", "registry", "opened"),
@@ -151,7 +143,7 @@ requests: Final = Table(
 sequences: Final = Table(
     "sequences",
     METADATA,
-    Column("registry", make_text_type(), primary_key=True),
+    Column("registry", sql.make_text_type(), primary_key=True),
     Column("last", _NUMBER, nullable=False),
 )
 
@@ -160,11 +152,11 @@ entry_text: Final = Table(
     "entry_text",
     METADATA,
     Column("id", _NUMBER, primary_key=True, autoincrement=True),
-    Column("registry", make_text_type(), nullable=False),
-    Column("name", make_text_type(), nullable=False),
+    Column("registry", sql.make_text_type(), nullable=False),
+    Column("name", sql.make_text_type(), nullable=False),
     Column("status", Text, nullable=False),
-    Column("folded", make_text_type(), nullable=False),
-    Column("text", make_text_type(), nullable=False),
+    Column("folded", sql.make_text_type(), nullable=False),
+    Column("text", sql.make_text_type(), nullable=False),
     UniqueConstraint("registry", "name", name="entry_text_of_entry"),
     ForeignKeyConstraint(
         ["registry", "name"],
@@ -179,7 +171,7 @@ entry_text: Final = Table(
 usage: Final = Table(
     "usage",
     METADATA,
-    Column("actor", make_text_type(), primary_key=True),
+    Column("actor", sql.make_text_type(), primary_key=True),
     Column("day", Date, primary_key=True),
     Column("bytes", _NUMBER, nullable=False),
 )
@@ -188,7 +180,7 @@ usage: Final = Table(
 frames: Final = Table(
     "frames",
     METADATA,
-    Column("registry", make_text_type(), primary_key=True),
+    Column("registry", sql.make_text_type(), primary_key=True),
     Column("document", Text, nullable=False),
 )
 
@@ -198,16 +190,16 @@ outbox: Final = Table(
     Column("id", _NUMBER, primary_key=True, autoincrement=True),
     # the log record that it tells of
     Column("number", _NUMBER, ForeignKey("log.number"), nullable=False),
-    Column("registry", make_text_type(), nullable=False),
-    Column("request", make_text_type()),
-    Column("recipient", make_text_type(), nullable=False),
+    Column("registry", sql.make_text_type(), nullable=False),
+    Column("request", sql.make_text_type()),
+    Column("recipient", sql.make_text_type(), nullable=False),
     Column("is_role", Boolean, nullable=False),
     Column("subject", Text, nullable=False),
     Column("text", Text, nullable=False),
     # when it may be tried: NULL once it was sent or given up
-    Column("ready", Time, index=True),
+    Column("ready", sql.Time, index=True),
     Column("attempts", Integer, nullable=False),
-    Column("sent", Time),
+    Column("sent", sql.Time),
     Column("reason", Text),
 )
 
@@ -217,9 +209,9 @@ def find_wake_day(expires: date | None, draft: date | None) -> date | None:
     return min((day for day in (expires, draft) if day is not None), default=None)
 
 
-def open_database(url: str | Path | Secret) -> Database:
+def open_database(url: str | Path | Secret) -> sql.Database:
     """Open the database of a registry. Raises StoreError (registry.bad-url)."""
-    return Database(url, DATABASE_PROFILE)
+    return sql.Database(url, DATABASE_PROFILE)
 
 
 #: the revision that this code works with
@@ -230,13 +222,13 @@ BASE: Final = "base"
 _FOLDER: Final = Path(__file__).with_name("migrations")
 
 
-async def read_revision(database: Database) -> str | None:
+async def read_revision(database: sql.Database) -> str | None:
     """The revision of the schema; None where there is none."""
     async with database.open_reader() as connection:
         return await connection.run_sync(_read_current_revision)
 
 
-async def require_schema(database: Database) -> None:
+async def require_schema(database: sql.Database) -> None:
     """Raises StoreError (registry.no-database, registry.wrong-schema) unless the schema is `REVISION`."""
     if not database.has_file():
         raise StoreError(
@@ -257,7 +249,7 @@ async def require_schema(database: Database) -> None:
     )
 
 
-async def migrate_schema(database: Database, target: str = REVISION) -> None:
+async def migrate_schema(database: sql.Database, target: str = REVISION) -> None:
     """Bring the schema to `target`, in one transaction. Raises StoreError."""
     current = await read_revision(database)
     if current is not None and current > REVISION:
@@ -272,25 +264,25 @@ _TRIGRAMS: Final = (
     "CREATE INDEX IF NOT EXISTS entry_text_folded_trigrams ON entry_text USING gin (folded gin_trgm_ops)",
     "CREATE INDEX IF NOT EXISTS entry_text_text_trigrams ON entry_text USING gin (text gin_trgm_ops)",
 )
-_MISSING_EXTENSION: Final = Failure(
+_MISSING_EXTENSION: Final = sql.Failure(
     "no-extension",
     "searches use no index, because the database server has no extension pg_trgm",
     "Install it on the database server (Debian and Ubuntu: apt-get install postgresql-contrib), then run: "
     "onym registry init",
 )
-_FORBIDDEN_EXTENSION: Final = Failure(
+_FORBIDDEN_EXTENSION: Final = sql.Failure(
     "no-extension",
     "searches use no index, because this user may not install the extension pg_trgm",
     "Run in psql, as an administrator: CREATE EXTENSION pg_trgm; then run: onym registry init",
 )
 
 
-async def create_search_index(database: Database) -> Failure | None:
+async def create_search_index(database: sql.Database) -> sql.Failure | None:
     """Create PostgreSQL's index for searches, if it is missing. Return why there is none, if so."""
     if database.dialect != "postgresql":
         return None
 
-    async def work(connection: AsyncConnection) -> Failure | None:
+    async def work(connection: AsyncConnection) -> sql.Failure | None:
         found = await connection.execute(text("SELECT to_regclass('entry_text_text_trigrams') IS NOT NULL"))
         if found.scalar_one():
             return None
@@ -299,7 +291,7 @@ async def create_search_index(database: Database) -> Failure | None:
                 for statement in _TRIGRAMS:
                     await connection.execute(text(statement))
         except DBAPIError as error:
-            forbidden = find_failure(DATABASE_PROFILE, error).code == "no-permission"
+            forbidden = sql.find_failure(DATABASE_PROFILE, error).code == "no-permission"
             return _FORBIDDEN_EXTENSION if forbidden else _MISSING_EXTENSION
         return None
 

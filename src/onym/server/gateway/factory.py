@@ -454,7 +454,7 @@ _PEOPLE_GAPS: Final = (
     ("store", "people have to sign in again when the gateway stops",
      "Set store to a file, or to the URL of a database that all processes share."),
     ("secrets", "sessions cannot be opened after a restart, or by another process",
-     "Run onym gateway secrets rotate DIR, and set secrets = DIR."),
+     "Run onym ai gateway secrets rotate DIR, and set secrets = DIR."),
     ("pseudonym_key", "authorities see a person's approvals under another name after a restart",
      "Set pseudonym_key to a random text."),
 )  # fmt: skip

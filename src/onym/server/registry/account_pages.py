@@ -14,32 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
-from onym.accounts.records import (
-    ALL_REALMS,
-    MAX_LOGIN,
-    Account,
-    get_realm,
-    make_id,
-    validate_email,
-    validate_login,
-    validate_name,
-)
+from onym.accounts import records
 from onym.errors import OnymError, RefusalError, RegistryError, StaleError, UnknownEntryError
 from onym.registry.records import Role
 from onym.registry.registries import REGISTRIES
 from onym.registry.words import apply_words, name_role
 from onym.server.middleware import set_audit_action
-from onym.server.registry import urls
+from onym.server.registry import responses, urls
 from onym.server.registry.dependencies import get_current_time, get_store
 from onym.server.registry.labels import ROLE_TITLES
-from onym.server.registry.responses import (
-    PageForm,
-    build_page_frame,
-    clean_query,
-    make_page_response,
-    read_form,
-    redirect_to,
-)
 from onym.server.registry.urls import make_route
 from onym.server.responses import get_problem_type
 from onym.server.services import get_services
@@ -66,8 +49,8 @@ async def accounts_page(request: Request) -> Response:
 async def add_account(request: Request) -> Response:
     """POST: fields `login`, `name`, `email`, `sign_in` ("password" or "provider") and `role`."""
     administrator = _require_administrator(request)
-    form = await read_form(request)
-    set_audit_action(request, "account.add", form.get_text("login")[:MAX_LOGIN])
+    form = await responses.read_form(request)
+    set_audit_action(request, "account.add", form.get_text("login")[: records.MAX_LOGIN])
     try:
         account, secret = await _build_account(request, form)
         await get_store(request).accounts.add(account)
@@ -75,23 +58,23 @@ async def add_account(request: Request) -> Response:
         return await _make_list_response(request, form=form, error=error)
     set_audit_action(request, "account.add", account.login, account=administrator.id)
     if secret is None:
-        return redirect_to(urls.account_url(account.id), "account-added")
+        return responses.redirect_to(urls.account_url(account.id), "account-added")
     return _make_account_response(request, account, secret=secret, http_status=201)
 
 
-async def _build_account(request: Request, form: PageForm) -> tuple[Account, Secret | None]:
+async def _build_account(request: Request, form: responses.PageForm) -> tuple[records.Account, Secret | None]:
     """Return the account of a form, and its first password. Raises RegistryError."""
-    login = validate_login(form.get_text("login"))
+    login = records.validate_login(form.get_text("login"))
     email = form.get_text("email").strip()
     secret = None if form.get_text("sign_in") == "provider" else Secret(token_urlsafe(_PASSWORD_BYTES))
-    roles = _parse_roles(form).get(ALL_REALMS, frozenset())
-    account = Account(
-        id=make_id("user"),
+    roles = _parse_roles(form).get(records.ALL_REALMS, frozenset())
+    account = records.Account(
+        id=records.make_id("user"),
         login=login,
-        name=validate_name(form.get_text("name") or login),
-        email=validate_email(email) if email else None,
+        name=records.validate_name(form.get_text("name") or login),
+        email=records.validate_email(email) if email else None,
         password_hash=None if secret is None else await get_services(request).passwords.hash(secret),
-        roles={ALL_REALMS: roles} if roles else {},
+        roles={records.ALL_REALMS: roles} if roles else {},
         created=get_current_time(request),
     )
     return account, secret
@@ -107,25 +90,25 @@ async def save_details(request: Request) -> Response:
     """POST: fields `name` and `email`."""
     account, form = await _read_change(request, "account.details")
     try:
-        name, email = validate_name(form.get_text("name")), form.get_text("email").strip()
-        address = validate_email(email) if email else None
+        name, email = records.validate_name(form.get_text("name")), form.get_text("email").strip()
+        address = records.validate_email(email) if email else None
     except RegistryError as error:
         return _make_account_response(request, account, error=error)
     accounts = get_store(request).accounts
     await accounts.set_name(account.id, name)
     await accounts.set_email(account.id, address)
-    return redirect_to(urls.account_url(account.id), "account-saved")
+    return responses.redirect_to(urls.account_url(account.id), "account-saved")
 
 
 async def save_roles(request: Request) -> Response:
     """POST: fields `role`, each `REGISTRY/ROLE`; the account has these roles afterwards."""
     account, form = await _read_change(request, "account.roles")
     wanted = _parse_roles(form)
-    every = account.roles.get(ALL_REALMS, frozenset())
-    if Role.IANA in every and Role.IANA not in wanted.get(ALL_REALMS, frozenset()):
+    every = account.roles.get(records.ALL_REALMS, frozenset())
+    if Role.IANA in every and Role.IANA not in wanted.get(records.ALL_REALMS, frozenset()):
         _forbid_on_own_account(request, account, "take your own administrator's role")
     changes = []
-    for realm in (ALL_REALMS, *REGISTRIES):
+    for realm in (records.ALL_REALMS, *REGISTRIES):
         held, now = account.roles.get(realm, frozenset()), wanted.get(realm, frozenset())
         # the role registrant is everybody's, and stays as it is
         kept = held - frozenset(map(str, _GIVEN)) | now
@@ -134,7 +117,7 @@ async def save_roles(request: Request) -> Response:
             changes += [f"+{role} in {realm}" for role in sorted(kept - held)]
             changes += [f"-{role} in {realm}" for role in sorted(held - kept)]
     set_audit_action(request, "account.roles", f"{account.login}: {', '.join(changes) or 'no change'}")
-    return redirect_to(urls.account_url(account.id), "account-saved")
+    return responses.redirect_to(urls.account_url(account.id), "account-saved")
 
 
 async def disable_account(request: Request) -> Response:
@@ -143,14 +126,14 @@ async def disable_account(request: Request) -> Response:
     _require_confirmation(account, form)
     _forbid_on_own_account(request, account, "disable your own account")
     await get_store(request).accounts.disable(account.id)
-    return redirect_to(urls.account_url(account.id), "account-disabled")
+    return responses.redirect_to(urls.account_url(account.id), "account-disabled")
 
 
 async def enable_account(request: Request) -> Response:
     """POST: let the person sign in again."""
     account, _ = await _read_change(request, "account.enable")
     await get_store(request).accounts.enable(account.id)
-    return redirect_to(urls.account_url(account.id), "account-enabled")
+    return responses.redirect_to(urls.account_url(account.id), "account-enabled")
 
 
 async def reset_password(request: Request) -> Response:
@@ -165,26 +148,26 @@ async def reset_password(request: Request) -> Response:
     return _make_account_response(request, await _find_account(request), secret=secret)
 
 
-def _require_administrator(request: Request) -> Account:
+def _require_administrator(request: Request) -> records.Account:
     visitor = get_visitor(request)
     require_access(visitor)
     return require_access(visitor, administrator=True)
 
 
-async def _find_account(request: Request) -> Account:
+async def _find_account(request: Request) -> records.Account:
     found = await get_store(request).accounts.get(request.path_params["id"])
     if found is None:
         raise UnknownEntryError("no account has this ID", code="accounts.unknown-account", field="account")
     return found
 
 
-async def _read_change(request: Request, action: str) -> tuple[Account, PageForm]:
+async def _read_change(request: Request, action: str) -> tuple[records.Account, responses.PageForm]:
     """Return the account of the URL and the form. Raises StaleError if the account is not as it was shown."""
     _require_administrator(request)
     set_audit_action(request, action, request.path_params["id"][:100])
     account = await _find_account(request)
     set_audit_action(request, action, account.login)
-    form = await read_form(request)
+    form = await responses.read_form(request)
     if form.get_text("state") != compute_state(account):
         raise StaleError(
             "the account has changed since the page was shown",
@@ -194,7 +177,7 @@ async def _read_change(request: Request, action: str) -> tuple[Account, PageForm
     return account, form
 
 
-def compute_state(account: Account) -> str:
+def compute_state(account: records.Account) -> str:
     """Return a digest of what the forms change, to see whether somebody else has changed it."""
     roles = sorted((realm, sorted(map(str, held))) for realm, held in account.roles.items() if held)
     has_password = account.password_hash is not None
@@ -202,7 +185,7 @@ def compute_state(account: Account) -> str:
     return hashlib.sha256(repr(values).encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
-def _require_confirmation(account: Account, form: PageForm) -> None:
+def _require_confirmation(account: records.Account, form: responses.PageForm) -> None:
     if form.get_text("confirm").strip().lower() != account.login:
         raise RegistryError(
             "the login was not typed as a confirmation",
@@ -212,7 +195,7 @@ def _require_confirmation(account: Account, form: PageForm) -> None:
         )
 
 
-def _forbid_on_own_account(request: Request, account: Account, act: str) -> None:
+def _forbid_on_own_account(request: Request, account: records.Account, act: str) -> None:
     """Raise RefusalError for an act on the administrator's account, so that one administrator remains."""
     visitor = get_visitor(request).account
     if visitor is not None and visitor.id == account.id:
@@ -224,13 +207,13 @@ def _forbid_on_own_account(request: Request, account: Account, act: str) -> None
         )
 
 
-def _parse_roles(form: PageForm) -> Mapping[str, frozenset[Role]]:
+def _parse_roles(form: responses.PageForm) -> Mapping[str, frozenset[Role]]:
     """Return the roles that are ticked, by registry. Raises RegistryError for one that does not exist."""
     found: dict[str, frozenset[Role]] = {}
     for value in form.get("role", []):
         realm, _, name = value.partition("/")
         role = next((role for role in _GIVEN if role == name), None)
-        if role is None or (realm != ALL_REALMS and realm not in REGISTRIES):
+        if role is None or (realm != records.ALL_REALMS and realm not in REGISTRIES):
             raise RegistryError(
                 "there is no such role", code="registry.bad-data", field="role", hint="Reload the page."
             )
@@ -239,17 +222,17 @@ def _parse_roles(form: PageForm) -> Mapping[str, frozenset[Role]]:
 
 
 async def _make_list_response(
-    request: Request, *, form: PageForm | None = None, error: OnymError | None = None
+    request: Request, *, form: responses.PageForm | None = None, error: OnymError | None = None
 ) -> Response:
-    after = clean_query(request.query_params.get("after", ""), "after", MAX_LOGIN)
+    after = responses.clean_query(request.query_params.get("after", ""), "after", records.MAX_LOGIN)
     found = await get_store(request).accounts.list(after=after, limit=_PAGE_SIZE + 1)
     shown = found[:_PAGE_SIZE]
     fields = ("login", "name", "email", "sign_in")
     given = {} if form is None else {name: form.get_text(name) for name in fields}
-    return make_page_response(
+    return responses.make_page_response(
         request,
         "accounts.html",
-        build_page_frame(request, "Accounts", (urls.HOME_URL, "Home")),
+        responses.build_page_frame(request, "Accounts", (urls.HOME_URL, "Home")),
         http_status=200 if error is None else get_problem_type(error).status,
         accounts=[(account, _describe_roles(account)) for account in shown],
         roles=_list_role_choices(),
@@ -263,7 +246,7 @@ async def _make_list_response(
 
 def _make_account_response(
     request: Request,
-    account: Account,
+    account: records.Account,
     *,
     secret: Secret | None = None,
     error: OnymError | None = None,
@@ -271,15 +254,15 @@ def _make_account_response(
 ) -> Response:
     visitor = get_visitor(request).account
     by_group = [
-        (f"{ROLE_TITLES[Role(role)]} {_describe_realm(get_realm(name))}", name.partition("@")[2])
+        (f"{ROLE_TITLES[Role(role)]} {_describe_realm(records.get_realm(name))}", name.partition("@")[2])
         for name, held in sorted(account.roles.items())
         if "@" in name
         for role in sorted(held)
     ]
-    response = make_page_response(
+    response = responses.make_page_response(
         request,
         "account_admin.html",
-        build_page_frame(
+        responses.build_page_frame(
             request, f"Account {account.login}", (urls.HOME_URL, "Home"), (urls.accounts_url(), "Accounts")
         ),
         http_status=http_status if error is None else get_problem_type(error).status,
@@ -288,7 +271,7 @@ def _make_account_response(
         realms=[
             (realm, title, account.roles.get(realm, frozenset()))
             for realm, title in (
-                (ALL_REALMS, "Every registry"), *((row.id, row.title) for row in REGISTRIES.values())
+                (records.ALL_REALMS, "Every registry"), *((row.id, row.title) for row in REGISTRIES.values())
             )
         ],
         roles=_list_role_choices(),
@@ -313,13 +296,13 @@ def _list_role_choices() -> tuple[tuple[str, str, str], ...]:
 
 
 def _describe_realm(realm: str) -> str:
-    return "in every registry" if realm == ALL_REALMS else f"in {realm}"
+    return "in every registry" if realm == records.ALL_REALMS else f"in {realm}"
 
 
-def _describe_roles(account: Account) -> str:
+def _describe_roles(account: records.Account) -> str:
     """Return the account's roles as a text."""
     held: list[Any] = [
-        f"{name_role(Role(role))} {_describe_realm(get_realm(name))}"
+        f"{name_role(Role(role))} {_describe_realm(records.get_realm(name))}"
         for name, roles in sorted(account.roles.items())
         for role in sorted(roles)
         if role in _GIVEN

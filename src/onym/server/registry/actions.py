@@ -7,20 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from onym.errors import UsageError
+from onym.registry import records
 from onym.registry.engine import RULES
-from onym.registry.records import (
-    Appeal,
-    AppealLevel,
-    Decision,
-    Entry,
-    EventKind,
-    Request,
-    RequestState,
-    Role,
-    Scope,
-    Status,
-    limit_roles,
-)
 from onym.registry.registries import REGISTRIES, get_catalog
 from onym.registry.store import EntryChange
 from onym.registry.words import apply_words
@@ -48,48 +36,50 @@ _REASON: Final = ActionField(
 )
 
 #: event -> its button; other events have no button
-ACTIONS: Final[Mapping[EventKind, Action]] = {
-    EventKind.ANNOUNCE: Action(
+ACTIONS: Final[Mapping[records.EventKind, Action]] = {
+    records.EventKind.ANNOUNCE: Action(
         "Announce for list review",
         "Post the template to uri-review@ietf.org, then enter the URL of the message.",
         asks=(ActionField(id="archive", label="URL of the message in the list's archive"),),
     ),
-    EventKind.SUBMIT: Action("Submit to IANA", "Submits the current version of the request.", tone="good"),
-    EventKind.WITHDRAW: Action("Withdraw", "Ends the request.", tone="bad", asks=(_REASON,)),
-    EventKind.CHECK_COMPLETE: Action(
+    records.EventKind.SUBMIT: Action(
+        "Submit to IANA", "Submits the current version of the request.", tone="good"
+    ),
+    records.EventKind.WITHDRAW: Action("Withdraw", "Ends the request.", tone="bad", asks=(_REASON,)),
+    records.EventKind.CHECK_COMPLETE: Action(
         "Accept as complete", "Every required field is filled, and the citations are correct.", tone="good"
     ),
-    EventKind.REJECT_INCOMPLETE: Action(
+    records.EventKind.REJECT_INCOMPLETE: Action(
         "Return as incomplete",
         "A required field is missing or a citation is wrong. The registrant can correct it.",
         tone="bad",
         asks=(ActionField(id="missing", label="What is missing", kind="list"), _REASON),
     ),
-    EventKind.ASK_MORE_REVIEW: Action(
+    records.EventKind.ASK_MORE_REVIEW: Action(
         "Ask for more review", "Asks the registrant; the request stays open.", asks=(_REASON,)
     ),
-    EventKind.RESUME_REVIEW: Action("Resume the review", "The questions have been answered."),
-    EventKind.APPROVE: Action(
+    records.EventKind.RESUME_REVIEW: Action("Resume the review", "The questions have been answered."),
+    records.EventKind.APPROVE: Action(
         "Approve", "Recommends the registration to IANA.", tone="good", asks=(_REASON,)
     ),
-    EventKind.APPROVE_AS_PROVISIONAL: Action(
+    records.EventKind.APPROVE_AS_PROVISIONAL: Action(
         "Approve as provisional",
         "The request is for permanent; registers it as provisional.",
         asks=(_REASON,),
     ),
-    EventKind.ASK_IETF_REVIEW: Action(
+    records.EventKind.ASK_IETF_REVIEW: Action(
         "Ask for IETF review", "The IESG decides; the entry is provisional until then.", asks=(_REASON,)
     ),
-    EventKind.REJECT: Action(
+    records.EventKind.REJECT: Action(
         "Reject the request", "Ends the request. It can be appealed.", tone="bad", asks=(_REASON,)
     ),
-    EventKind.ASK_UPGRADE: Action(
+    records.EventKind.ASK_UPGRADE: Action(
         "Make it permanent",
         "Changes provisional to permanent without a request.",
         tone="good",
         asks=(_REASON,),
     ),
-    EventKind.ASSIGN_EXPERT: Action(
+    records.EventKind.ASSIGN_EXPERT: Action(
         "Assign an expert",
         "The expert gets the mail about the request. Other experts can still decide.",
         asks=(
@@ -97,32 +87,32 @@ ACTIONS: Final[Mapping[EventKind, Action]] = {
             ActionField(id="reason", label="Reason", kind="long"),
         ),
     ),
-    EventKind.RECUSE: Action(
+    records.EventKind.RECUSE: Action(
         "Recuse yourself",
         "You have a conflict of interest, for example as an author. You cannot decide about it any more.",
         asks=(_REASON,),
     ),
-    EventKind.APPOINT_EXPERT: Action(
+    records.EventKind.APPOINT_EXPERT: Action(
         "Appoint a temporary expert",
         "Every expert has a conflict of interest. The account decides about this request only.",
         asks=(ActionField(id="expert", label="Login or account ID of the expert", required=True), _REASON),
     ),
-    EventKind.APPEAL: Action(
+    records.EventKind.APPEAL: Action(
         "Appeal to the IESG",
         "Against the decision. It applies until the appeal is upheld.",
         asks=(replace(_REASON, label="Grounds"),),
     ),
-    EventKind.APPEAL_TO_IAB: Action(
+    records.EventKind.APPEAL_TO_IAB: Action(
         "Appeal to the IAB",
         "Against the IESG's answer. The decision applies until the appeal is upheld.",
         asks=(replace(_REASON, label="Grounds"),),
     ),
-    EventKind.WITHDRAW_APPEAL: Action(
+    records.EventKind.WITHDRAW_APPEAL: Action(
         "Withdraw the appeal",
         "The decision stays as it is.",
         asks=(ActionField(id="reason", label="Reason", kind="long"),),
     ),
-    EventKind.UPHOLD_APPEAL: Action(
+    records.EventKind.UPHOLD_APPEAL: Action(
         "Uphold the appeal",
         "A rejected request is checked again. For a registration, choose the remedy.",
         asks=(
@@ -131,19 +121,19 @@ ACTIONS: Final[Mapping[EventKind, Action]] = {
             _REASON,
         ),
     ),
-    EventKind.DISMISS_APPEAL: Action(
+    records.EventKind.DISMISS_APPEAL: Action(
         "Dismiss the appeal",
         "The decision stays as it is.",
         tone="bad",
         asks=(ActionField(id="reference", label="Address of the IAB's answer"), _REASON),
     ),
-    EventKind.IESG_APPROVE: Action(
+    records.EventKind.IESG_APPROVE: Action(
         "Approve for the IESG", "The IESG has approved it.", tone="good", asks=(_REASON,)
     ),
-    EventKind.IESG_DECLINE: Action(
+    records.EventKind.IESG_DECLINE: Action(
         "Decline for the IESG", "The IESG has declined it.", tone="bad", asks=(_REASON,)
     ),
-    EventKind.REASSIGN: Action(
+    records.EventKind.REASSIGN: Action(
         "Reassign",
         "Assigns a provisional entry to another registrant.",
         asks=(
@@ -152,10 +142,10 @@ ACTIONS: Final[Mapping[EventKind, Action]] = {
             _REASON,
         ),
     ),
-    EventKind.DEMAND_CHANGES: Action(
+    records.EventKind.DEMAND_CHANGES: Action(
         "Demand changes", "The IESG asks the registrant for changes.", asks=(_REASON,)
     ),
-    EventKind.ATTACH_SECURITY_NOTE: Action(
+    records.EventKind.ATTACH_SECURITY_NOTE: Action(
         "Attach a security note",
         "Adds security information that became known after the registration.",
         asks=(
@@ -163,33 +153,37 @@ ACTIONS: Final[Mapping[EventKind, Action]] = {
             ActionField(id="reference", label="Reference"),
         ),
     ),
-    EventKind.DESIGNATE: Action(
+    records.EventKind.DESIGNATE: Action(
         "Change the designees",
         "Accounts that may also change the entry: IDs, separated by commas.",
         asks=(ActionField(id="add", label="Add"), ActionField(id="remove", label="Remove")),
     ),
-    EventKind.RETIRE: Action(
+    records.EventKind.RETIRE: Action(
         "Retire", "The name is no longer used; it stays registered.", tone="bad", asks=(_REASON,)
     ),
-    EventKind.DRAFT_PUBLISHED: Action(
+    records.EventKind.DRAFT_PUBLISHED: Action(
         "The draft is published",
         "The Internet-Draft has become an RFC.",
         asks=(ActionField(id="reference", label="Reference", required=True, help="For example [RFC7595]."),),
     ),
-    EventKind.ENTER_SAFE_MODE: Action(
+    records.EventKind.ENTER_SAFE_MODE: Action(
         "Put into safe mode", "The name can be looked up and must not act.", asks=(_REASON,)
     ),
-    EventKind.SUSPEND: Action(
+    records.EventKind.SUSPEND: Action(
         "Suspend", "The name is not resolved until it is reinstated.", tone="bad", asks=(_REASON,)
     ),
-    EventKind.REINSTATE: Action("Reinstate", "The name becomes active again.", tone="good", asks=(_REASON,)),
-    EventKind.REVOKE: Action("Revoke", "Withdraws the name permanently.", tone="bad", asks=(_REASON,)),
-    EventKind.RENEW: Action(
+    records.EventKind.REINSTATE: Action(
+        "Reinstate", "The name becomes active again.", tone="good", asks=(_REASON,)
+    ),
+    records.EventKind.REVOKE: Action(
+        "Revoke", "Withdraws the name permanently.", tone="bad", asks=(_REASON,)
+    ),
+    records.EventKind.RENEW: Action(
         "Renew",
         "Sets a new expiry date.",
         asks=(ActionField(id="expires", label="Last day", kind="date", required=True),),
     ),
-    EventKind.OVERRIDE: Action(
+    records.EventKind.OVERRIDE: Action(
         "Override",
         "Bypasses the procedure. Your name and the reason are recorded; an override can be undone.",
         tone="bad",
@@ -224,10 +218,10 @@ _SETTINGS: Final = tuple(field.id for field in _CONTROL.asks if field.id != "rea
 _FOR_CONTROLLERS: Final = frozenset({"registrant", "change_controller"})
 
 #: roles that may change the controllers: the IESG; for a namespace also the operator of the root
-_OPERATORS: Final = frozenset({Role.IANA, Role.IESG})
+_OPERATORS: Final = frozenset({records.Role.IANA, records.Role.IESG})
 _CONTROLLERS: Final = {"ai-namespaces": _OPERATORS}
 
-_IESG: Final = frozenset({Role.IESG})
+_IESG: Final = frozenset({records.Role.IESG})
 
 _YES_OR_NO: Final = (
     Choice(value="", label="Unchanged"),
@@ -237,29 +231,29 @@ _YES_OR_NO: Final = (
 
 _REGISTRANT: Final = frozenset(
     {
-        EventKind.OPEN,
-        EventKind.REVISE,
-        EventKind.ANNOUNCE,
-        EventKind.SUBMIT,
-        EventKind.RESUBMIT,
-        EventKind.WITHDRAW,
+        records.EventKind.OPEN,
+        records.EventKind.REVISE,
+        records.EventKind.ANNOUNCE,
+        records.EventKind.SUBMIT,
+        records.EventKind.RESUBMIT,
+        records.EventKind.WITHDRAW,
     }
 )
 
 
-def _list_event_scopes(kind: EventKind) -> frozenset[Scope]:
+def _list_event_scopes(kind: records.EventKind) -> frozenset[records.Scope]:
     """Return the scopes of the roles that may use the event; `submit` if an owner may."""
     if kind in _REGISTRANT:
-        return frozenset({Scope.SUBMIT})
+        return frozenset({records.Scope.SUBMIT})
     rules = [rule for rule in RULES if rule.event is kind and rule.effect is not None]
     roles = frozenset(role for rule in rules for role in rule.roles)
-    owned = {Scope.SUBMIT} if any(rule.who is not None for rule in rules) else set()
-    return frozenset(owned | {scope for scope in Scope if limit_roles(roles, (scope,))})
+    owned = {records.Scope.SUBMIT} if any(rule.who is not None for rule in rules) else set()
+    return frozenset(owned | {scope for scope in records.Scope if records.limit_roles(roles, (scope,))})
 
 
 #: event -> scopes, one of which a token needs; the engine checks the roles
-EVENT_SCOPES: Final[Mapping[EventKind, frozenset[Scope]]] = {
-    kind: _list_event_scopes(kind) for kind in EventKind
+EVENT_SCOPES: Final[Mapping[records.EventKind, frozenset[records.Scope]]] = {
+    kind: _list_event_scopes(kind) for kind in records.EventKind
 }
 
 #: kinds of request about an entry
@@ -287,12 +281,12 @@ _REQUESTS: Final[Mapping[str, Action]] = {
 }
 
 
-def describe_outcome(kind: EventKind, decision: Decision) -> Action:
+def describe_outcome(kind: records.EventKind, decision: records.Decision) -> Action:
     """Return the action of an event whose outcome is known, with a label that names the outcome."""
     action, request = ACTIONS[kind], decision.request
     if request is None or kind not in DECISIONS:
         return action
-    if request.state is RequestState.REJECTED:
+    if request.state is records.RequestState.REJECTED:
         why = "the name is in use" if request.outcome == "duplicate" else "the entry has changed"
         return replace(action, label=f"Reject: {why}", help=request.reason or action.help, tone="bad")
     verb = DECISIONS[kind]
@@ -305,23 +299,26 @@ def describe_outcome(kind: EventKind, decision: Decision) -> Action:
 
 
 #: events with several outcomes -> the verb before the outcome
-DECISIONS: Final[Mapping[EventKind, str]] = {
-    EventKind.CHECK_COMPLETE: "Accept",
-    EventKind.APPROVE: "Approve",
-    EventKind.IESG_APPROVE: "Approve for the IESG",
+DECISIONS: Final[Mapping[records.EventKind, str]] = {
+    records.EventKind.CHECK_COMPLETE: "Accept",
+    records.EventKind.APPROVE: "Approve",
+    records.EventKind.IESG_APPROVE: "Approve for the IESG",
 }
-_NEXT: Final = {RequestState.EXPERT_REVIEW: "the expert", RequestState.IETF_REVIEW: "the IESG"}
+_NEXT: Final = {
+    records.RequestState.EXPERT_REVIEW: "the expert",
+    records.RequestState.IETF_REVIEW: "the IESG",
+}
 
 
 def build_actions(
-    kinds: Iterable[EventKind],
+    kinds: Iterable[records.EventKind],
     *,
     href: str,
     version: int,
-    about: Request | Entry,
+    about: records.Request | records.Entry,
     fields: Iterable[tuple[str, str]] = (),
     missing: Iterable[str] = (),
-    outcomes: Mapping[EventKind, Decision] | None = None,
+    outcomes: Mapping[records.EventKind, records.Decision] | None = None,
 ) -> tuple[ActionView, ...]:
     """Return the actions of these events. `fields` are (id, label) of fields that may be missing.
 
@@ -346,26 +343,28 @@ def build_actions(
         if kind not in ACTIONS:
             continue
         action = describe_outcome(kind, known[kind]) if kind in known else ACTIONS[kind]
-        if kind in (EventKind.UPHOLD_APPEAL, EventKind.DISMISS_APPEAL):
+        if kind in (records.EventKind.UPHOLD_APPEAL, records.EventKind.DISMISS_APPEAL):
             action = replace(action, asks=tuple(ask for ask in action.asks if ask.id not in left_out))
         found.append(_build_action_view(str(kind), action, href, version, options))
     return tuple(found)
 
 
-def _get_pending_appeal(about: Request | Entry) -> Appeal | None:
-    under_appeal = isinstance(about, Request) and about.state is RequestState.APPEAL
-    return about.appeals[-1] if under_appeal and isinstance(about, Request) and about.appeals else None
+def _get_pending_appeal(about: records.Request | records.Entry) -> records.Appeal | None:
+    under_appeal = isinstance(about, records.Request) and about.state is records.RequestState.APPEAL
+    return (
+        about.appeals[-1] if under_appeal and isinstance(about, records.Request) and about.appeals else None
+    )
 
 
-def _is_for_iab(about: Request | Entry) -> bool:
+def _is_for_iab(about: records.Request | records.Entry) -> bool:
     appeal = _get_pending_appeal(about)
-    return appeal is not None and appeal.level is AppealLevel.IAB
+    return appeal is not None and appeal.level is records.AppealLevel.IAB
 
 
-def _list_remedies(about: Request | Entry) -> tuple[Choice, ...]:
+def _list_remedies(about: records.Request | records.Entry) -> tuple[Choice, ...]:
     """Return the remedies of an appeal against a registration; a rejected request has none to choose."""
     appeal = _get_pending_appeal(about)
-    if appeal is None or appeal.against is RequestState.REJECTED:
+    if appeal is None or appeal.against is records.RequestState.REJECTED:
         return ()
     statuses = (status for status in REGISTRIES[about.registry].statuses if status != "pending-review")
     return (
@@ -375,13 +374,13 @@ def _list_remedies(about: Request | Entry) -> tuple[Choice, ...]:
     )
 
 
-def build_change_requests(entry: Entry) -> tuple[ActionView, ...]:
+def build_change_requests(entry: records.Entry) -> tuple[ActionView, ...]:
     """Return the requests that may be opened about an entry; the engine checks them again."""
-    staged = Status.PROVISIONAL in REGISTRIES[entry.registry].statuses
+    staged = records.Status.PROVISIONAL in REGISTRIES[entry.registry].statuses
     options = {
         "status": tuple(
             Choice(value=str(status), label=STATUS_LABELS[status])
-            for status in (Status.PERMANENT, Status.HISTORICAL)
+            for status in (records.Status.PERMANENT, records.Status.HISTORICAL)
             if status is not entry.status
         )
     }
@@ -394,19 +393,21 @@ def build_change_requests(entry: Entry) -> tuple[ActionView, ...]:
 
 def build_undo_actions(last: EntryChange, *, href: str, version: int) -> tuple[ActionView, ...]:
     """Return the action that undoes the last change of a name, if it was an override."""
-    if last.event is not EventKind.OVERRIDE or last.before is None:
+    if last.event is not records.EventKind.OVERRIDE or last.before is None:
         return ()
     label = f"Record {last.number} of {format_date(last.at.date())}"
     options = {"undoes": (Choice(value=str(last.number), label=label),)}
-    return (_build_action_view(str(EventKind.OVERRIDE), _UNDO, href, version, options),)
+    return (_build_action_view(str(records.EventKind.OVERRIDE), _UNDO, href, version, options),)
 
 
-def build_control_actions(entry: Entry, roles: Iterable[Role], *, href: str) -> tuple[ActionView, ...]:
+def build_control_actions(
+    entry: records.Entry, roles: Iterable[records.Role], *, href: str
+) -> tuple[ActionView, ...]:
     """Return the action that changes the controllers of an entry, for these roles.
 
     A row that only shows a request has no such action.
     """
-    if entry.status is Status.PENDING_REVIEW:
+    if entry.status is records.Status.PENDING_REVIEW:
         return ()
     defined = REGISTRIES[entry.registry].is_defined
     deciders = _OPERATORS if defined else _CONTROLLERS.get(entry.registry, _IESG)
@@ -419,7 +420,7 @@ def build_control_actions(entry: Entry, roles: Iterable[Role], *, href: str) -> 
     action = replace(_CONTROL, asks=asks)
     return (
         _build_action_view(
-            str(EventKind.OVERRIDE), action, href, entry.version, {"iesg_approved": _YES_OR_NO}
+            str(records.EventKind.OVERRIDE), action, href, entry.version, {"iesg_approved": _YES_OR_NO}
         ),
     )
 
@@ -446,7 +447,7 @@ def _build_action_view(
     )
 
 
-def parse_event_data(kind: EventKind, form: Mapping[str, list[str]]) -> dict[str, Any]:
+def parse_event_data(kind: records.EventKind, form: Mapping[str, list[str]]) -> dict[str, Any]:
     """Return `Event.data` from a form. Raises UsageError if a required field is empty."""
     action = ACTIONS.get(kind)
     if action is None:
@@ -468,7 +469,7 @@ def parse_event_data(kind: EventKind, form: Mapping[str, list[str]]) -> dict[str
             data[ask.id] = [part.strip() for text in values for part in text.split(",") if part.strip()]
         elif values:
             data[ask.id] = values[0]
-    if kind is EventKind.OVERRIDE:
+    if kind is records.EventKind.OVERRIDE:
         undone = next((value.strip() for value in form.get("undoes", []) if value.strip()), None)
         given = {setting: "".join(form.get(setting, [])).strip() for setting in _SETTINGS}
         data |= {name: value for name, value in given.items() if value}

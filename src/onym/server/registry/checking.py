@@ -20,17 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym import errors
 from onym.errors import OnymError, RegistryError
+from onym.registry import service
 from onym.registry.checks.context import Finding, Level, Report
 from onym.registry.codec import to_data
 from onym.registry.registries import REGISTRIES, get_catalog
-from onym.registry.service import (
-    ParsedSubmission,
-    SubmissionInput,
-    build_report,
-    list_requested_names,
-    load_reference_data,
-    parse_submission,
-)
 from onym.server.clients import make_address_key
 from onym.server.registry.dependencies import get_store
 from onym.server.services import get_services
@@ -58,7 +51,7 @@ class CheckProcess:
         """Can the process be used again?"""
         return self._process is not None and self._process.poll() is None
 
-    def parse_names(self, given: SubmissionInput) -> tuple[str, ...]:
+    def parse_names(self, given: service.SubmissionInput) -> tuple[str, ...]:
         """Return the names that the text requests. Raises RegistryError."""
         plain = {field.name: getattr(given, field.name) for field in fields(given)}
         plain |= {"fields": dict(given.fields), "row": dict(given.row), "registry": None}
@@ -206,7 +199,7 @@ class CheckWorkers:
 
     async def check(
         self,
-        given: SubmissionInput,
+        given: service.SubmissionInput,
         known_of: Callable[[RequestedNames], Awaitable[ReferenceData]],
         *,
         key: str,
@@ -221,12 +214,12 @@ class CheckWorkers:
             async with self._long.acquire_turn(key):
                 return await self._check_long(given, known_of)
         async with self._short.acquire_turn(key):
-            submission = await asyncio.to_thread(parse_submission, given)
-            known = await known_of(list_requested_names(submission))
-            return await asyncio.to_thread(build_report, submission, known)
+            submission = await asyncio.to_thread(service.parse_submission, given)
+            known = await known_of(service.list_requested_names(submission))
+            return await asyncio.to_thread(service.build_report, submission, known)
 
     async def _check_long(
-        self, given: SubmissionInput, known_of: Callable[[RequestedNames], Awaitable[ReferenceData]]
+        self, given: service.SubmissionInput, known_of: Callable[[RequestedNames], Awaitable[ReferenceData]]
     ) -> Report:
         child = self._idle.pop() if self._idle else CheckProcess(self._seconds)
         try:
@@ -243,10 +236,10 @@ class CheckWorkers:
         self._idle.append(child)
         return report
 
-    async def parse_text(self, given: SubmissionInput, *, key: str) -> ParsedSubmission:
+    async def parse_text(self, given: service.SubmissionInput, *, key: str) -> service.ParsedSubmission:
         """Return the parsed text, without checking it. Raises RegistryError."""
         async with self._reads.acquire_turn(key):
-            return await asyncio.to_thread(parse_submission, given)
+            return await asyncio.to_thread(service.parse_submission, given)
 
     async def close(self) -> None:
         """End the processes."""
@@ -268,18 +261,18 @@ def get_check_workers(app: Any) -> CheckWorkers:
 _NAMES_SECONDS: Final = 5.0
 
 
-async def check_submission(request: HTTPRequest, given: SubmissionInput) -> Report:
+async def check_submission(request: HTTPRequest, given: service.SubmissionInput) -> Report:
     """Parse and check a submission off the event loop. Raises RegistryError if it has no template."""
 
     async def known(asked: tuple[str, ...]) -> ReferenceData:
         # all names of this registry, and the requested entries
         names = await _load_registry_names(request, given.registry.id)
-        return await load_reference_data(get_store(request), given, asked, names)
+        return await service.load_reference_data(get_store(request), given, asked, names)
 
     return await get_check_workers(request.app).check(given, known, key=_get_visitor_key(request))
 
 
-async def parse_in_worker(request: HTTPRequest, given: SubmissionInput) -> ParsedSubmission:
+async def parse_in_worker(request: HTTPRequest, given: service.SubmissionInput) -> service.ParsedSubmission:
     """Parse a submission off the event loop. Raises RegistryError if it has no template."""
     offered = get_services(request).settings.list_profiles(given.registry)
     if not given.profile and len(offered) == 1:
@@ -292,9 +285,9 @@ def _get_visitor_key(request: HTTPRequest) -> str:
     return make_address_key(visitor.address) if visitor.account is None else visitor.account.id
 
 
-def make_input_from_request(about: Request) -> SubmissionInput:
+def make_input_from_request(about: Request) -> service.SubmissionInput:
     """Return the submission that a saved request holds."""
-    return SubmissionInput(
+    return service.SubmissionInput(
         registry=REGISTRIES[about.registry],
         text=about.template,
         fields={**about.fields, "name": about.name},
@@ -340,7 +333,7 @@ def build_excerpt(report: Report | None, text: str) -> tuple[SourceLine, ...]:
     )
 
 
-async def check_for_page(request: HTTPRequest, given: SubmissionInput) -> tuple[Report | None, str]:
+async def check_for_page(request: HTTPRequest, given: service.SubmissionInput) -> tuple[Report | None, str]:
     """Return the report about a submission, or None and the reason."""
     try:
         return await check_submission(request, given), ""

@@ -15,77 +15,8 @@ from onym.errors import OnymError, RegistryError, UnknownEntryError
 from onym.registry.records import Entry, Event, EventKind, Request, RequestState, Role, Status
 from onym.registry.registries import PROFILES, REGISTRIES, Policy, Registry, get_catalog
 from onym.registry.service import get_applied_request
-from onym.server.registry import urls
-from onym.server.registry.actions import (
-    EVENT_SCOPES,
-    build_actions,
-    build_change_requests,
-    build_control_actions,
-    build_undo_actions,
-    parse_event_data,
-)
-from onym.server.registry.dependencies import (
-    CachedResponse,
-    apply_event,
-    filter_visible_requests,
-    find_entry,
-    find_entry_or_none,
-    find_hidden_ids,
-    find_registry,
-    get_current_time,
-    get_response_cache,
-    get_store,
-    is_removal,
-    list_visitor_events,
-    load_account_names,
-    load_actor_names,
-    load_entry_changes,
-    load_entry_history,
-    make_unknown_entry_error,
-)
-from onym.server.registry.labels import (
-    REGISTRY_SUMMARIES,
-    STATUS_HELP,
-    STATUS_LABELS,
-    choose_language,
-    format_date,
-    use_language,
-)
-from onym.server.registry.page_parts import (
-    SORTINGS,
-    ActionField,
-    Link,
-    build_choices,
-    build_entry_cells,
-    build_entry_row,
-    build_listing,
-    build_version_options,
-    compare_versions,
-    describe_missing_registrant,
-    describe_outcome,
-    get_column_value,
-    index_versions,
-    paginate_records,
-    select_news,
-    split_links,
-)
+from onym.server.registry import actions, dependencies, labels, page_parts, responses, urls
 from onym.server.registry.request_pages import parse_event_kind
-from onym.server.registry.responses import (
-    PageForm,
-    build_page_frame,
-    clean_query,
-    get_changes_feed,
-    get_entry_counts,
-    get_outcomes,
-    get_template_environment,
-    list_formats,
-    make_file_response,
-    make_page_response,
-    parse_form_version,
-    parse_number,
-    read_form,
-    redirect_to,
-)
 from onym.server.registry.urls import make_route
 from onym.server.responses import parse_cursor, parse_page_size
 from onym.server.services import get_services
@@ -134,7 +65,7 @@ class SourcedSyntax:
     """A syntax and the request that it is from."""
 
     view: SyntaxView
-    source: Link
+    source: page_parts.Link
 
 
 async def load_entry_syntax(
@@ -150,7 +81,7 @@ async def load_entry_syntax(
     for asked in sorted(candidates, key=lambda asked: asked.state not in _REGISTERED):
         view = await _load_view(request, asked)
         if view is not None:
-            link = Link(href=urls.request_url(asked.id), text=asked.id)
+            link = page_parts.Link(href=urls.request_url(asked.id), text=asked.id)
             return SourcedSyntax(view=view, source=link)
     return None
 
@@ -263,44 +194,50 @@ _LIST_SIZE: Final = 500
 
 async def home_page(request: HTTPRequest) -> Response:
     """The search, the three registries, what is new, how to register."""
-    outcomes = await get_outcomes(request)
-    hidden = await find_hidden_ids(request, (record for record, _ in outcomes))
-    with use_language(choose_language(request)):
+    outcomes = await responses.get_outcomes(request)
+    hidden = await dependencies.find_hidden_ids(request, (record for record, _ in outcomes))
+    with labels.use_language(labels.choose_language(request)):
         news = [
-            (record, describe_outcome(record, change), await _find_event_link(request, record.event, change))
-            for record, change in select_news(outcomes, hidden, _MAX_NEWS)
+            (
+                record,
+                page_parts.describe_outcome(record, change),
+                await _find_event_link(request, record.event, change),
+            )
+            for record, change in page_parts.select_news(outcomes, hidden, _MAX_NEWS)
         ]
     open_ones: list[Request] = []
     for role in (Role.IANA, Role.EXPERT, Role.IESG):
-        open_ones += (await get_store(request).requests(holder=role, limit=_MAX_NEWS)).items
-    return make_page_response(
+        open_ones += (await dependencies.get_store(request).requests(holder=role, limit=_MAX_NEWS)).items
+    return responses.make_page_response(
         request,
         "home.html",
-        build_page_frame(request, "Home"),
-        cards=[(row, await get_entry_counts(request, row.id)) for row in REGISTRIES.values()],
-        summaries={row.id: REGISTRY_SUMMARIES.get(row.id, row.summary) for row in REGISTRIES.values()},
+        responses.build_page_frame(request, "Home"),
+        cards=[(row, await responses.get_entry_counts(request, row.id)) for row in REGISTRIES.values()],
+        summaries={row.id: labels.REGISTRY_SUMMARIES.get(row.id, row.summary) for row in REGISTRIES.values()},
         defined=get_catalog().digest != "",
         news=news,
         open_requests=sorted(open_ones, key=lambda about: about.since),
-        now=get_current_time(request),
+        now=dependencies.get_current_time(request),
     )
 
 
-async def _find_event_link(request: HTTPRequest, event: Event, change: EntryChange | None) -> Link:
+async def _find_event_link(request: HTTPRequest, event: Event, change: EntryChange | None) -> page_parts.Link:
     """Return the link of an event: its request, else its entry, else the registry."""
     name = event.name or ("" if change is None else change.name)
     if event.request is not None:
-        found = None if name else await get_store(request).request(event.request)
-        return Link(href=urls.request_url(event.request), text=name if found is None else found.name)
+        found = None if name else await dependencies.get_store(request).request(event.request)
+        return page_parts.Link(
+            href=urls.request_url(event.request), text=name if found is None else found.name
+        )
     if event.registry not in REGISTRIES:
-        return Link(href=urls.HOME_URL, text="")
-    entry = await get_store(request).entry(event.registry, name)
+        return page_parts.Link(href=urls.HOME_URL, text="")
+    entry = await dependencies.get_store(request).entry(event.registry, name)
     href = urls.entries_url(event.registry) if entry is None else urls.entry_url(entry.registry, entry.name)
-    return Link(href=href, text=name)
+    return page_parts.Link(href=href, text=name)
 
 
 def _parse_query(request: HTTPRequest) -> str:
-    return clean_query(request.query_params.get("q", ""), "q")
+    return responses.clean_query(request.query_params.get("q", ""), "q")
 
 
 def parse_status_filter(request: HTTPRequest, row: Registry) -> Status | None:
@@ -319,38 +256,41 @@ def parse_status_filter(request: HTTPRequest, row: Registry) -> Status | None:
 
 def _parse_sorting(request: HTTPRequest) -> str:
     said = request.query_params.get("sort") or "name"
-    if said not in SORTINGS:
+    if said not in page_parts.SORTINGS:
         raise UnknownEntryError(
             f"a list cannot be sorted by {said!r}",
             code="registry.bad-sort",
             field="sort",
-            hint=f"one of {', '.join(SORTINGS)}",
+            hint=f"one of {', '.join(page_parts.SORTINGS)}",
         )
     return said
 
 
 async def list_page(request: HTTPRequest) -> Response:
     """One registry, filtered and sorted."""
-    row, query = find_registry(request), _parse_query(request)
+    row, query = dependencies.find_registry(request), _parse_query(request)
     status = parse_status_filter(request, row)
     sort = _parse_sorting(request)
     chosen = "" if status is None else str(status)
-    counts = await get_entry_counts(request, row.id)
-    return make_page_response(
+    counts = await responses.get_entry_counts(request, row.id)
+    return responses.make_page_response(
         request,
         "list.html",
-        build_page_frame(request, row.title, (urls.HOME_URL, "Home")),
+        responses.build_page_frame(request, row.title, (urls.HOME_URL, "Home")),
         registry=row,
         results=await _render_listing(request, row, query, status, sort),
         counts=counts,
         total=sum(counts.values()),
         procedures=_list_procedures(request, row),
         query=query,
-        statuses=build_choices(
-            [("", "Any status"), *((str(choice), STATUS_LABELS[choice]) for choice in row.statuses)], chosen
+        statuses=page_parts.build_choices(
+            [("", "Any status"), *((str(choice), labels.STATUS_LABELS[choice]) for choice in row.statuses)],
+            chosen,
         ),
-        sortings=build_choices([(key, label) for key, (label, _) in SORTINGS.items()], sort),
-        formats=list_formats(row.id),
+        sortings=page_parts.build_choices(
+            [(key, label) for key, (label, _) in page_parts.SORTINGS.items()], sort
+        ),
+        formats=responses.list_formats(row.id),
     )
 
 
@@ -362,12 +302,14 @@ async def _render_listing(
     size = parse_page_size(request.query_params.get("limit"), _LIST_SIZE)
     chosen = "" if status is None else str(status)
 
-    async def make() -> CachedResponse:
-        page = await get_store(request).entries(row.id, query=query, status=status, after=after, limit=size)
-        counts = await get_entry_counts(request, row.id)
+    async def make() -> dependencies.CachedResponse:
+        page = await dependencies.get_store(request).entries(
+            row.id, query=query, status=status, after=after, limit=size
+        )
+        counts = await responses.get_entry_counts(request, row.id)
         total = sum(counts.values()) if status is None else counts.get(status, 0)
         link = partial(urls.entries_url, row.id, q=query, status=chosen)
-        view = build_listing(
+        view = page_parts.build_listing(
             row,
             page.items,
             sort,
@@ -376,14 +318,14 @@ async def _render_listing(
             start=link() if after else "",
             next="" if page.next is None else link(after=page.next),
         )
-        macros: Any = get_template_environment().get_template("parts/macros.html").module
-        return CachedResponse(str(macros.listing(view)).encode(), "")
+        macros: Any = responses.get_template_environment().get_template("parts/macros.html").module
+        return dependencies.CachedResponse(str(macros.listing(view)).encode(), "")
 
     is_shared = not query and after is None and size == _LIST_SIZE
-    language = choose_language(request)
+    language = labels.choose_language(request)
     key = (f"list {row.id}", f"{chosen} {sort} {language}")
-    with use_language(language):
-        found = await get_response_cache(request).get(key, make) if is_shared else await make()
+    with labels.use_language(language):
+        found = await dependencies.get_response_cache(request).get(key, make) if is_shared else await make()
     return Markup(found.body.decode())  # noqa: S704 - a template wrote it
 
 
@@ -401,10 +343,10 @@ async def search_page(request: HTTPRequest) -> Response:
     is_near = bool(query) and not groups
     if is_near:
         groups = await _search_registries(request, query, near=True)
-    return make_page_response(
+    return responses.make_page_response(
         request,
         "search.html",
-        build_page_frame(request, "Search", (urls.HOME_URL, "Home")),
+        responses.build_page_frame(request, "Search", (urls.HOME_URL, "Home")),
         query=query,
         hits=groups,
         total=sum(len(rows) for _, rows in groups),
@@ -417,9 +359,9 @@ async def _search_registries(
 ) -> list[tuple[Registry, list[tuple[Entry, tuple[Cell, ...]]]]]:
     groups = []
     for row in REGISTRIES.values():
-        found = await get_store(request).search(row.id, query, _MAX_HITS, near=near)
+        found = await dependencies.get_store(request).search(row.id, query, _MAX_HITS, near=near)
         if found:
-            groups.append((row, [build_entry_row(entry) for entry in found]))
+            groups.append((row, [page_parts.build_entry_row(entry) for entry in found]))
     return groups
 
 
@@ -430,51 +372,65 @@ def build_crumbs(row: Registry, *more: tuple[str, str]) -> tuple[tuple[str, str]
 
 async def entry_page(request: HTTPRequest) -> Response:
     """GET: one entry."""
-    entry = await find_entry(request)
+    entry = await dependencies.find_entry(request)
     row = REGISTRIES[entry.registry]
-    records = await load_entry_history(request, entry.registry, entry.name)
-    part, earlier = paginate_records(records, parse_number(request.query_params.get("before"), "before"))
-    names = await load_actor_names(request, part)
-    names |= await load_account_names(request, (note.by for note in entry.notes))
-    about = await get_store(request).requests(registry=row.id, name=entry.name, limit=_MAX_REQUESTS)
-    visible = filter_visible_requests(request, about.items)
-    return make_page_response(
+    records = await dependencies.load_entry_history(request, entry.registry, entry.name)
+    part, earlier = page_parts.paginate_records(
+        records, responses.parse_number(request.query_params.get("before"), "before")
+    )
+    names = await dependencies.load_actor_names(request, part)
+    names |= await dependencies.load_account_names(request, (note.by for note in entry.notes))
+    about = await dependencies.get_store(request).requests(
+        registry=row.id, name=entry.name, limit=_MAX_REQUESTS
+    )
+    visible = dependencies.filter_visible_requests(request, about.items)
+    return responses.make_page_response(
         request,
         "entry.html",
-        build_page_frame(request, f"{entry.name} ({row.noun})", *build_crumbs(row)),
+        responses.build_page_frame(request, f"{entry.name} ({row.noun})", *build_crumbs(row)),
         registry=row,
         entry=entry,
-        status_help=STATUS_HELP[entry.status],
-        cells=build_entry_cells(entry),
+        status_help=labels.STATUS_HELP[entry.status],
+        cells=page_parts.build_entry_cells(entry),
         names=names,
-        expires=format_date(entry.expires),
+        expires=labels.format_date(entry.expires),
         draft=_format_draft(entry),
-        nobody=describe_missing_registrant(entry),
+        nobody=page_parts.describe_missing_registrant(entry),
         history=part[::-1],
         earlier=earlier,
-        versions=build_version_options(index_versions(await load_entry_changes(request, row.id, entry.name))),
-        formats=list_formats(row.id),
+        versions=page_parts.build_version_options(
+            page_parts.index_versions(await dependencies.load_entry_changes(request, row.id, entry.name))
+        ),
+        formats=responses.list_formats(row.id),
         procedures=_list_procedures(request, row),
         syntax=await load_entry_syntax(request, entry, visible),
         is_scheme=row.id == "uri-schemes",
-        specification=split_links(entry.fields.get("reference") or entry.fields.get("references", "")),
+        specification=page_parts.split_links(
+            entry.fields.get("reference") or entry.fields.get("references", "")
+        ),
         requests=visible,
-        now=get_current_time(request),
+        now=dependencies.get_current_time(request),
     )
 
 
 def _format_draft(entry: Entry) -> str:
-    return "" if entry.draft is None else f"{entry.draft.name}, expires {format_date(entry.draft.expires)}"
+    return (
+        ""
+        if entry.draft is None
+        else f"{entry.draft.name}, expires {labels.format_date(entry.draft.expires)}"
+    )
 
 
 async def compare_page(request: HTTPRequest) -> Response:
     """GET: two versions of an entry, by default the last two."""
-    entry = await find_entry(request)
+    entry = await dependencies.find_entry(request)
     row = REGISTRIES[entry.registry]
-    versions = index_versions(await load_entry_changes(request, entry.registry, entry.name))
+    versions = page_parts.index_versions(
+        await dependencies.load_entry_changes(request, entry.registry, entry.name)
+    )
     numbers = sorted(versions) or [entry.version]
-    before = parse_number(request.query_params.get("before"), "before")
-    after = parse_number(request.query_params.get("after"), "after")
+    before = responses.parse_number(request.query_params.get("before"), "before")
+    after = responses.parse_number(request.query_params.get("after"), "after")
     before = (numbers[-2] if len(numbers) > 1 else numbers[-1]) if before is None else before
     after = numbers[-1] if after is None else after
     if not versions or before not in versions or after not in versions:
@@ -484,19 +440,21 @@ async def compare_page(request: HTTPRequest) -> Response:
             field="before",
             hint=f"one of {', '.join(map(str, numbers))}",
         )
-    fields = compare_versions(versions[before][0], versions[after][0])
+    fields = page_parts.compare_versions(versions[before][0], versions[after][0])
     here = (urls.entry_url(row.id, entry.name), entry.name)
-    return make_page_response(
+    return responses.make_page_response(
         request,
         "compare.html",
-        build_page_frame(request, f"{entry.name}: versions {before} and {after}", *build_crumbs(row, here)),
+        responses.build_page_frame(
+            request, f"{entry.name}: versions {before} and {after}", *build_crumbs(row, here)
+        ),
         registry=row.id,
         name=entry.name,
         entry=here[0],
         action=urls.compare_url(row.id, entry.name),
         before=before,
         after=after,
-        versions=build_version_options(versions),
+        versions=page_parts.build_version_options(versions),
         fields=fields,
         changes=sum(field.changed for field in fields),
     )
@@ -504,8 +462,10 @@ async def compare_page(request: HTTPRequest) -> Response:
 
 async def download_entry(request: HTTPRequest) -> Response:
     """One entry as a file."""
-    entry = await find_entry(request)
-    return make_file_response(request, (entry,), entry.registry, request.path_params["form"], entry.name)
+    entry = await dependencies.find_entry(request)
+    return responses.make_file_response(
+        request, (entry,), entry.registry, request.path_params["form"], entry.name
+    )
 
 
 #: registry -> the columns that an update may change; in a registry that an operator defined, every field
@@ -521,13 +481,15 @@ _OVERRIDES: Final = frozenset({Role.IANA, Role.IESG})
 
 async def change_page(request: HTTPRequest) -> Response:
     """GET: the changes that the visitor may request."""
-    row, name, entry = await find_entry_or_none(request)
-    last = await get_store(request).list_changes_of_name(row.id, name, limit=1)
+    row, name, entry = await dependencies.find_entry_or_none(request)
+    last = await dependencies.get_store(request).list_changes_of_name(row.id, name, limit=1)
     if entry is None:
         return _show_removed_entry(request, row, last)
     requested: tuple[ActionView, ...] = ()
     if get_visitor(request).account is not None:
-        requested = tuple(_add_update_fields(action, entry) for action in build_change_requests(entry))
+        requested = tuple(
+            _add_update_fields(action, entry) for action in actions.build_change_requests(entry)
+        )
     return _make_change_response(
         request,
         row,
@@ -542,10 +504,10 @@ async def change_page(request: HTTPRequest) -> Response:
 def _make_change_response(
     request: HTTPRequest, row: Registry, here: tuple[str, str], *, removed: str = "", **members: Any
 ) -> Response:
-    return make_page_response(
+    return responses.make_page_response(
         request,
         "change.html",
-        build_page_frame(request, f"Change {here[1]}", *build_crumbs(row, here)),
+        responses.build_page_frame(request, f"Change {here[1]}", *build_crumbs(row, here)),
         registry=row.id,
         name=here[1],
         entry=here[0],
@@ -559,24 +521,26 @@ def _list_direct_actions(
     request: HTTPRequest, entry: Entry, last: tuple[EntryChange, ...]
 ) -> tuple[ActionView, ...]:
     """Return the changes that take effect at once."""
-    kinds = list_visitor_events(request, None, entry)
+    kinds = dependencies.list_visitor_events(request, None, entry)
     href = urls.entry_events_url(entry.registry, entry.name)
-    found = build_actions(kinds, href=href, version=entry.version, about=entry)
+    found = actions.build_actions(kinds, href=href, version=entry.version, about=entry)
     if EventKind.OVERRIDE in kinds:
-        found += build_control_actions(entry, get_visitor(request).list_roles(entry.registry), href=href)
+        found += actions.build_control_actions(
+            entry, get_visitor(request).list_roles(entry.registry), href=href
+        )
     if EventKind.OVERRIDE in kinds and last:
-        found += build_undo_actions(last[0], href=href, version=entry.version)
+        found += actions.build_undo_actions(last[0], href=href, version=entry.version)
     return found
 
 
 def _show_removed_entry(request: HTTPRequest, row: Registry, last: tuple[EntryChange, ...]) -> Response:
     """Return the page of a removed name: the removal, and the form that undoes it."""
     change, visitor = last[0] if last else None, get_visitor(request)
-    if change is None or change.before is None or not is_removal(change):
-        raise make_unknown_entry_error(row)
-    may = not EVENT_SCOPES[EventKind.OVERRIDE].isdisjoint(visitor.scopes) and not _OVERRIDES.isdisjoint(
-        visitor.list_roles(row.id)
-    )
+    if change is None or change.before is None or not dependencies.is_removal(change):
+        raise dependencies.make_unknown_entry_error(row)
+    may = not actions.EVENT_SCOPES[EventKind.OVERRIDE].isdisjoint(
+        visitor.scopes
+    ) and not _OVERRIDES.isdisjoint(visitor.list_roles(row.id))
     href = urls.entry_events_url(row.id, change.name)
     return _make_change_response(
         request,
@@ -584,9 +548,9 @@ def _show_removed_entry(request: HTTPRequest, row: Registry, last: tuple[EntryCh
         (urls.entries_url(row.id, q=change.name), change.name),
         status=change.before.status,
         version=change.version,
-        direct=build_undo_actions(change, href=href, version=0) if may else (),
+        direct=actions.build_undo_actions(change, href=href, version=0) if may else (),
         requested=(),
-        removed=f"Removed on {format_date(change.at.date())} by record {change.number}.",
+        removed=f"Removed on {labels.format_date(change.at.date())} by record {change.number}.",
     )
 
 
@@ -599,13 +563,13 @@ def _add_update_fields(view: ActionView, entry: Entry) -> ActionView:
         {field.id: field.heading for field in PROFILES[row.default_profile].fields} if row.is_defined else {}
     )
     fields = tuple(
-        ActionField(
+        page_parts.ActionField(
             id=_PREFIX + column,
             label=own.get(column) or column.replace("_", " ").capitalize(),
             kind="long",
             required=False,
             help="",
-            value=get_column_value(entry, column),
+            value=page_parts.get_column_value(entry, column),
         )
         for column in _UPDATES.get(entry.registry, own)
         if column not in ("name", "status")
@@ -615,35 +579,35 @@ def _add_update_fields(view: ActionView, entry: Entry) -> ActionView:
 
 async def post_entry_event(request: HTTPRequest) -> Response:
     """POST: a change that takes effect at once."""
-    row, name, entry = await find_entry_or_none(request)
-    form = await read_form(request)
+    row, name, entry = await dependencies.find_entry_or_none(request)
+    form = await responses.read_form(request)
     kind = parse_event_kind(form.get_text("kind"))
     if entry is None and kind is not EventKind.OVERRIDE:
-        raise make_unknown_entry_error(row)
-    expected = parse_form_version(form)
-    applied = await apply_event(
-        request, kind, row.id, name=name, data=parse_event_data(kind, form), expected=expected
+        raise dependencies.make_unknown_entry_error(row)
+    expected = responses.parse_form_version(form)
+    applied = await dependencies.apply_event(
+        request, kind, row.id, name=name, data=actions.parse_event_data(kind, form), expected=expected
     )
     if applied.decision.entry is None:  # the entry and its page are gone
-        return redirect_to(urls.entries_url(row.id, q=name), str(kind))
-    return redirect_to(urls.entry_url(row.id, name), str(kind))
+        return responses.redirect_to(urls.entries_url(row.id, q=name), str(kind))
+    return responses.redirect_to(urls.entry_url(row.id, name), str(kind))
 
 
 async def open_change(request: HTTPRequest) -> Response:
     """POST: open a draft request for a change."""
-    entry = await find_entry(request)
-    form = await read_form(request)
+    entry = await dependencies.find_entry(request)
+    form = await responses.read_form(request)
     require_access(get_visitor(request))
     data = _build_change_data(entry, form)
     # the version of the entry from which the form was filled
-    expected = parse_number(form.get_text("version"), "version")
-    applied = await apply_event(
+    expected = responses.parse_number(form.get_text("version"), "version")
+    applied = await dependencies.apply_event(
         request, EventKind.OPEN, entry.registry, name=entry.name, data=data, expected=expected
     )
-    return redirect_to(urls.request_url(get_applied_request(applied).id), "open")
+    return responses.redirect_to(urls.request_url(get_applied_request(applied).id), "open")
 
 
-def _build_change_data(entry: Entry, form: PageForm) -> dict[str, Any]:
+def _build_change_data(entry: Entry, form: responses.PageForm) -> dict[str, Any]:
     """Return the request's data, with only the fields that differ from the entry's."""
     kind = form.get_text("kind")
     given = {
@@ -651,7 +615,9 @@ def _build_change_data(entry: Entry, form: PageForm) -> dict[str, Any]:
         for name, values in form.items()
         if name.startswith(_PREFIX) and values[0].strip()
     }
-    said = {key: text for key, text in given.items() if text != get_column_value(entry, key).strip()}
+    said = {
+        key: text for key, text in given.items() if text != page_parts.get_column_value(entry, key).strip()
+    }
     grounds = form.get_text("use").strip() or form.get_text("grounds").strip()
     data: dict[str, Any] = {"kind": kind, "fields": {**said, "name": entry.name}}
     if kind == "status-change":
@@ -669,9 +635,9 @@ def _build_change_data(entry: Entry, form: PageForm) -> dict[str, Any]:
 ROUTES: Final = (
     make_route(urls.HOME_URL, {"GET": home_page}),
     make_route("/search", {"GET": search_page}),
-    make_route(urls.feed_url(None), {"GET": get_changes_feed}),
+    make_route(urls.feed_url(None), {"GET": responses.get_changes_feed}),
     make_route("/r/{registry}", {"GET": list_page}),
-    make_route("/r/{registry}/changes.atom", {"GET": get_changes_feed}),
+    make_route("/r/{registry}/changes.atom", {"GET": responses.get_changes_feed}),
     make_route("/r/{registry}/-/entry/{name}", {"GET": entry_page}),
     make_route("/r/{registry}/{name}", {"GET": entry_page}),
     make_route("/r/{registry}/{name}/compare", {"GET": compare_page}),

@@ -12,18 +12,8 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 
 from onym.errors import RefusalError
+from onym.registry import records
 from onym.registry.engine import decide
-from onym.registry.records import (
-    Actor,
-    Entry,
-    Event,
-    EventKind,
-    Request,
-    RequestKind,
-    RequestState,
-    Role,
-    Status,
-)
 from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry, get_catalog
 from onym.registry.words import apply_words
 from onym.server.registry import urls
@@ -50,13 +40,13 @@ async def help_page(request: HTTPRequest) -> Response:
     )
 
 
-def _list_statuses() -> tuple[Status, ...]:
+def _list_statuses() -> tuple[records.Status, ...]:
     """Return the statuses of the registries in force, in the order of the engine."""
     used = {status for row in REGISTRIES.values() for status in row.statuses}
     return tuple(status for status in STATUS_HELP if status in used)
 
 
-def _describe_review(profile: Profile, status: Status) -> str:
+def _describe_review(profile: Profile, status: records.Status) -> str:
     review = profile.list_review.get(status)
     if review is None:
         return "optional"
@@ -120,11 +110,14 @@ _WAIT: Final = timedelta(days=60)
 
 _NAME: Final = "sample"
 
-_ASKER: Final = Actor(id="asker", roles=frozenset({Role.REGISTRANT}))
+_ASKER: Final = records.Actor(id="asker", roles=frozenset({records.Role.REGISTRANT}))
 
 _ACTORS: Final = (
     _ASKER,
-    *(Actor(id=f"a-{role}", roles=frozenset({role})) for role in (Role.IANA, Role.EXPERT, Role.IESG)),
+    *(
+        records.Actor(id=f"a-{role}", roles=frozenset({role}))
+        for role in (records.Role.IANA, records.Role.EXPERT, records.Role.IESG)
+    ),
 )
 
 _DATA: Final[Mapping[str, Any]] = {
@@ -132,31 +125,31 @@ _DATA: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 
 #: state -> column, row of its box; arrows between these pass over no other box, with the bends below
-_PLACES: Final[Mapping[RequestState, tuple[int, int]]] = {
-    RequestState.DRAFT: (0, 1),
-    RequestState.LIST_REVIEW: (1, 0),
-    RequestState.SUBMITTED: (2, 1),
-    RequestState.EXPERT_REVIEW: (3, 1),
-    RequestState.MORE_REVIEW: (3, 0),
-    RequestState.IETF_REVIEW: (4, 2),
-    RequestState.APPROVED: (5, 1),
-    RequestState.TIMED_OUT: (5, 2),
-    RequestState.REJECTED: (3, 3),
+_PLACES: Final[Mapping[records.RequestState, tuple[int, int]]] = {
+    records.RequestState.DRAFT: (0, 1),
+    records.RequestState.LIST_REVIEW: (1, 0),
+    records.RequestState.SUBMITTED: (2, 1),
+    records.RequestState.EXPERT_REVIEW: (3, 1),
+    records.RequestState.MORE_REVIEW: (3, 0),
+    records.RequestState.IETF_REVIEW: (4, 2),
+    records.RequestState.APPROVED: (5, 1),
+    records.RequestState.TIMED_OUT: (5, 2),
+    records.RequestState.REJECTED: (3, 3),
 }
 
 #: distance of an arrow from the straight line, to its left
-_BENDS: Final[Mapping[tuple[RequestState, RequestState], int]] = {
-    (RequestState.SUBMITTED, RequestState.APPROVED): 62,
-    (RequestState.MORE_REVIEW, RequestState.REJECTED): -92,
-    (RequestState.MORE_REVIEW, RequestState.TIMED_OUT): 26,
+_BENDS: Final[Mapping[tuple[records.RequestState, records.RequestState], int]] = {
+    (records.RequestState.SUBMITTED, records.RequestState.APPROVED): 62,
+    (records.RequestState.MORE_REVIEW, records.RequestState.REJECTED): -92,
+    (records.RequestState.MORE_REVIEW, records.RequestState.TIMED_OUT): 26,
 }
 
-_SHORT_STATE_LABELS: Final[Mapping[RequestState, str]] = {
-    RequestState.LIST_REVIEW: "List review",
-    RequestState.SUBMITTED: "Submitted",
-    RequestState.MORE_REVIEW: "More review",
-    RequestState.IETF_REVIEW: "IETF review",
-    RequestState.TIMED_OUT: "Timed out",
+_SHORT_STATE_LABELS: Final[Mapping[records.RequestState, str]] = {
+    records.RequestState.LIST_REVIEW: "List review",
+    records.RequestState.SUBMITTED: "Submitted",
+    records.RequestState.MORE_REVIEW: "More review",
+    records.RequestState.IETF_REVIEW: "IETF review",
+    records.RequestState.TIMED_OUT: "Timed out",
 }
 
 _BOX: Final = (128, 46)
@@ -170,29 +163,36 @@ _EDGE: Final = 24
 class Transition:
     """One transition that the engine allows."""
 
-    source: RequestState
-    target: RequestState
-    event: EventKind
+    source: records.RequestState
+    target: records.RequestState
+    event: records.EventKind
     who: str
     clause: str
 
 
-def _make_sample_request(row: Registry, profile: Profile, status: Status, kind: RequestKind) -> Request:
+def _make_sample_request(
+    row: Registry, profile: Profile, status: records.Status, kind: records.RequestKind
+) -> records.Request:
     fields = {field.id: "x" for field in profile.fields}
     fields |= {"name": _NAME, "status": str(status), "expires": "2099-12-31"}
-    return Request(
+    return records.Request(
         id="sample-1", registry=row.id, profile=profile.id, kind=kind, name=_NAME, status=status,
-        state=RequestState.DRAFT, registrant=_ASKER.id, fields=fields, opened=_AT, since=_AT,
-        holder=Role.REGISTRANT, version=1,
+        state=records.RequestState.DRAFT, registrant=_ASKER.id, fields=fields, opened=_AT, since=_AT,
+        holder=records.Role.REGISTRANT, version=1,
     )  # fmt: skip
 
 
-def _iter_starts(row: Registry, profile: Profile) -> Iterator[tuple[Request, Entry | None]]:
+def _iter_starts(row: Registry, profile: Profile) -> Iterator[tuple[records.Request, records.Entry | None]]:
     for status in profile.policies:
-        yield _make_sample_request(row, profile, status, RequestKind.NEW), None
-    if Status.PERMANENT in profile.policies:
-        kept = Entry(registry=row.id, name=_NAME, status=Status.PERMANENT, registrant=_ASKER.id, version=1)
-        yield _make_sample_request(row, profile, Status.HISTORICAL, RequestKind.STATUS_CHANGE), kept
+        yield _make_sample_request(row, profile, status, records.RequestKind.NEW), None
+    if records.Status.PERMANENT in profile.policies:
+        kept = records.Entry(
+            registry=row.id, name=_NAME, status=records.Status.PERMANENT, registrant=_ASKER.id, version=1
+        )
+        yield (
+            _make_sample_request(row, profile, records.Status.HISTORICAL, records.RequestKind.STATUS_CHANGE),
+            kept,
+        )
 
 
 @cache
@@ -200,7 +200,7 @@ def find_transitions(profile_id: str, digest: str = "") -> tuple[Transition, ...
     """Return every transition that the engine allows, once for each source, target and event."""
     row = next(registry for registry in REGISTRIES.values() if profile_id in registry.profiles)
     profile = PROFILES[profile_id]
-    found: dict[tuple[RequestState, RequestState, EventKind], Transition] = {}
+    found: dict[tuple[records.RequestState, records.RequestState, records.EventKind], Transition] = {}
     waiting, seen = list(_iter_starts(row, profile)), set()
     while waiting:
         request, entry = waiting.pop()
@@ -212,19 +212,21 @@ def find_transitions(profile_id: str, digest: str = "") -> tuple[Transition, ...
         for step, after in _iter_transitions(request, entry):
             found.setdefault((step.source, step.target, step.event), step)
             waiting.append(after)
-    order = list(RequestState)
+    order = list(records.RequestState)
     return tuple(
         sorted(found.values(), key=lambda step: (order.index(step.source), order.index(step.target)))
     )
 
 
 def _iter_transitions(
-    request: Request, entry: Entry | None
-) -> Iterator[tuple[Transition, tuple[Request, Entry | None]]]:
-    for kind in EventKind:
-        if kind is EventKind.OPEN:
+    request: records.Request, entry: records.Entry | None
+) -> Iterator[tuple[Transition, tuple[records.Request, records.Entry | None]]]:
+    for kind in records.EventKind:
+        if kind is records.EventKind.OPEN:
             continue
-        event = Event(kind=kind, registry=request.registry, request=request.id, name=_NAME, data=_DATA)
+        event = records.Event(
+            kind=kind, registry=request.registry, request=request.id, name=_NAME, data=_DATA
+        )
         for actor in _ACTORS:
             try:
                 decision = decide(event, actor, request.since + _WAIT, request=request, entry=entry)
@@ -234,7 +236,11 @@ def _iter_transitions(
                 continue
             after = None if decision.removed else decision.entry or entry
             role = next(iter(actor.roles))
-            who = "time" if kind in (EventKind.REVIEW_TIMEOUT, EventKind.REMIND) else ROLE_LABELS[role]
+            who = (
+                "time"
+                if kind in (records.EventKind.REVIEW_TIMEOUT, records.EventKind.REMIND)
+                else ROLE_LABELS[role]
+            )
             yield (
                 Transition(request.state, decision.request.state, kind, who, decision.clause),
                 (replace(decision.request, version=1), after),
@@ -242,12 +248,12 @@ def _iter_transitions(
             break
 
 
-def _get_corner(state: RequestState) -> tuple[int, int]:
+def _get_corner(state: records.RequestState) -> tuple[int, int]:
     column, line = _PLACES[state]
     return _EDGE + column * _GRID_STEP[0], _EDGE + line * _GRID_STEP[1]
 
 
-def _get_state_label(state: RequestState) -> str:
+def _get_state_label(state: records.RequestState) -> str:
     short = _SHORT_STATE_LABELS.get(state)
     return STATE_LABELS[state] if short is None else apply_words(short)
 
@@ -259,7 +265,7 @@ def build_diagram(profile_id: str, digest: str = "") -> Diagram:
     `digest` is of the definition in force, if there is one.
     """
     steps = find_transitions(profile_id, digest)
-    pairs: dict[tuple[RequestState, RequestState], list[Transition]] = {}
+    pairs: dict[tuple[records.RequestState, records.RequestState], list[Transition]] = {}
     for step in steps:
         if step.source is not step.target and {step.source, step.target} <= _PLACES.keys():
             pairs.setdefault((step.source, step.target), []).append(step)
@@ -287,7 +293,11 @@ def build_diagram(profile_id: str, digest: str = "") -> Diagram:
 
 
 def _build_arrow(
-    number: int, source: RequestState, target: RequestState, steps: list[Transition], both: bool
+    number: int,
+    source: records.RequestState,
+    target: records.RequestState,
+    steps: list[Transition],
+    both: bool,
 ) -> DiagramArrow:
     bend = _BENDS.get((source, target), 18 if both else 0)
     path, x, y = _draw_curve(_get_corner(source), _get_corner(target), bend)
@@ -307,7 +317,7 @@ def _build_arrow(
 def _describe_withdrawals(steps: tuple[Transition, ...]) -> str:
     """Return a sentence about withdrawals, which would need arrows from most states."""
     gone = dict.fromkeys(
-        _get_state_label(step.source) for step in steps if step.target is RequestState.WITHDRAWN
+        _get_state_label(step.source) for step in steps if step.target is records.RequestState.WITHDRAWN
     )
     said = f"The registrant can withdraw a request in these states: {', '.join(gone)}."
     return apply_words(said) if gone else ""
@@ -316,7 +326,7 @@ def _describe_withdrawals(steps: tuple[Transition, ...]) -> str:
 def _describe_appeals(steps: tuple[Transition, ...]) -> str:
     """Return a sentence about appeals, which would need arrows from every decision and back."""
     states = dict.fromkeys(
-        _get_state_label(step.source) for step in steps if step.target is RequestState.APPEAL
+        _get_state_label(step.source) for step in steps if step.target is records.RequestState.APPEAL
     )
     if not states:
         return ""

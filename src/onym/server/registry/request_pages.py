@@ -8,64 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import Response
 
 from onym.errors import RegistryError, UnknownEntryError, UsageError
+from onym.registry import service
 from onym.registry.checks.context import Level
 from onym.registry.engine import find_appeal_deadline
 from onym.registry.records import EMPTY, Entry, EventKind, Request, RequestKind, RequestState, Role, Status
 from onym.registry.registries import PROFILES, REGISTRIES, Profile
 from onym.registry.registries import get_registry as registry_of
-from onym.registry.service import (
-    ParsedSubmission,
-    SubmissionInput,
-    build_opening_data,
-    build_request_data,
-    fill_from_entry,
-    get_applied_request,
-    list_missing_fields,
-)
 from onym.registry.words import apply_words, name_role, parse_role
-from onym.server.registry import urls
+from onym.server.registry import checking, dependencies, page_parts, responses, urls
 from onym.server.registry.actions import DECISIONS, build_actions, parse_event_data
-from onym.server.registry.checking import (
-    build_excerpt,
-    check_for_page,
-    make_input_from_request,
-    parse_in_worker,
-)
-from onym.server.registry.dependencies import (
-    apply_event,
-    filter_visible_requests,
-    find_request,
-    find_visible_request,
-    get_current_time,
-    get_store,
-    list_visitor_events,
-    load_account_names,
-    load_actor_names,
-    load_request_history,
-    preview_decisions,
-)
 from onym.server.registry.labels import FIELD_EXAMPLES, NEXT_STEPS, STATE_LABELS, STATUS_LABELS
-from onym.server.registry.page_parts import (
-    ActionView,
-    FormField,
-    Link,
-    build_choices,
-    build_field_cells,
-    build_steps,
-    paginate_records,
-)
-from onym.server.registry.responses import (
-    MAX_TEMPLATE,
-    PageForm,
-    build_page_frame,
-    get_template_environment,
-    list_all_roles,
-    make_page_response,
-    parse_form_version,
-    parse_number,
-    read_form,
-    redirect_to,
-)
 from onym.server.registry.urls import make_route
 from onym.server.responses import parse_cursor, parse_page_size
 from onym.server.services import get_services
@@ -92,15 +44,15 @@ async def submit_page(request: HTTPRequest) -> Response:
     """GET: an empty form for a registry."""
     row = registry_of(request.query_params.get("registry") or next(iter(REGISTRIES)))
     name = request.query_params.get("name", "")[:100]
-    given = SubmissionInput(registry=row, fields={"name": name} if name else EMPTY)
+    given = service.SubmissionInput(registry=row, fields={"name": name} if name else EMPTY)
     return _make_form_response(request, given)
 
 
 async def edit_page(request: HTTPRequest) -> Response:
     """GET: the form over a request that its registrant may revise."""
-    about = await find_request(request)
+    about = await dependencies.find_request(request)
     require_access(get_visitor(request))
-    entry = await get_store(request).entry(about.registry, about.name)
+    entry = await dependencies.get_store(request).entry(about.registry, about.name)
     step = _find_revision_step(request, about, entry)
     if not step:
         raise UsageError(
@@ -108,20 +60,22 @@ async def edit_page(request: HTTPRequest) -> Response:
             code="registry.not-allowed",
             hint="The request's page shows the possible actions.",
         )
-    return _make_form_response(request, make_input_from_request(about), about=about, step=step)
+    return _make_form_response(request, checking.make_input_from_request(about), about=about, step=step)
 
 
 def _find_revision_step(request: HTTPRequest, about: Request, entry: Entry | None) -> str:
     """Return "revise" or "resubmit", as the engine allows, or ""."""
-    allowed = list_visitor_events(request, about, entry)
+    allowed = dependencies.list_visitor_events(request, about, entry)
     return next((name for name, kind in _STEPS.items() if kind in allowed), "")
 
 
-async def _parse_submit_form(request: HTTPRequest, form: PageForm) -> tuple[Request | None, SubmissionInput]:
+async def _parse_submit_form(
+    request: HTTPRequest, form: responses.PageForm
+) -> tuple[Request | None, service.SubmissionInput]:
     """Return the request that the form revises, or None, and what the form submits."""
     identifier = form.get_text("request")
-    about = await find_visible_request(request, identifier) if identifier else None
-    return about, SubmissionInput(
+    about = await dependencies.find_visible_request(request, identifier) if identifier else None
+    return about, service.SubmissionInput(
         registry=registry_of(form.get_text("registry") or next(iter(REGISTRIES))),
         text=form.get_text("template"),
         fields={
@@ -136,18 +90,22 @@ async def _parse_submit_form(request: HTTPRequest, form: PageForm) -> tuple[Requ
 
 async def check_form(request: HTTPRequest) -> Response:
     """POST: the report, as a fragment for htmx or in the whole form. Nothing is saved."""
-    form = await read_form(request)
+    form = await responses.read_form(request)
     about, given = await _parse_submit_form(request, form)
-    entry = await get_store(request).entry(about.registry, about.name) if about and given.update else None
-    filled = fill_from_entry(given, entry)
+    entry = (
+        await dependencies.get_store(request).entry(about.registry, about.name)
+        if about and given.update
+        else None
+    )
+    filled = service.fill_from_entry(given, entry)
     if filled.is_empty:
         report, fault = None, "Nothing to check yet: paste a template, or fill a field."
     else:
-        report, fault = await check_for_page(request, filled)
+        report, fault = await checking.check_for_page(request, filled)
     if request.headers.get("hx-request") == "true":
-        macros: Any = get_template_environment().get_template("parts/macros.html").module
+        macros: Any = responses.get_template_environment().get_template("parts/macros.html").module
         return Response(
-            macros.report(report, fault, False, build_excerpt(report, given.text)),
+            macros.report(report, fault, False, checking.build_excerpt(report, given.text)),
             media_type="text/html",
             headers={"cache-control": "no-store"},
         )
@@ -163,21 +121,21 @@ async def check_form(request: HTTPRequest) -> Response:
 
 async def save_form(request: HTTPRequest) -> Response:
     """POST: open a draft request or revise it. An invalid form is shown again with its errors."""
-    form = await read_form(request)
+    form = await responses.read_form(request)
     require_access(get_visitor(request))
     about, given = await _parse_submit_form(request, form)
     try:
-        submission = await parse_in_worker(request, given)
+        submission = await checking.parse_in_worker(request, given)
         if about is None:
             identifier = await _open_request(request, submission)
-            return redirect_to(urls.request_url(identifier), "open")
+            return responses.redirect_to(urls.request_url(identifier), "open")
         kind = _STEPS.get(form.get_text("step"), EventKind.REVISE)
-        expected = parse_number(form.get_text("version"), "version")
-        await apply_event(
+        expected = responses.parse_number(form.get_text("version"), "version")
+        await dependencies.apply_event(
             request, kind, about.registry, about=about.id, name=about.name,
-            data=build_request_data(submission, about.kind), expected=expected,
+            data=service.build_request_data(submission, about.kind), expected=expected,
         )  # fmt: skip
-        return redirect_to(urls.request_url(about.id), str(kind))
+        return responses.redirect_to(urls.request_url(about.id), str(kind))
     except RegistryError as error:
         return _make_form_response(
             request,
@@ -194,7 +152,7 @@ def _get_error_status(error: RegistryError) -> int:
     return get_problem_type(error).status
 
 
-async def _open_request(request: HTTPRequest, submission: ParsedSubmission) -> str:
+async def _open_request(request: HTTPRequest, submission: service.ParsedSubmission) -> str:
     row = submission.given.registry
     if not submission.name:
         raise RegistryError(
@@ -204,14 +162,14 @@ async def _open_request(request: HTTPRequest, submission: ParsedSubmission) -> s
             clause=submission.profile.template_clause,
             hint="Fill in the first field of the template.",
         )
-    data = build_opening_data(submission, RequestKind.NEW)
-    applied = await apply_event(request, EventKind.OPEN, row.id, name=submission.name, data=data)
-    return get_applied_request(applied).id
+    data = service.build_opening_data(submission, RequestKind.NEW)
+    applied = await dependencies.apply_event(request, EventKind.OPEN, row.id, name=submission.name, data=data)
+    return service.get_applied_request(applied).id
 
 
 def _make_form_response(
     request: HTTPRequest,
-    given: SubmissionInput,
+    given: service.SubmissionInput,
     *,
     report: Report | None = None,
     fault: str = "",
@@ -229,12 +187,12 @@ def _make_form_response(
     tied = next((field.id for field in fields if field.focus), "")
     if error is not None and not tied and error.field in _OWN_CONTROLS:
         tied = str(error.field)
-    return make_page_response(
+    return responses.make_page_response(
         request,
         "submit.html",
-        build_page_frame(request, title, (urls.HOME_URL, "Home"), crumb),
+        responses.build_page_frame(request, title, (urls.HOME_URL, "Home"), crumb),
         http_status=200 if error is None else _get_error_status(error),
-        registry_choices=build_choices(
+        registry_choices=page_parts.build_choices(
             [(registry.id, registry.title) for registry in REGISTRIES.values()], row.id
         ),
         registry=row.id,
@@ -248,7 +206,7 @@ def _make_form_response(
         tied=tied,
         on_behalf_of=given.on_behalf_of,
         report=report,
-        excerpt=build_excerpt(report, given.text),
+        excerpt=checking.build_excerpt(report, given.text),
         fault=fault,
         action=urls.SUBMIT_URL,
         check=urls.SUBMIT_CHECK_URL,
@@ -257,29 +215,31 @@ def _make_form_response(
         version=about.version if about else 0,
         step=step,
         signed_in=get_visitor(request).account is not None,
-        limit=MAX_TEMPLATE,
+        limit=responses.MAX_TEMPLATE,
     )
 
 
-def _build_profile_choices(offered: tuple[str, ...], given: SubmissionInput, about: Request | None) -> Any:
+def _build_profile_choices(
+    offered: tuple[str, ...], given: service.SubmissionInput, about: Request | None
+) -> Any:
     names = [about.profile] if about else list(offered)
     pairs = [(name, PROFILES[name].title) for name in names]
     if len(pairs) > 1:
         pairs.insert(0, ("", "From the template"))
-    return build_choices(pairs, given.profile)
+    return page_parts.build_choices(pairs, given.profile)
 
 
-def _build_status_choices(profile: Profile, given: SubmissionInput, about: Request | None) -> Any:
+def _build_status_choices(profile: Profile, given: service.SubmissionInput, about: Request | None) -> Any:
     if about is not None and about.kind not in _ASKS_STATUS:
         own = str(about.status) if about.status in profile.policies else ""
-        return build_choices([(own, f"Unchanged: {STATUS_LABELS[about.status]}")], own)
+        return page_parts.build_choices([(own, f"Unchanged: {STATUS_LABELS[about.status]}")], own)
     pairs = [(str(status), STATUS_LABELS[Status(status)]) for status in profile.policies]
-    return build_choices([("", "From the template"), *pairs], given.status)
+    return page_parts.build_choices([("", "From the template"), *pairs], given.status)
 
 
 def _build_form_fields(
-    profile: Profile, given: SubmissionInput, report: Report | None, error: RegistryError | None
-) -> Iterator[FormField]:
+    profile: Profile, given: service.SubmissionInput, report: Report | None, error: RegistryError | None
+) -> Iterator[page_parts.FormField]:
     examples = FIELD_EXAMPLES.get(given.registry.id, {})
     for field in profile.all_fields:
         if field.id in _ASIDE:
@@ -288,7 +248,7 @@ def _build_form_fields(
         is_wrong = error is not None and error.field == field.id
         if error is not None and is_wrong:
             problems = (_describe_error(error), *problems)
-        yield FormField(
+        yield page_parts.FormField(
             id=field.id,
             label=field.heading,
             value=given.fields.get(field.id, ""),
@@ -337,7 +297,7 @@ async def requests_page(request: HTTPRequest) -> Response:
     state = _require_known_value(query.get("state", ""), [str(known) for known in RequestState], "state")
     visitor, mine = get_visitor(request), query.get("mine") == "1"
     registrant = require_access(visitor).id if mine else None
-    page = await get_store(request).requests(
+    page = await dependencies.get_store(request).requests(
         registry=registry or None,
         state=RequestState(state) if state else None,
         registrant=registrant,
@@ -345,16 +305,16 @@ async def requests_page(request: HTTPRequest) -> Response:
         limit=parse_page_size(query.get("limit")),
     )
     more = {"registry": registry, "state": state, "mine": "1" if mine else None, "after": page.next}
-    return make_page_response(
+    return responses.make_page_response(
         request,
         "requests.html",
-        build_page_frame(request, "Requests", (urls.HOME_URL, "Home")),
-        rows=filter_visible_requests(request, page.items),
-        now=get_current_time(request),
-        registry_choices=build_choices(
+        responses.build_page_frame(request, "Requests", (urls.HOME_URL, "Home")),
+        rows=dependencies.filter_visible_requests(request, page.items),
+        now=dependencies.get_current_time(request),
+        registry_choices=page_parts.build_choices(
             [("", "Every registry"), *((row.id, row.title) for row in REGISTRIES.values())], registry
         ),
-        states=build_choices(
+        states=page_parts.build_choices(
             [("", "Any state"), *((str(known), text) for known, text in STATE_LABELS.items())], state
         ),
         mine="" if visitor.account is None or mine else urls.requests_url(mine=1),
@@ -373,16 +333,20 @@ def _require_known_value(said: str, known: Iterable[str], field: str) -> str:
 
 async def _list_request_actions(
     request: HTTPRequest, about: Request, entry: Entry | None
-) -> tuple[ActionView, ...]:
-    kinds = tuple(kind for kind in list_visitor_events(request, about, entry) if kind not in _BY_FORM)
+) -> tuple[page_parts.ActionView, ...]:
+    kinds = tuple(
+        kind for kind in dependencies.list_visitor_events(request, about, entry) if kind not in _BY_FORM
+    )
     return build_actions(
         kinds,
         href=urls.request_events_url(about.id),
         version=about.version,
         about=about,
         fields=((field.id, field.label) for field in PROFILES[about.profile].fields),
-        missing=(field for field, _ in list_missing_fields(about, entry)),
-        outcomes=preview_decisions(request, about, entry, (kind for kind in kinds if kind in DECISIONS)),
+        missing=(field for field, _ in service.list_missing_fields(about, entry)),
+        outcomes=dependencies.preview_decisions(
+            request, about, entry, (kind for kind in kinds if kind in DECISIONS)
+        ),
     )
 
 
@@ -406,17 +370,21 @@ def _describe_next_step(about: Request) -> str:
 
 async def request_page(request: HTTPRequest) -> Response:
     """The public status of a request."""
-    about = await find_request(request)
-    entry = await get_store(request).entry(about.registry, about.name)
-    records = await load_request_history(request, about.id)
-    part, earlier = paginate_records(records, parse_number(request.query_params.get("before"), "before"))
-    names = await load_actor_names(request, part) | await load_account_names(request, _list_people(about))
+    about = await dependencies.find_request(request)
+    entry = await dependencies.get_store(request).entry(about.registry, about.name)
+    records = await dependencies.load_request_history(request, about.id)
+    part, earlier = page_parts.paginate_records(
+        records, responses.parse_number(request.query_params.get("before"), "before")
+    )
+    names = await dependencies.load_actor_names(request, part) | await dependencies.load_account_names(
+        request, _list_people(about)
+    )
     final = about.state.is_final
     may_review = not final and _may_review(request, about)
-    return make_page_response(
+    return responses.make_page_response(
         request,
         "request.html",
-        build_page_frame(
+        responses.build_page_frame(
             request, f"{about.id}: {about.name}", (urls.HOME_URL, "Home"), (urls.requests_url(), "Requests")
         ),
         about=about,
@@ -425,11 +393,11 @@ async def request_page(request: HTTPRequest) -> Response:
         missing=_list_missing_labels(about, entry) if about.state is RequestState.SUBMITTED else (),
         appeals=tuple(reversed(about.appeals)),
         appeal_end=find_appeal_deadline(about),
-        now=get_current_time(request),
+        now=dependencies.get_current_time(request),
         next=_describe_next_step(about),
         names=names,
-        steps=build_steps(about, records),
-        fields=build_field_cells(about.registry, about.fields),
+        steps=page_parts.build_steps(about, records),
+        fields=page_parts.build_field_cells(about.registry, about.fields),
         history=part,
         earlier=earlier,
         actions=await _list_request_actions(request, about, entry),
@@ -454,16 +422,16 @@ def _may_review(request: HTTPRequest, about: Request) -> bool:
 
 def _list_missing_labels(about: Request, entry: Entry | None) -> tuple[str, ...]:
     clause = PROFILES[about.profile].template_clause
-    return tuple(f"{label} ({clause})" for _, label in list_missing_fields(about, entry))
+    return tuple(f"{label} ({clause})" for _, label in service.list_missing_fields(about, entry))
 
 
 async def post_request_event(request: HTTPRequest) -> Response:
     """POST: one event of a request, from a form with the version that it shows."""
-    about = await find_request(request)
-    form = await read_form(request)
+    about = await dependencies.find_request(request)
+    form = await responses.read_form(request)
     kind = parse_event_kind(form.get_text("kind"))
-    expected = parse_form_version(form)
-    await apply_event(
+    expected = responses.parse_form_version(form)
+    await dependencies.apply_event(
         request,
         kind,
         about.registry,
@@ -472,7 +440,7 @@ async def post_request_event(request: HTTPRequest) -> Response:
         data=parse_event_data(kind, form),
         expected=expected,
     )
-    return redirect_to(urls.request_url(about.id), str(kind))
+    return responses.redirect_to(urls.request_url(about.id), str(kind))
 
 
 def parse_event_kind(said: str) -> EventKind:
@@ -485,20 +453,22 @@ def parse_event_kind(said: str) -> EventKind:
 
 async def review_page(request: HTTPRequest) -> Response:
     """GET: template and report side by side, for reviewers."""
-    about = await find_request(request)
+    about = await dependencies.find_request(request)
     if not _may_review(request, about):
         require_access(get_visitor(request), registry=about.registry, roles=_REVIEWERS)
-    entry = await get_store(request).entry(about.registry, about.name)
-    report, fault = await check_for_page(request, fill_from_entry(make_input_from_request(about), entry))
+    entry = await dependencies.get_store(request).entry(about.registry, about.name)
+    report, fault = await checking.check_for_page(
+        request, service.fill_from_entry(checking.make_input_from_request(about), entry)
+    )
     findings = () if report is None else report.findings
-    names = await load_account_names(request, (about.registrant,))
+    names = await dependencies.load_account_names(request, (about.registrant,))
     lines = tuple(about.template.split("\n")[:_MOST_LINES]) if about.template else ()
     other = None if entry is None or about.id in entry.pending else entry
     queue = _find_queue_link(request, about)
-    return make_page_response(
+    return responses.make_page_response(
         request,
         "review.html",
-        build_page_frame(
+        responses.build_page_frame(
             request,
             f"Review of {about.id}",
             (urls.HOME_URL, "Home"),
@@ -507,10 +477,10 @@ async def review_page(request: HTTPRequest) -> Response:
         ),
         about=about,
         registrant=names.get(about.registrant, about.registrant),
-        now=get_current_time(request),
+        now=dependencies.get_current_time(request),
         lines=lines,
         faults={finding.line for finding in findings if finding.line and finding.level is not Level.HINT},
-        fields=build_field_cells(about.registry, about.fields),
+        fields=page_parts.build_field_cells(about.registry, about.fields),
         missing=_list_missing_labels(about, entry),
         report=report,
         fault=fault,
@@ -542,16 +512,18 @@ async def queue_page(request: HTTPRequest) -> Response:
         require_access(visitor, registry=next(iter(REGISTRIES)), roles=(role,))
     found: list[Request] = []
     for registry in held:
-        found += (await get_store(request).requests(registry=registry, holder=role, limit=_QUEUE)).items
+        found += (
+            await dependencies.get_store(request).requests(registry=registry, holder=role, limit=_QUEUE)
+        ).items
     found.sort(key=lambda about: (about.due is None, about.due or about.since))
-    now = get_current_time(request)
+    now = dependencies.get_current_time(request)
     rows = [about for about in found if not about.state.is_final]
     title, intro = map(apply_words, _QUEUES[role])
-    mine = list_all_roles(request)
-    return make_page_response(
+    mine = responses.list_all_roles(request)
+    return responses.make_page_response(
         request,
         "queue.html",
-        build_page_frame(request, title, (urls.HOME_URL, "Home")),
+        responses.build_page_frame(request, title, (urls.HOME_URL, "Home")),
         role=str(role),
         title=title,
         intro=intro,
@@ -559,7 +531,7 @@ async def queue_page(request: HTTPRequest) -> Response:
         overdue=sum(about.due is not None and about.due < now for about in rows),
         now=now,
         queues=tuple(
-            Link(
+            page_parts.Link(
                 href=urls.queue_url(name_role(queue_role)), text=apply_words(text), current=queue_role is role
             )
             for queue_role, (text, _) in _QUEUES.items()

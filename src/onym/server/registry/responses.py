@@ -20,23 +20,8 @@ from onym.registry.records import Role, is_administrator
 from onym.registry.registries import PROFILES, REGISTRIES, get_catalog
 from onym.registry.service import render_entries, render_feed
 from onym.registry.words import apply_words, name_role
-from onym.server.registry import urls
+from onym.server.registry import labels, urls
 from onym.server.registry.dependencies import find_registry, get_current_time, get_store
-from onym.server.registry.labels import (
-    DEFAULT,
-    DONE_MESSAGES,
-    LANGUAGES,
-    STATE_TONES,
-    STATUS_SIGNS,
-    TRANSLATED,
-    choose_language,
-    format_roles,
-    format_time,
-    get_label,
-    install_translations,
-    translate_text,
-    use_language,
-)
 from onym.server.registry.page_parts import Link, PageFrame, split_clauses
 from onym.server.responses import make_cached_response
 from onym.server.services import get_services, make_template_environment
@@ -190,17 +175,17 @@ def get_template_environment() -> Environment:
     """Return the Jinja environment of these pages."""
     found = make_template_environment("onym.server.registry")
     found.filters["machine"] = _format_machine_time
-    found.filters["minute"] = format_time
-    found.filters["label"] = get_label
-    found.filters["sign"] = STATUS_SIGNS.__getitem__
-    found.filters["roles"] = format_roles
+    found.filters["minute"] = labels.format_time
+    found.filters["label"] = labels.get_label
+    found.filters["sign"] = labels.STATUS_SIGNS.__getitem__
+    found.filters["roles"] = labels.format_roles
     found.filters["reason"] = _get_reason
     found.filters["words"] = _make_words_filter()
-    found.filters["translated"] = translate_text
+    found.filters["translated"] = labels.translate_text
     found.filters["clauses"] = split_clauses
-    install_translations(found)
+    labels.install_translations(found)
     found.globals |= {
-        "urls": urls, "registries": REGISTRIES, "profiles": PROFILES, "state_tones": STATE_TONES,
+        "urls": urls, "registries": REGISTRIES, "profiles": PROFILES, "state_tones": labels.STATE_TONES,
     }  # fmt: skip
     found.filters["coded"] = _split_code
     return found
@@ -268,16 +253,16 @@ def build_page_frame(request: Request, title: str, *crumbs: tuple[str, str]) -> 
         crumbs=tuple(Link(href=href, text=text) for href, text in crumbs),
         who="" if account is None else account.name or account.login,
         csrf=visitor.csrf_token,
-        done=DONE_MESSAGES.get(request.query_params.get("done", ""), ""),
+        done=labels.DONE_MESSAGES.get(request.query_params.get("done", ""), ""),
         service=get_catalog().title or "Onym registry",
-        language=choose_language(request),
+        language=labels.choose_language(request),
         languages=tuple(
             Link(
                 href=urls.language_url(language, here),
                 text=name,
-                current=language == choose_language(request),
+                current=language == labels.choose_language(request),
             )
-            for language, name in LANGUAGES.items()
+            for language, name in labels.LANGUAGES.items()
         ),
     )
 
@@ -292,8 +277,8 @@ _NAV_LABELS: Final = {
 def render_page(template: str, page: PageFrame, /, **members: Any) -> str:
     """Return the whole HTML document; the template uses the frame, every member and nothing else."""
     # a page without translations is English as a whole
-    language = page.language if template in TRANSLATED else DEFAULT
-    with use_language(language):
+    language = page.language if template in labels.TRANSLATED else labels.DEFAULT
+    with labels.use_language(language):
         return (
             get_template_environment()
             .get_template(template)

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym._lazy import require_extra
-from onym.cli._commands import (
-    OrderedGroup,
-    confirm_action,
-    make_command,
-    make_duration_option,
-    pass_session,
-    yes_option,
-)
+from onym.cli import _commands
 from onym.cli._input import read_file, translate_key_errors
 from onym.cli._output import Session, replace_text_file, select_fields
 from onym.errors import CredentialError, NetError, ProvenanceError, SignatureError, UsageError
@@ -44,7 +37,7 @@ _NEVER: Final = ("audience", "nonce", "request", "replay")
 _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
 
 
-@make_command("verify", short_help="Verify a receipt offline.")
+@_commands.make_command("verify", short_help="Verify a receipt offline.")
 @click.argument("receipt", metavar="RECEIPT")
 @click.option("--body", metavar="FILE", help="The response's content, byte for byte; of a stream, all of it.")
 @click.option("--history", metavar="FILE", help="The authority's key history: every key that ever signed.")
@@ -58,7 +51,7 @@ _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
 @click.option(
     "--gateway-receipt", "gateway", is_flag=True, help="The receipt is a gateway's (AIIP-Gateway-Receipt)."
 )
-@pass_session
+@_commands.pass_session
 def verify_command(
     session: Session,
     /,
@@ -271,7 +264,9 @@ _LOST_KEY_HINT: Final = (
 _folder = click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 
 
-@click.group("keys", cls=OrderedGroup, short_help="Manage the keys that sign the answers of an authority.")
+@click.group(
+    "keys", cls=_commands.OrderedGroup, short_help="Manage the keys that sign the answers of an authority."
+)
 def keys_command() -> None:
     """Manage the keys with which an ai:// authority signs its answers. Every command accepts --json.
 
@@ -297,7 +292,7 @@ _fleet = click.option(
 @keys_command.command("new", short_help="Create a key folder and its first signing key.")
 @_folder
 @click.option("--algorithm", type=_ALGORITHM, default="Ed25519", show_default=True, help="The algorithm.")
-@pass_session
+@_commands.pass_session
 def new_command(session: Session, /, folder: Path, algorithm: str) -> None:
     """Create a key folder and its first signing key. A folder that does not exist is created for you only."""
     kid = _open_key_store(folder).new(algorithm, at=_get_timestamp())
@@ -307,13 +302,13 @@ def new_command(session: Session, /, folder: Path, algorithm: str) -> None:
 @keys_command.command("rotate", short_help="Rotate the signing key, with overlap.")
 @_folder
 @click.option("--algorithm", type=_ALGORITHM, help="The new key's algorithm. Default: that of the old key.")
-@make_duration_option(
+@_commands.make_duration_option(
     "--max-age",
     least=60.0,
     most=float(_MAX_AGE),
     help="How long clients may cache the key set (1h). The new key signs after it.",
 )
-@pass_session
+@_commands.pass_session
 def rotate_command(session: Session, /, folder: Path, algorithm: str | None, max_age: float | None) -> None:
     """Rotate the signing key. The new key is published before it is used, so that clients already know it.
 
@@ -335,7 +330,7 @@ def rotate_command(session: Session, /, folder: Path, algorithm: str | None, max
 @_folder
 @click.option("--fleet", metavar="URL", required=True,
               help="The machines' database: a file, or postgresql://USER@HOST/NAME.")  # fmt: skip
-@pass_session
+@_commands.pass_session
 def join_command(session: Session, /, folder: Path, fleet: str) -> None:
     """Announce this machine's keys to its fleet, before the machine serves.
 
@@ -361,8 +356,8 @@ def join_command(session: Session, /, folder: Path, fleet: str) -> None:
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.argument("kid", required=False)
 @_fleet
-@yes_option
-@pass_session
+@_commands.yes_option
+@_commands.pass_session
 def revoke_command(session: Session, /, folder: Path, kid: str | None, fleet: str | None, yes: bool) -> None:
     """Revoke a key that was exposed. Everything that it signed becomes invalid, saved or not.
 
@@ -380,7 +375,7 @@ def revoke_command(session: Session, /, folder: Path, kid: str | None, fleet: st
 
         if kid is not None:
             raise UsageError("--fleet revokes the key of any machine", hint="give only the KID, without DIR")
-        confirm_action(session, f"Revoke the key {folder} on every machine?", yes=yes)
+        _commands.confirm_action(session, f"Revoke the key {folder} on every machine?", yes=yes)
         revoke_fleet_key(fleet, str(folder))
         session.print_record({"kid": str(folder), "revoked": True})
         session.print_line(
@@ -389,7 +384,7 @@ def revoke_command(session: Session, /, folder: Path, kid: str | None, fleet: st
         return
     if kid is None:
         raise UsageError("the key to revoke is missing", hint="onym ai keys list DIR shows the keys")
-    confirm_action(session, f"Revoke the key {kid} in {folder}?", yes=yes)
+    _commands.confirm_action(session, f"Revoke the key {kid} in {folder}?", yes=yes)
     now = _open_key_store(folder).revoke(kid, _get_timestamp())
     session.print_note(f"{kid} is revoked; publish the new key set at once", kind="note")
     _print_key(session, folder, now, "signs from now on")
@@ -400,7 +395,7 @@ def revoke_command(session: Session, /, folder: Path, kid: str | None, fleet: st
 @click.option("--history", is_flag=True, help="Include every key that ever signed, for auditors of receipts.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
               help="Write the key set to FILE instead of standard output.")  # fmt: skip
-@pass_session
+@_commands.pass_session
 def publish_command(session: Session, /, folder: Path, history: bool, output: Path | None) -> None:
     """Write the public key set (application/jwk-set+json). It contains no secret."""
     store = _open_key_store(folder)
@@ -416,7 +411,7 @@ def publish_command(session: Session, /, folder: Path, history: bool, output: Pa
 @keys_command.command("list", short_help="List the keys and the state of each.")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(file_okay=False, path_type=Path))
 @_fleet
-@pass_session
+@_commands.pass_session
 def list_command(session: Session, /, folder: Path | None, fleet: str | None) -> None:
     """List the keys: signing, waiting, kept (published, but no longer signing), retired, revoked or lost.
 

@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from onym.cli import exit_codes
-from onym.cli._commands import (
-    OrderedGroup,
-    confirm_action,
-    format_duration,
-    make_command,
-    make_duration_option,
-    pass_session,
-    yes_option,
-)
+from onym.cli import _commands, exit_codes
 from onym.cli._output import Session, select_fields
 from onym.common.text import escape_unprintable
 from onym.errors import ConfigError, OnymError, UsageError
@@ -47,7 +38,7 @@ _SHARED_HINTS: Final = (
 _FORM: Final = "write module:name for a module in this folder or an installed one, such as factory:app"
 
 
-@make_command("serve", short_help="Serve Python functions as ai:// resources.")
+@_commands.make_command("serve", short_help="Serve Python functions as ai:// resources.")
 @click.argument("app", metavar="MODULE:APP")
 @click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True,
               help="The address to listen on.")  # fmt: skip
@@ -69,7 +60,7 @@ _FORM: Final = "write module:name for a module in this folder or an installed on
               help=f"The store of DPoP proofs of all processes. Default: {_PROOF_STORE}.")  # fmt: skip
 @click.option("--secrets", metavar="DIR", type=_PATH,
               help="The folder of the secrets of all processes.")  # fmt: skip
-@pass_session
+@_commands.pass_session
 def serve_command(
     session: Session,
     /,
@@ -331,7 +322,7 @@ def _print_serving(session: Session, served: dict[str, Any]) -> None:
         session.print_error(f"  {row['uri']}  {row['effects']}{scopes}")
 
 
-@click.group("audit", cls=OrderedGroup)
+@click.group("audit", cls=_commands.OrderedGroup)
 def audit_command() -> None:
     """Verify, repair and rotate the audit log of a gateway. Every command accepts --json.
 
@@ -348,7 +339,7 @@ def audit_command() -> None:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--from", "begins", metavar="HASH", help="The hash that the first line must continue.")
 @click.option("--expect", metavar="HASH", help="The hash of the last line; it reveals a truncated log.")
-@pass_session
+@_commands.pass_session
 def verify_audit_command(
     session: Session, /, files: tuple[str, ...], begins: str | None, expect: str | None
 ) -> None:
@@ -410,8 +401,8 @@ def _print_verdict(session: Session, file: str, verdict: AuditReport, expect: st
 
 @audit_command.command("repair", short_help="Remove an incomplete last line.")
 @click.argument("file")
-@yes_option
-@pass_session
+@_commands.yes_option
+@_commands.pass_session
 def repair_audit_command(session: Session, /, file: str, yes: bool) -> None:
     """Remove an incomplete last line, which a killed process leaves, and record the removal in the log.
 
@@ -421,7 +412,7 @@ def repair_audit_command(session: Session, /, file: str, yes: bool) -> None:
     """
     from onym.ai.gateway.audit import repair_log
 
-    confirm_action(session, f"Remove an incomplete last line of {file}?", yes=yes)
+    _commands.confirm_action(session, f"Remove an incomplete last line of {file}?", yes=yes)
     size = repair_log(file, at=datetime.now(UTC))
     session.print_record({"file": file, "octets": size})
     session.print_line(f"{file}: {f'removed {size} bytes' if size else 'nothing to repair'}")
@@ -429,9 +420,9 @@ def repair_audit_command(session: Session, /, file: str, yes: bool) -> None:
 
 @audit_command.command("rotate", short_help="Start a new log file, and remove old ones.")
 @click.argument("file")
-@make_duration_option("--keep", least=0.0, help="Remove rotated files that are older, such as 90d.")
-@yes_option
-@pass_session
+@_commands.make_duration_option("--keep", least=0.0, help="Remove rotated files that are older, such as 90d.")
+@_commands.yes_option
+@_commands.pass_session
 def rotate_audit_command(session: Session, /, file: str, keep: float | None, yes: bool) -> None:
     """Rename the log and start a new file that continues its hash chain. A running gateway follows.
 
@@ -443,8 +434,10 @@ def rotate_audit_command(session: Session, /, file: str, keep: float | None, yes
     from onym.ai.gateway.audit import remove_old_logs, rotate_log
 
     if keep is not None:
-        confirm_action(
-            session, f"Remove rotated files of {file} that are older than {format_duration(keep)}?", yes=yes
+        _commands.confirm_action(
+            session,
+            f"Remove rotated files of {file} that are older than {_commands.format_duration(keep)}?",
+            yes=yes,
         )
     at = datetime.now(UTC)
     renamed = rotate_log(file, at=at)

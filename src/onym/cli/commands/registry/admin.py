@@ -17,25 +17,7 @@ from onym.cli import exit_codes
 from onym.cli._commands import OrderedGroup, confirm_action, exit_with, make_command, pass_session, yes_option
 from onym.cli._errors import complete_command
 from onym.cli._output import Session, select_fields
-from onym.cli.commands.registry._common import (
-    DEFAULT_DATABASE,
-    account_options,
-    db_option,
-    find_database,
-    format_minute,
-    get_account,
-    list_logins,
-    make_audit_record,
-    open_store,
-    pass_database,
-    pass_store,
-    registry_option,
-    require_database,
-    resolve_actor,
-    show_counter,
-    show_status,
-    utc_now,
-)
+from onym.cli.commands.registry import _common
 from onym.cli.commands.registry.user import ask_password, describe_new_account, make_account
 from onym.errors import UsageError
 from onym.net.hosts import is_loopback
@@ -60,7 +42,7 @@ _SEED: Final = Actor(id="iana-seed", roles=frozenset({Role.IANA}))
 @click.option("--empty", is_flag=True, help="Do not import the data that Onym ships.")
 @click.option("--definition", type=click.Path(dir_okay=False, exists=True), metavar="FILE",
               help="Define your own registries (TOML).")  # fmt: skip
-@pass_database
+@_common.pass_database
 async def init_command(
     session: Session,
     /,
@@ -84,9 +66,9 @@ async def init_command(
       onym registry init --db names.db --definition company.toml
     """
     defined = None if definition is None else _load_definition(definition)
-    place = find_database(session, db)
+    place = _common.find_database(session, db)
     if place is None:
-        place = DEFAULT_DATABASE
+        place = _common.DEFAULT_DATABASE
         session.print_note(f"no database was named; using {place}")
 
     def make_first() -> Account:
@@ -97,7 +79,7 @@ async def init_command(
 
     # before anything is created: a rejected password must not leave half of a registry
     made = None if "://" in place or Path(place).exists() else make_first()  # noqa: ASYNC240 - the only task
-    async with open_store(session, place, create=True) as store:
+    async with _common.open_store(session, place, create=True) as store:
         has_accounts = bool(await store.accounts.list())
         if has_accounts and (login is not None or email is not None or password_stdin):
             raise UsageError(
@@ -108,7 +90,7 @@ async def init_command(
             )
         account = None if has_accounts else made or make_first()
         if account is not None:
-            act = make_audit_record("account.add", describe_new_account(account))
+            act = _common.make_audit_record("account.add", describe_new_account(account))
             await store.accounts.add(account, audit=act)
         if defined is not None:
             await _define_registries(store, defined)
@@ -134,7 +116,7 @@ async def init_command(
 @make_command("define", short_help="Define your own registries from a TOML file.")
 @click.argument("file", type=click.Path(dir_okay=False, exists=True))
 @click.option("--dry-run", is_flag=True, help="Only check the file.")
-@pass_database
+@_common.pass_database
 async def define_command(session: Session, /, file: str, dry_run: bool, db: str | None) -> None:
     """Define registries, fields, policies, roles and words from FILE, or change them.
 
@@ -148,7 +130,7 @@ async def define_command(session: Session, /, file: str, dry_run: bool, db: str 
     """
     defined = _load_definition(file)
     if not dry_run:
-        async with open_store(session, db) as store:
+        async with _common.open_store(session, db) as store:
             await _define_registries(store, defined)
     rows = defined.catalog.registries
     word, digest = "valid" if dry_run else "defined", defined.catalog.digest
@@ -169,8 +151,8 @@ async def _define_registries(store: Store, defined: Definition) -> None:
         event = Event(
             kind=EventKind.DEFINE, registry=ALL_REALMS, data={"definition": dict(defined.definition)}
         )
-        await store.apply(event, _SEED, utc_now())
-        await store.audit.write(make_audit_record("registry.define", defined.catalog.digest))
+        await store.apply(event, _SEED, _common.utc_now())
+        await store.audit.write(_common.make_audit_record("registry.define", defined.catalog.digest))
 
 
 async def _seed_registries(session: Session, store: Store) -> dict[str, dict[str, int]]:
@@ -187,9 +169,9 @@ async def _seed_registries(session: Session, store: Store) -> dict[str, dict[str
             continue
         snapshot = load_builtin_snapshot(name)
         source = f"{snapshot.source} {snapshot.vintage or ''}".strip()
-        with show_counter(session, name, len(snapshot.entries)) as advance:
+        with _common.show_counter(session, name, len(snapshot.entries)) as advance:
             report = await store.import_entries(
-                name, snapshot.entries, _SEED, utc_now(), source=source, progress=advance
+                name, snapshot.entries, _SEED, _common.utc_now(), source=source, progress=advance
             )
         counts[name] = {"added": report.added, "same": report.same}
     return counts
@@ -200,7 +182,7 @@ async def _seed_registries(session: Session, store: Store) -> dict[str, dict[str
 @click.option(
     "--head", metavar="NUMBER:DIGEST", help="A head that you saved earlier; the log must still contain it."
 )
-@pass_database
+@_common.pass_database
 async def verify_command(session: Session, /, rebuild: bool, head: str | None, db: str | None) -> None:
     """Verify the log's hash chain, and that entries and requests follow from the log.
 
@@ -218,11 +200,11 @@ async def verify_command(session: Session, /, rebuild: bool, head: str | None, d
       onym registry verify --head "$(cat head.txt)"
     """
     anchor = None if head is None else _parse_anchor(head)
-    async with open_store(session, db) as store:
-        with show_status(session, "reading the log"):
+    async with _common.open_store(session, db) as store:
+        with _common.show_status(session, "reading the log"):
             if rebuild:
                 await store.rebuild()
-                await store.audit.write(make_audit_record("registry.rebuild", "entries and requests"))
+                await store.audit.write(_common.make_audit_record("registry.rebuild", "entries and requests"))
             if anchor is not None:
                 await store.check_anchor(*anchor)
             await store.audit.verify()
@@ -253,7 +235,7 @@ def _print_verified(session: Session, verified: Verified, word: str) -> None:
     rows = [
         *((name, str(count)) for name, count in counts.items()),
         ("head", f"{head.number} {head.digest}"),
-        ("last", "-" if head.at is None else format_minute(head.at)),
+        ("last", "-" if head.at is None else _common.format_minute(head.at)),
     ]
     session.print_table(rows, indent="  ", styles=("dim",))
 
@@ -272,7 +254,7 @@ def _print_verified(session: Session, verified: Verified, word: str) -> None:
     help="Records to list.",
 )
 @click.option("--after", metavar="CURSOR", help="Continue after `next` of an earlier list (--json).")
-@pass_database
+@_common.pass_database
 async def audit_command(
     session: Session,
     /,
@@ -295,10 +277,10 @@ async def audit_command(
     """
     if session.context is not None and session.context.invoked_subcommand is not None:
         return
-    async with open_store(session, db) as store:
+    async with _common.open_store(session, db) as store:
         acting = None if account is None else await find_audit_account(store, account)
         page = await store.audit.page(account=acting, action=action, limit=limit, after=after)
-        logins = await list_logins(store)
+        logins = await _common.list_logins(store)
     session.print_record(
         {
             "records": [
@@ -310,7 +292,7 @@ async def audit_command(
     )
     rows = [
         (
-            format_minute(record.at),
+            _common.format_minute(record.at),
             logins.get(record.account or "", record.account or "anonymous"),
             record.action,
             record.subject or "",
@@ -328,12 +310,12 @@ async def find_audit_account(store: Store, login: str) -> str:
     """Return the ID of a login. Users of the command line have none, and are found by their name."""
     if login.startswith("command line, "):
         return login
-    return (await get_account(store, login)).id
+    return (await _common.get_account(store, login)).id
 
 
 @audit_command.command("verify", short_help="Verify the audit log's hash chain.")
 @click.option("--head", metavar="NUMBER:DIGEST", help="A head that you saved; the log must still contain it.")
-@pass_store
+@_common.pass_store
 async def audit_verify_command(session: Session, store: Store, /, head: str | None) -> None:
     """Verify that no record of the audit log was changed or removed.
 
@@ -362,9 +344,9 @@ async def audit_verify_command(session: Session, store: Store, /, head: str | No
 @click.option("--reason", metavar="TEXT", required=True, help="Why, without the data; it stays in the log.")
 @click.option("--dry-run", is_flag=True, help="List the lines without removing them.")
 @yes_option
-@registry_option
-@account_options
-@pass_store
+@_common.registry_option
+@_common.account_options
+@_common.pass_store
 async def redact_command(
     session: Session,
     store: Store,
@@ -397,7 +379,7 @@ async def redact_command(
     if dry_run:
         found = await store.find_redaction(registry, wanted)
     else:
-        actor = await resolve_actor(store, registry, account=account, role=role)
+        actor = await _common.resolve_actor(store, registry, account=account, role=role)
         found = await store.find_redaction(registry, wanted)
         lines = sum(map(len, found.places.values()))
         confirm_action(session, f"Remove {lines} lines from the log of {registry}?", yes=yes)
@@ -405,9 +387,9 @@ async def redact_command(
             registry,
             wanted,
             actor,
-            utc_now(),
+            _common.utc_now(),
             reason=reason,
-            audit=make_audit_record("registry.redact", f"{registry}: {reason}", account=actor.id),
+            audit=_common.make_audit_record("registry.redact", f"{registry}: {reason}", account=actor.id),
         )
     session.print_record(
         {
@@ -427,7 +409,7 @@ async def redact_command(
 @make_command("backup", short_help="Copy the database to a file, while it is in use.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--portable", is_flag=True, help="Write JSON Lines, which every database can restore.")
-@pass_store
+@_common.pass_store
 async def backup_command(session: Session, store: Store, /, file: str, portable: bool) -> None:
     """Copy the database to FILE, while it is in use. The file is replaced when the copy is complete.
 
@@ -439,9 +421,9 @@ async def backup_command(session: Session, store: Store, /, file: str, portable:
       onym registry backup registry-2026-11-21.db
       onym registry backup --portable registry-2026-11-21.jsonl
     """
-    with show_status(session, f"copying into {file}"):
+    with _common.show_status(session, f"copying into {file}"):
         await store.backup(Path(file), portable=portable)
-        await store.audit.write(make_audit_record("registry.backup", Path(file).name))
+        await store.audit.write(_common.make_audit_record("registry.backup", Path(file).name))
     size = Path(file).stat().st_size  # noqa: ASYNC240 - the only task
     session.print_record({"file": file, "octets": size})
     session.print_line(f"wrote {file}")
@@ -450,7 +432,7 @@ async def backup_command(session: Session, store: Store, /, file: str, portable:
 @make_command("restore", short_help="Restore a backup into an empty database.")
 @click.argument("file", type=click.Path(dir_okay=False, exists=True))
 @yes_option
-@pass_database
+@_common.pass_database
 async def restore_command(session: Session, /, file: str, yes: bool, db: str | None) -> None:
     """Restore the backup FILE into the database of --db, which is created if necessary.
 
@@ -461,14 +443,14 @@ async def restore_command(session: Session, /, file: str, yes: bool, db: str | N
       onym registry restore registry-2026-11-21.db --db new.db
       onym registry restore registry.jsonl --db postgresql://registry@/registry
     """
-    place = require_database(session, db)
+    place = _common.require_database(session, db)
     confirm_action(session, f"Restore {file} into {place}?", yes=yes)
     from onym.registry.store import restore  # late: SQLAlchemy takes most of the import time
 
-    with show_status(session, f"reading {file}"):
+    with _common.show_status(session, f"reading {file}"):
         verified = await restore(Path(file), place)
-        async with open_store(session, place) as store:
-            await store.audit.write(make_audit_record("registry.restore", Path(file).name))
+        async with _common.open_store(session, place) as store:
+            await store.audit.write(_common.make_audit_record("registry.restore", Path(file).name))
     _print_verified(session, verified, "restored")
 
 
@@ -480,7 +462,7 @@ async def restore_command(session: Session, /, file: str, yes: bool, db: str | N
 @click.option("--base-url", metavar="URL",
               help="The public origin: https://registry.example. Required unless on loopback.")  # fmt: skip
 @click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG.")
-@db_option
+@_common.db_option
 @pass_session
 def serve_command(session: Session, /, db: str | None, config: str | None, **options: Any) -> None:
     """Serve the registry's web pages and API, until Ctrl-C.
@@ -499,7 +481,7 @@ def serve_command(session: Session, /, db: str | None, config: str | None, **opt
     from onym.server.settings import load_settings
 
     settings = _resolve_base_url(
-        load_settings(config, database=find_database(session, db, config), **options)
+        load_settings(config, database=_common.find_database(session, db, config), **options)
     )
 
     def ready(_: int) -> None:
@@ -554,7 +536,7 @@ def _load_webhook_settings(config: str | None) -> Settings:
 
 @webhook_command.command("list", short_help="List webhooks and their deliveries.")
 @_config_option
-@pass_database
+@_common.pass_database
 async def list_command(session: Session, /, config: str | None, db: str | None) -> None:
     """List webhooks: how many deliveries wait, were sent and were given up, and the last failure.
 
@@ -564,7 +546,7 @@ async def list_command(session: Session, /, config: str | None, db: str | None) 
     """
     settings = _load_webhook_settings(config)
     found: list[dict[str, Any]] = []
-    async with open_store(session, find_database(session, db, config)) as store:
+    async with _common.open_store(session, _common.find_database(session, db, config)) as store:
         for hook in settings.webhooks:
             counts = await store.outbox.count_deliveries(hook.name)
             sent = counts.last_sent
@@ -574,7 +556,7 @@ async def list_command(session: Session, /, config: str | None, db: str | None) 
                     "origin": "/".join(hook.url.split("/")[:3]),
                     "registries": list(hook.registries),
                     **select_fields(counts, "waiting", "sent", "given_up", "reason"),
-                    "last_sent": None if sent is None else format_minute(sent),
+                    "last_sent": None if sent is None else _common.format_minute(sent),
                 }
             )
     session.print_record({"webhooks": found})
@@ -598,7 +580,7 @@ async def list_command(session: Session, /, config: str | None, db: str | None) 
 @webhook_command.command("test", short_help="Send a test delivery to a webhook.")
 @click.argument("name")
 @_config_option
-@pass_database
+@_common.pass_database
 async def test_command(session: Session, /, name: str, config: str | None, db: str | None) -> None:
     """Send a delivery of the type registry.test to the webhook NAME now. The exit code is 11 if it fails.
 
@@ -617,8 +599,8 @@ async def test_command(session: Session, /, name: str, config: str | None, db: s
         )
     from onym.server.notices import WebhookSender  # late: see above
 
-    async with open_store(session, find_database(session, db, config)) as store:
-        reason = await WebhookSender(settings, store, utc_now).send_test(hook)
+    async with _common.open_store(session, _common.find_database(session, db, config)) as store:
+        reason = await WebhookSender(settings, store, _common.utc_now).send_test(hook)
     session.print_record({"webhook": name, "ok": reason is None, "reason": reason})
     if reason is None:
         session.print_line(f"{session.paint('ok', 'good')}  {name} accepted the test delivery")

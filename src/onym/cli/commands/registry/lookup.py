@@ -15,27 +15,7 @@ import click
 
 from onym.cli._commands import make_command
 from onym.cli._output import Session, select_fields
-from onym.cli.commands.registry._common import (
-    ROLE_CHOICE,
-    STATUS_CHOICE,
-    at_option,
-    build_record,
-    complete_name,
-    find_database,
-    format_holder,
-    format_registry_option,
-    list_logins,
-    make_request_error,
-    open_store,
-    parse_time,
-    pass_database,
-    pass_store,
-    print_entry,
-    print_history,
-    print_request,
-    registry_option,
-    shorten_text,
-)
+from onym.cli.commands.registry import _common
 from onym.errors import UnknownEntryError, UsageError
 from onym.registry.records import Entry, Request, RequestState, Role, Status
 from onym.registry.registries import REGISTRIES, list_near_spellings
@@ -66,9 +46,9 @@ _OPEN: Final = (
 
 
 @make_command("show", short_help="Show one entry with its status, fields and history.")
-@click.argument("name", shell_complete=complete_name)
-@registry_option
-@pass_database
+@click.argument("name", shell_complete=_common.complete_name)
+@_common.registry_option
+@_common.pass_database
 async def show_command(session: Session, /, name: str, registry: str, db: str | None) -> None:
     """Show one entry with its status, fields and history. Without a database, the shipped data is used.
 
@@ -78,7 +58,7 @@ async def show_command(session: Session, /, name: str, registry: str, db: str | 
       onym registry show temp -r llm-parameters
       onym registry show --json --db registry.db llm
     """
-    if find_database(session, db) is None:
+    if _common.find_database(session, db) is None:
         _show_shipped(session, registry, name)
     else:
         await _show_own(session, db, registry, name)
@@ -100,15 +80,15 @@ def _show_shipped(session: Session, registry: str, name: str) -> None:
             registry, key, (entry.name for entry in snapshot.entries), elsewhere=next(elsewhere, None)
         )
     session.print_record(
-        {"entry": build_record(entry), "facts": select_fields(snapshot, "source", "vintage")}
+        {"entry": _common.build_record(entry), "facts": select_fields(snapshot, "source", "vintage")}
     )
     if not session.as_json:
-        print_entry(session, entry)
+        _common.print_entry(session, entry)
         session.print_note(_format_origin(snapshot))
 
 
 async def _show_own(session: Session, db: str | None, registry: str, name: str) -> None:
-    async with open_store(session, db) as store:
+    async with _common.open_store(session, db) as store:
         key = _normalize_name(registry, name)
         entry = await store.entry(registry, key)
         if entry is None:
@@ -116,13 +96,16 @@ async def _show_own(session: Session, db: str | None, registry: str, name: str) 
             similar = await store.search(registry, key[:1], _MAX_ROWS)
             raise _make_unknown_error(registry, key, (entry.name for entry in similar), requests=requests)
         records = list(await store.history(registry, key))
-        names = await list_logins(store)
+        names = await _common.list_logins(store)
     session.print_record(
-        {"entry": build_record(entry), "history": [build_record(record) for record in records]}
+        {
+            "entry": _common.build_record(entry),
+            "history": [_common.build_record(record) for record in records],
+        }
     )
     if not session.as_json:
-        print_entry(session, entry, names)
-        print_history(session, records, names)
+        _common.print_entry(session, entry, names)
+        _common.print_history(session, records, names)
 
 
 def _normalize_name(registry: str, name: str) -> str:
@@ -155,7 +138,8 @@ def _make_unknown_error(
     elif close:
         hint = f"similar names are {', '.join(close)}"
     else:
-        hint = f"the name is free; to request it, run onym registry template{format_registry_option(row.id)}"
+        option = _common.format_registry_option(row.id)
+        hint = f"the name is free; to request it, run onym registry template{option}"
     message = f'no {row.noun} "{name}" is registered'
     return UnknownEntryError(message, code="registry.unknown-entry", field="name", hint=hint)
 
@@ -168,11 +152,11 @@ def _format_origin(snapshot: Snapshot) -> str:
 
 @make_command("search", short_help="Find entries by name, description or reference.")
 @click.argument("text", default="")
-@registry_option
-@click.option("--status", "wanted", type=STATUS_CHOICE, metavar="STATUS", help="Only this status.")
+@_common.registry_option
+@click.option("--status", "wanted", type=_common.STATUS_CHOICE, metavar="STATUS", help="Only this status.")
 @click.option("--limit", type=click.IntRange(1, _MAX_ROWS), metavar="N", default=_ROWS, show_default=True,
               help="Maximum number of rows.")  # fmt: skip
-@pass_database
+@_common.pass_database
 async def search_command(
     session: Session, /, text: str, registry: str, wanted: str | None, limit: int, db: str | None
 ) -> None:
@@ -194,13 +178,13 @@ async def search_command(
         )
     snapshot = None
     matches: Sequence[Entry]
-    if find_database(session, db) is None:
+    if _common.find_database(session, db) is None:
         from onym.registry.iana import load_builtin_snapshot
 
         snapshot = load_builtin_snapshot(registry)
         matches = rank_entries(snapshot.entries, text, status)
     else:
-        async with open_store(session, db) as store:
+        async with _common.open_store(session, db) as store:
             if text and status is None:
                 matches = await store.search(registry, text, limit + 1)
             else:
@@ -240,12 +224,16 @@ def _rank_entry(entry: Entry, wanted: str) -> int | None:
 def _print_matches(
     session: Session, entries: Sequence[Entry], *, more: bool, snapshot: Snapshot | None
 ) -> None:
-    record: dict[str, Any] = {"entries": [build_record(entry) for entry in entries], "more": more}
+    record: dict[str, Any] = {"entries": [_common.build_record(entry) for entry in entries], "more": more}
     if snapshot is not None:
         record["facts"] = select_fields(snapshot, "source", "vintage")
     session.print_record(record)
     rows = [
-        (entry.name, str(entry.status), *(shorten_text(entry.fields.get(name, "")) for name in _SHOWN))
+        (
+            entry.name,
+            str(entry.status),
+            *(_common.shorten_text(entry.fields.get(name, "")) for name in _SHOWN),
+        )
         for entry in entries
     ]
     session.print_table(rows, styles=("name",))
@@ -261,8 +249,8 @@ def _print_matches(
 
 @make_command("status", short_help="Show the state, holder and due date of a request.")
 @click.argument("request")
-@at_option
-@pass_database
+@_common.at_option
+@_common.pass_database
 async def status_command(session: Session, /, request: str, at: str | None, db: str | None) -> None:
     """Show the state, holder, due date and history of REQUEST, which is an ID (uri-schemes-17) or a name.
 
@@ -271,21 +259,26 @@ async def status_command(session: Session, /, request: str, at: str | None, db: 
       onym registry status uri-schemes-17
       onym registry status --json llm | jq '.requests[].holder'
     """
-    when = parse_time(at)
-    async with open_store(session, db) as store:
+    when = _common.parse_time(at)
+    async with _common.open_store(session, db) as store:
         by_id = await store.request(request)
         requests = [] if by_id is None else [by_id]
         # parameters keep the case of their names; other names are stored in lower case
         for name in () if requests else dict.fromkeys((request.strip(), request.strip().lower())):
             requests += (await store.requests(name=name)).items
         if not requests:
-            raise make_request_error(f'the registry has no request "{request}", as an ID or as a name')
+            raise _common.make_request_error(
+                f'the registry has no request "{request}", as an ID or as a name'
+            )
         histories = {item.id: list(await store.request_history(item.id)) for item in requests}
-        logins = await list_logins(store)
+        logins = await _common.list_logins(store)
     session.print_record(
         {
             "requests": [
-                {**build_record(item), "history": [build_record(record) for record in histories[item.id]]}
+                {
+                    **_common.build_record(item),
+                    "history": [_common.build_record(record) for record in histories[item.id]],
+                }
                 for item in requests
             ]
         }
@@ -294,15 +287,15 @@ async def status_command(session: Session, /, request: str, at: str | None, db: 
         return
     for number, item in enumerate(requests):
         session.print_line() if number else None
-        print_request(session, item, when, logins)
-        print_history(session, histories[item.id], logins)
+        _common.print_request(session, item, when, logins)
+        _common.print_history(session, histories[item.id], logins)
 
 
 @make_command("review", short_help="List open requests and who has the next step.")
 @click.option("-r", "--registry", metavar="REGISTRY", help="Only this registry.")
-@click.option("--for", "role", type=ROLE_CHOICE, help="Only requests that wait for this role.")
-@at_option
-@pass_database
+@click.option("--for", "role", type=_common.ROLE_CHOICE, help="Only requests that wait for this role.")
+@_common.at_option
+@_common.pass_database
 async def review_command(
     session: Session, /, registry: str | None, role: str | None, at: str | None, db: str | None
 ) -> None:
@@ -313,12 +306,12 @@ async def review_command(
       onym registry review
       onym registry review --for expert
     """
-    when = parse_time(at)
+    when = _common.parse_time(at)
     if registry is not None:
         registry = registry_row(registry).id
     holder = None if role is None else Role(role)
     requests: list[Request] = []
-    async with open_store(session, db) as store:
+    async with _common.open_store(session, db) as store:
         for state in _OPEN:
             page = await store.requests(registry=registry, state=state, holder=holder)
             requests += page.items
@@ -327,10 +320,10 @@ async def review_command(
                 requests += page.items
     # the earliest due date first; requests without one follow, the oldest first
     requests.sort(key=lambda request: (request.due is None, request.due or request.since, request.id))
-    session.print_record({"requests": [build_record(request) for request in requests]})
+    session.print_record({"requests": [_common.build_record(request) for request in requests]})
     rows = [
         (request.id, request.name, f"{request.kind} {request.status}", str(request.state),
-         format_holder(request, when))
+         _common.format_holder(request, when))
         for request in requests
     ]  # fmt: skip
     session.print_table(rows, styles=("name",))
@@ -339,7 +332,7 @@ async def review_command(
 
 
 @make_command("statistics", short_help="Count entries and requests, and the time of each stage.")
-@pass_store
+@_common.pass_store
 async def statistics_command(session: Session, store: Store, /) -> None:
     """Count entries by status and requests by state, with the median time of each stage, and months.
 

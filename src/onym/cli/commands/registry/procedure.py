@@ -15,28 +15,9 @@ from onym.cli._commands import exit_with, make_command
 from onym.cli._errors import complete_command
 from onym.cli._input import read_body, read_file, read_text_file
 from onym.cli._output import Session, select_fields
-from onym.cli.commands.registry._common import (
-    account_options,
-    at_option,
-    build_record,
-    find_database,
-    format_registry_option,
-    get_request,
-    is_request_id,
-    list_logins,
-    make_audit_record,
-    open_store,
-    parse_time,
-    pass_database,
-    print_entry,
-    print_report,
-    print_request,
-    registry_option,
-    resolve_actor,
-    shorten_text,
-    utc_now,
-)
+from onym.cli.commands.registry import _common
 from onym.errors import ConfigError, RefusalError, URIError, UsageError
+from onym.registry import service
 from onym.registry.records import (
     IANA_CLOCK,
     Actor,
@@ -49,19 +30,6 @@ from onym.registry.records import (
 )
 from onym.registry.registries import PROFILES, REGISTRIES, Profile
 from onym.registry.registries import get_registry as registry_row
-from onym.registry.service import (
-    ParsedSubmission,
-    SubmissionInput,
-    apply_step,
-    build_opening_data,
-    build_request_data,
-    check_submission,
-    fill_from_entry,
-    get_applied_request,
-    get_requested_status,
-    parse_submission,
-    plan_archive_links,
-)
 
 if TYPE_CHECKING:
     from onym.registry.checks import Report
@@ -97,7 +65,7 @@ GUIDANCE: Final = {
 
 async def _check_file(
     session: Session, db: str | None, file: str, options: _SubmitOptions
-) -> tuple[ParsedSubmission, Report]:
+) -> tuple[service.ParsedSubmission, Report]:
     """Read a template from a file or document, and check it. Raises TemplateError and UsageError."""
     row = registry_row(options.registry)
     if options.profile is not None and options.profile not in row.profiles:
@@ -106,7 +74,7 @@ async def _check_file(
             code="usage.profile",
             hint=f"use --procedure {' or '.join(row.profiles)}",
         )
-    form = SubmissionInput(
+    form = service.SubmissionInput(
         registry=row,
         text=read_text_file(file, MAX_FILE),
         profile=options.profile or "",
@@ -117,14 +85,14 @@ async def _check_file(
         request=options.revises,
     )
     source = "standard input" if file == "-" else file
-    submission = parse_submission(form, source=source)
-    if find_database(session, db) is None:
-        return submission, await check_submission(submission, None, source=source)
-    async with open_store(session, db) as store:
-        filled = fill_from_entry(form, await store.entry(row.id, submission.name))
+    submission = service.parse_submission(form, source=source)
+    if _common.find_database(session, db) is None:
+        return submission, await service.check_submission(submission, None, source=source)
+    async with _common.open_store(session, db) as store:
+        filled = service.fill_from_entry(form, await store.entry(row.id, submission.name))
         if filled is not form:
-            submission = parse_submission(filled, source=source)
-        return submission, await check_submission(submission, store, source=source)
+            submission = service.parse_submission(filled, source=source)
+        return submission, await service.check_submission(submission, store, source=source)
 
 
 def render_blank_template(profile: Profile) -> str:
@@ -138,9 +106,9 @@ def render_blank_template(profile: Profile) -> str:
 
 
 @make_command("template", short_help="Print an empty template to fill in.")
-@registry_option
+@_common.registry_option
 @click.option("--procedure", "profile", type=_PROFILE, help="The procedure. Default: the registry's own.")
-@pass_database
+@_common.pass_database
 async def template_command(session: Session, /, registry: str, profile: str | None, db: str | None) -> None:
     """Print an empty template to fill in. Standard error explains each field.
 
@@ -169,7 +137,7 @@ async def template_command(session: Session, /, registry: str, profile: str | No
     for field in chosen.fields:
         optional = "" if field.required else " (optional)"
         session.print_error(f"  {field.label}: {guidance[field.id]}{optional} [{field.guideline}]")
-    option = format_registry_option(row.id)
+    option = _common.format_registry_option(row.id)
     session.print_error(f"\nfill it in, then: onym registry submit --dry-run{option} FILE")
 
 
@@ -193,7 +161,7 @@ class _SubmitOptions:
 
 @make_command("submit", short_help="Check a template or draft, and request registration.")
 @click.argument("file", metavar="FILE|REQUEST")
-@registry_option
+@_common.registry_option
 @click.option(
     "--procedure", "profile", type=_PROFILE, help="The procedure. Default: the one that the template fits."
 )
@@ -207,9 +175,9 @@ class _SubmitOptions:
 @click.option("--anyway", is_flag=True, help="Submit even if the checker finds errors.")
 @click.option("--draft", "keep_draft", is_flag=True, help="Open a draft request, which you can still revise.")
 @click.option("--dry-run", is_flag=True, help="Only check the file; no database is needed.")
-@account_options
-@at_option
-@pass_database
+@_common.account_options
+@_common.at_option
+@_common.pass_database
 async def submit_command(
     session: Session,
     /,
@@ -233,15 +201,17 @@ async def submit_command(
       onym registry submit --db registry.db --account ann myscheme.txt
       onym registry submit --archive https://lists.example/x uri-schemes-17
     """
-    chosen = _SubmitOptions(at=parse_time(at), exact=at is not None, **options)
+    chosen = _SubmitOptions(at=_common.parse_time(at), exact=at is not None, **options)
     _require_archive_url(chosen.archive)
-    if is_request_id(file):
-        async with open_store(session, db) as store:
-            request = await get_request(store, file)
-            actor = await resolve_actor(store, request.registry, account=account, role=role)
+    if _common.is_request_id(file):
+        async with _common.open_store(session, db) as store:
+            request = await _common.get_request(store, file)
+            actor = await _common.resolve_actor(store, request.registry, account=account, role=role)
             _require_submittable(request, actor, chosen)
             request = await _submit_request(store, actor, request, chosen)
-            await store.audit.write(make_audit_record("registry.submit", request.id, account=actor.id))
+            await store.audit.write(
+                _common.make_audit_record("registry.submit", request.id, account=actor.id)
+            )
         _print_submission(session, request, chosen.at)
         return
 
@@ -249,7 +219,7 @@ async def submit_command(
     report_record = select_fields(report, "source", "profile", "scheme", "ok")
     report_record["findings"] = [finding.as_dict() for finding in report.findings]
     if not session.as_json:
-        print_report(session, report)
+        _common.print_report(session, report)
     if dry_run or not (report.ok or chosen.anyway):
         session.print_record({"report": report_record, "request": None})
         if not report.ok and not dry_run:
@@ -257,18 +227,20 @@ async def submit_command(
         elif report.ok and not session.as_json:
             _print_next_steps(session, submission, report.source, chosen.registry)
         exit_with(exit_codes.OK if report.ok else exit_codes.CHECK_FAILED)
-    async with open_store(session, db) as store:
-        actor = await resolve_actor(store, chosen.registry, account=account, role=role)
+    async with _common.open_store(session, db) as store:
+        actor = await _common.resolve_actor(store, chosen.registry, account=account, role=role)
         change = _open_request if chosen.revises is None else _correct_request
         request = await change(store, actor, submission, chosen)
         request = await _submit_request(store, actor, request, chosen)
-        await store.audit.write(make_audit_record("registry.submit", request.id, account=actor.id))
+        await store.audit.write(_common.make_audit_record("registry.submit", request.id, account=actor.id))
     _print_submission(session, request, chosen.at, report=report_record)
 
 
-def _print_next_steps(session: Session, submission: ParsedSubmission, source: str, registry: str) -> None:
+def _print_next_steps(
+    session: Session, submission: service.ParsedSubmission, source: str, registry: str
+) -> None:
     """Print where to submit a template that was only checked."""
-    status = get_requested_status(submission) or registry_row(registry).default_status
+    status = service.get_requested_status(submission) or registry_row(registry).default_status
     review = (
         submission.profile.list_review.get(Status(status)) if status in submission.profile.policies else None
     )
@@ -279,7 +251,7 @@ def _print_next_steps(session: Session, submission: ParsedSubmission, source: st
             f"{review.reasonable.days} days are reasonable"
         )
     iana = "to IANA by mail to iana@iana.org, or " if registry == "uri-schemes" else ""
-    option = format_registry_option(registry)
+    option = _common.format_registry_option(registry)
     session.print_note(
         f"submit it {iana}to your own registry with onym registry submit{option} {source} --db DATABASE"
     )
@@ -331,27 +303,29 @@ def _make_announced_error(request: Request) -> RefusalError:
 
 
 async def _open_request(
-    store: Store, actor: Actor, submission: ParsedSubmission, options: _SubmitOptions
+    store: Store, actor: Actor, submission: service.ParsedSubmission, options: _SubmitOptions
 ) -> Request:
     event = Event(
         kind=EventKind.OPEN,
         registry=options.registry,
         request=await store.next_request_id(options.registry),
         name=submission.name,
-        data=build_opening_data(submission, RequestKind(options.kind)),
+        data=service.build_opening_data(submission, RequestKind(options.kind)),
     )
-    return get_applied_request(await apply_step(store, event, actor, options.at, exact=options.exact))
+    return service.get_applied_request(
+        await service.apply_step(store, event, actor, options.at, exact=options.exact)
+    )
 
 
 async def _correct_request(
-    store: Store, actor: Actor, submission: ParsedSubmission, options: _SubmitOptions
+    store: Store, actor: Actor, submission: service.ParsedSubmission, options: _SubmitOptions
 ) -> Request:
     """Resubmit a rejected request, or revise any other open one."""
-    request = await get_request(store, options.revises or "")
+    request = await _common.get_request(store, options.revises or "")
     if options.archive is not None and request.state not in _WAITING:
         raise _make_announced_error(request)
     kind = EventKind.RESUBMIT if request.state is RequestState.REJECTED else EventKind.REVISE
-    data = build_request_data(submission, request.kind)
+    data = service.build_request_data(submission, request.kind)
     return await _apply_step(store, actor, request, kind, options, **data)
 
 
@@ -381,19 +355,21 @@ async def _apply_step(
     store: Store, actor: Actor, request: Request, kind: EventKind, options: _SubmitOptions, **data: Any
 ) -> Request:
     event = Event(kind=kind, registry=request.registry, request=request.id, name=request.name, data=data)
-    return get_applied_request(
-        await apply_step(store, event, actor, options.at, expected=request.version, exact=options.exact)
+    return service.get_applied_request(
+        await service.apply_step(
+            store, event, actor, options.at, expected=request.version, exact=options.exact
+        )
     )
 
 
 def _print_submission(
     session: Session, request: Request, at: datetime, *, report: dict[str, Any] | None = None
 ) -> None:
-    record = {"request": build_record(request)}
+    record = {"request": _common.build_record(request)}
     session.print_record(record if report is None else {**record, "report": report})
     if session.as_json:
         return
-    print_request(session, request, at)
+    _common.print_request(session, request, at)
     if request.state is RequestState.DRAFT and _needs_list_review(request):
         review = PROFILES[request.profile].list_review[request.status]
         submit = complete_command(session, f"onym registry submit {request.id} --archive URL")
@@ -443,10 +419,10 @@ _MAX_DATA: Final = 1_000_000
               help="Members of the event: a JSON object, @FILE, or - for standard input.")  # fmt: skip
 @click.option("--if-version", "expect", type=click.IntRange(0), metavar="VERSION",
               help="Fail unless the request has this version.")  # fmt: skip
-@registry_option
-@account_options
-@at_option
-@pass_database
+@_common.registry_option
+@_common.account_options
+@_common.at_option
+@_common.pass_database
 async def decide_command(
     session: Session,
     /,
@@ -491,18 +467,20 @@ async def decide_command(
       onym registry decide agents renew -r ai-namespaces --set expires=2028-01-31
     """
     event_data = _build_event_data(reason, members, data)
-    when = parse_time(at)
+    when = _common.parse_time(at)
     kind = EventKind(decision)
-    async with open_store(session, db) as store:
-        if is_request_id(target):
-            request = await get_request(store, target)
+    async with _common.open_store(session, db) as store:
+        if _common.is_request_id(target):
+            request = await _common.get_request(store, target)
             registry, name, identifier = request.registry, request.name, request.id
         else:
             name, identifier = registry_row(registry).normalize_name(target), None
         event = Event(kind=kind, registry=registry, request=identifier, name=name, data=event_data)
-        actor = await resolve_actor(store, registry, account=account, role=role)
+        actor = await _common.resolve_actor(store, registry, account=account, role=role)
         try:
-            applied = await apply_step(store, event, actor, when, expected=expect, exact=at is not None)
+            applied = await service.apply_step(
+                store, event, actor, when, expected=expect, exact=at is not None
+            )
         except RefusalError as error:
             if error.code == "registry.incomplete" and identifier is not None:
                 again = complete_command(session, f"onym registry decide {identifier} reject-incomplete")
@@ -512,9 +490,9 @@ async def decide_command(
                 error.hint = f"add {option}"
             raise
         await store.audit.write(
-            make_audit_record(f"registry.{kind}", identifier or name or "", account=actor.id)
+            _common.make_audit_record(f"registry.{kind}", identifier or name or "", account=actor.id)
         )
-        logins = await list_logins(store)
+        logins = await _common.list_logins(store)
     _print_applied(session, applied, logins, when)
 
 
@@ -545,8 +523,8 @@ def _print_applied(session: Session, applied: Applied, names: dict[str, str], at
             "number": applied.record.number,
             "rule": decision.rule,
             "clause": decision.clause,
-            "request": None if decision.request is None else build_record(decision.request),
-            "entry": None if decision.entry is None else build_record(decision.entry),
+            "request": None if decision.request is None else _common.build_record(decision.request),
+            "entry": None if decision.entry is None else _common.build_record(decision.entry),
             "removed": decision.removed,
         }
     )
@@ -555,11 +533,11 @@ def _print_applied(session: Session, applied: Applied, names: dict[str, str], at
     done = session.paint("done", "good")
     session.print_line(f"{done}: {applied.record.event.kind}, row {decision.rule} [{decision.clause}]")
     if decision.request is not None:
-        print_request(session, decision.request, at, names)
+        _common.print_request(session, decision.request, at, names)
     if decision.removed:
         session.print_line(f"{applied.record.event.name or ''} was removed from the registry")
     elif decision.entry is not None:
-        print_entry(session, decision.entry, names)
+        _common.print_entry(session, decision.entry, names)
 
 
 @make_command("link-messages", short_help="Link the messages of a mailing list's archive.")
@@ -567,10 +545,10 @@ def _print_applied(session: Session, applied: Applied, names: dict[str, str], at
 @click.option("--link", metavar="URL", help="The address of a message without Archived-At: an https URL "
               "with {id} for its Message-ID.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="List the messages without linking them.")
-@registry_option
-@account_options
-@at_option
-@pass_database
+@_common.registry_option
+@_common.account_options
+@_common.at_option
+@_common.pass_database
 async def link_messages_command(
     session: Session,
     /,
@@ -597,10 +575,10 @@ async def link_messages_command(
     """
     from onym.registry.list_archive import MAX_BYTES  # late: mail and XML for this command alone
 
-    when, data = parse_time(at), read_file(file, MAX_BYTES)
-    async with open_store(session, db) as store:
-        content, plans = await plan_archive_links(store, registry, data, link=link)
-        actor = await resolve_actor(store, registry, account=account, role=role)
+    when, data = _common.parse_time(at), read_file(file, MAX_BYTES)
+    async with _common.open_store(session, db) as store:
+        content, plans = await service.plan_archive_links(store, registry, data, link=link)
+        actor = await _common.resolve_actor(store, registry, account=account, role=role)
         linked = [links.request for links in plans]
         if not dry_run:
             linked = [
@@ -624,7 +602,7 @@ async def link_messages_command(
         return
     for request, links in zip(linked, plans, strict=True):
         session.print_line(f"{session.paint(request.id, 'name')}  {request.state}")
-        rows = [(shorten_text(message.subject), message.url) for message in links.messages]
+        rows = [(_common.shorten_text(message.subject), message.url) for message in links.messages]
         session.print_table(rows, indent="  ")
     done = "would be linked" if dry_run else "linked"
     total = sum(len(links.messages) for links in plans)
@@ -643,15 +621,17 @@ async def _link_messages(
         kind=EventKind.LINK_MESSAGES, registry=about.registry, request=about.id, name=about.name,
         data=links.event_data,
     )  # fmt: skip
-    return get_applied_request(await apply_step(store, event, actor, at, expected=about.version, exact=exact))
+    return service.get_applied_request(
+        await service.apply_step(store, event, actor, at, expected=about.version, exact=exact)
+    )
 
 
 @make_command("tick", short_help="Process due timeouts and expiries.")
-@at_option
+@_common.at_option
 @click.option("--dry-run", is_flag=True, help="List due events without processing them.")
 @click.option("--send", is_flag=True, help="Send waiting mail and webhooks afterwards, as `serve` does.")
 @click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG.")
-@pass_database
+@_common.pass_database
 async def tick_command(
     session: Session, /, at: str | None, dry_run: bool, send: bool, config: str | None, db: str | None
 ) -> None:
@@ -666,16 +646,16 @@ async def tick_command(
       onym registry tick --dry-run --at 2026-12-24
       onym registry tick --send --config /etc/onym/registry.toml
     """
-    when = parse_time(at)
+    when = _common.parse_time(at)
     if send and dry_run:
         raise UsageError("--send cannot be combined with --dry-run", code="usage.command-line")
-    db = find_database(session, db, config)
+    db = _common.find_database(session, db, config)
     settings = _load_sending_settings(config) if send else None
     events: list[dict[str, Any]]
-    async with open_store(session, db) as store:
+    async with _common.open_store(session, db) as store:
         if dry_run:
             due = await store.list_due_events(when)
-            events = [{"event": build_record(event), "said": "due"} for event in due]
+            events = [{"event": _common.build_record(event), "said": "due"} for event in due]
         else:
             events = await _run_due_timers(store, when)
     sent = None if settings is None else await _send_notices(session, db, settings)
@@ -712,8 +692,8 @@ async def _send_notices(session: Session, db: str | None, settings: Settings) ->
     from onym.server.app import list_senders
 
     done = 0
-    async with open_store(session, db) as store:
-        for sender in list_senders(settings, store, utc_now):
+    async with _common.open_store(session, db) as store:
+        for sender in list_senders(settings, store, _common.utc_now):
             while claimed := await sender.send_due():
                 done += claimed
     return done
@@ -734,5 +714,5 @@ async def _run_due_timers(store: Store, at: datetime) -> list[dict[str, Any]]:
             except RefusalError as error:
                 refused.append(event)
                 result = f"no longer due: {error.message}"
-            results.append({"event": build_record(event), "said": result})
+            results.append({"event": _common.build_record(event), "said": result})
     return results

@@ -18,22 +18,7 @@ from onym.cli import exit_codes
 from onym.cli._commands import exit_with, make_command, pass_session
 from onym.cli._input import read_start, translate_key_errors
 from onym.cli._output import Session, escape_controls, is_terminal, replace_text_file, select_fields
-from onym.cli.commands.registry._common import (
-    STATUS_CHOICE,
-    account_options,
-    at_option,
-    db_option,
-    find_database,
-    make_audit_record,
-    open_store,
-    parse_time,
-    pass_database,
-    registry_option,
-    require_database,
-    resolve_actor,
-    show_counter,
-    show_status,
-)
+from onym.cli.commands.registry import _common
 from onym.errors import SignatureError, UsageError
 from onym.registry.records import Actor, Entry, Status
 from onym.registry.service import (
@@ -91,10 +76,10 @@ _SHOWN: Final = 20
 @click.option("--contacts", type=click.Path(dir_okay=False),
               help="A file of contacts: [[id, name, organisation, URI, date], ...]")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Read and report without changes.")
-@registry_option
-@account_options
-@at_option
-@pass_database
+@_common.registry_option
+@_common.account_options
+@_common.at_option
+@_common.pass_database
 async def import_command(
     session: Session,
     /,
@@ -123,23 +108,25 @@ async def import_command(
     """
     from onym.registry.iana import load_builtin_snapshot  # late: the readers take time to load
 
-    when = parse_time(at)
+    when = _common.parse_time(at)
     snapshots = [_read_snapshot(file, format_, registry, contacts) for file in files]
-    if find_database(session, db) is None and dry_run:
+    if _common.find_database(session, db) is None and dry_run:
         shipped = load_builtin_snapshot(registry).entries
         files_read = [_compare_snapshot(snapshot, shipped, when) for snapshot in snapshots]
     else:
-        async with open_store(session, db) as store:
+        async with _common.open_store(session, db) as store:
             if dry_run:
                 present = await list_entries(store, registry)
                 files_read = [_compare_snapshot(snapshot, present, when) for snapshot in snapshots]
             else:
-                actor = await resolve_actor(store, registry, account=account, role=role)
+                actor = await _common.resolve_actor(store, registry, account=account, role=role)
                 files_read = [
                     await _import_snapshot(session, store, snapshot, actor, when) for snapshot in snapshots
                 ]
                 subject = f"{registry}: {', '.join(Path(file).name for file in files)}"[:_MAX_SUBJECT]
-                await store.audit.write(make_audit_record("registry.import", subject, account=actor.id))
+                await store.audit.write(
+                    _common.make_audit_record("registry.import", subject, account=actor.id)
+                )
     session.print_record({"registry": registry, "dry_run": dry_run, "files": files_read})
     for record in files_read:
         _print_import(session, record, dry_run=dry_run)
@@ -187,7 +174,7 @@ def _build_import_record(snapshot: Snapshot) -> dict[str, Any]:
 async def _import_snapshot(
     session: Session, store: Store, snapshot: Snapshot, actor: Actor, at: datetime
 ) -> dict[str, Any]:
-    with show_counter(session, snapshot.source, len(snapshot.entries)) as progress:
+    with _common.show_counter(session, snapshot.source, len(snapshot.entries)) as progress:
         report = await import_snapshot(store, snapshot, actor, at, progress=progress)
     record = _build_import_record(snapshot)
     record["irregular"] += [_build_refusal(row.name, row.reason) for row in report.irregular]
@@ -219,7 +206,7 @@ def _print_import(session: Session, record: dict[str, Any], *, dry_run: bool) ->
 @make_command("export", short_help="Export a registry in one of many formats.")
 @click.option("--format", "format_", type=click.Choice(_FORMATS), default="xml", metavar="FORMAT",
               show_default=True, help=f"The format of the file: {', '.join(_FORMATS)}.")  # fmt: skip
-@click.option("--status", type=STATUS_CHOICE, metavar="STATUS", help="The status, for csv-2015.")
+@click.option("--status", type=_common.STATUS_CHOICE, metavar="STATUS", help="The status, for csv-2015.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False),
               help="Write to FILE, which is replaced only when the export is complete.")  # fmt: skip
 @click.option("--sign-key", metavar="FILE", help="A private key (JWK) to sign the namespaces file.")
@@ -228,9 +215,9 @@ def _print_import(session: Session, record: dict[str, Any], *, dry_run: bool) ->
 @click.option(
     "--config", metavar="FILE", help="The settings file (TOML), for atom. Default: ONYM_REGISTRY_CONFIG."
 )
-@registry_option
-@at_option
-@pass_database
+@_common.registry_option
+@_common.at_option
+@_common.pass_database
 async def export_command(
     session: Session,
     /,
@@ -286,7 +273,7 @@ async def export_command(
 @click.option("--live", metavar="ORIGIN",
               help="The service for search and forms. Default: base_url of the settings.")  # fmt: skip
 @click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_REGISTRY_CONFIG.")
-@db_option
+@_common.db_option
 @pass_session
 def mirror_command(
     session: Session,
@@ -314,12 +301,12 @@ def mirror_command(
     settings, service, base = _resolve_addresses(session, base_url, live, config, db)
 
     async def work() -> Mirror:
-        async with open_store(session, settings.database.reveal()) as store:
+        async with _common.open_store(session, settings.database.reveal()) as store:
             return await write_mirror(store, settings, folder, live=service, base=base)
 
     import asyncio  # late: asyncio is not needed to print help
 
-    with show_status(session, f"writing {folder}"):
+    with _common.show_status(session, f"writing {folder}"):
         mirror = asyncio.run(work())
     head = select_fields(mirror.head, "number", "digest")
     counts = select_fields(mirror, "pages", "files", "size", "changed")
@@ -337,7 +324,7 @@ def _resolve_addresses(
     """Return the settings, the origin of the service and the URL of the mirror. Raises UsageError."""
     from onym.server.settings import Settings, load_settings, parse_origin, parse_web_url
 
-    settings = load_settings(config, database=require_database(session, db, config))
+    settings = load_settings(config, database=_common.require_database(session, db, config))
     service = None if settings.base_url == Settings().base_url else settings.base_url
     service = service if live is None else _parse_option("--live", live, parse_origin)
     base = None if base_url is None else _parse_option("--base-url", base_url, parse_web_url).rstrip("/")
@@ -388,19 +375,19 @@ async def _export_registry(
 ) -> str:
     from onym.registry.iana import load_builtin_snapshot, write_table  # late: readers and writers
 
-    when = parse_time(at)
+    when = _common.parse_time(at)
     signing_key = None if key is None else _load_signing_key(key)
     updated = when.date()
     changes: Sequence[EntryChange] = ()
     frame: bytes | None = None
-    if find_database(session, db) is None:
+    if _common.find_database(session, db) is None:
         snapshot = load_builtin_snapshot(registry)
         entries = snapshot.entries
         if at is None and snapshot.vintage is not None:
             with suppress(ValueError):  # it may name only a month or a year
                 updated = date.fromisoformat(snapshot.vintage)
     else:
-        async with open_store(session, db) as store:
+        async with _common.open_store(session, db) as store:
             entries = await list_entries(store, registry)
             frame = await store.get_frame(registry) if format_ == "xml" else None
             changes = await store.changes(registry, limit=FEED_LIMIT) if format_ == "atom" else ()

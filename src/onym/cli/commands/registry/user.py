@@ -14,17 +14,7 @@ from onym.accounts import records, sign_in
 from onym.cli._commands import OrderedGroup, confirm_action, make_command, make_duration_option, yes_option
 from onym.cli._errors import complete_command
 from onym.cli._output import Session, is_terminal, select_fields
-from onym.cli.commands.registry._common import (
-    ROLE_CHOICE,
-    format_minute,
-    get_account,
-    list_accounts,
-    make_audit_record,
-    open_store,
-    pass_database,
-    pass_store,
-    utc_now,
-)
+from onym.cli.commands.registry import _common
 from onym.errors import UnknownEntryError, UsageError
 from onym.registry.records import TOKEN_PREFIX, Role, parse_scopes
 from onym.registry.words import name_role
@@ -46,7 +36,7 @@ _SCOPES: Final = ("read", "submit", "review", "iana", "iesg", "admin")
                       help="How long the token is valid.")  # fmt: skip
 @click.option("--revoke", metavar="ID", help="Revoke this token.")
 @yes_option
-@pass_database
+@_common.pass_database
 async def token_command(
     session: Session,
     /,
@@ -69,8 +59,8 @@ async def token_command(
             "--scope creates a token; it cannot be combined with --revoke", code="usage.command-line"
         )
 
-    async with open_store(session, db) as store:
-        account = await get_account(store, login)
+    async with _common.open_store(session, db) as store:
+        account = await _common.get_account(store, login)
         fresh = None
         if revoke is not None:
             if revoke not in {token.id for token in await store.tokens.list(account.id)}:
@@ -81,13 +71,13 @@ async def token_command(
                     hint=f"onym registry user token {account.login} lists the tokens",
                 )
             confirm_action(session, f"Revoke {revoke} of {account.login}?", yes=yes)
-            act = make_audit_record("token.revoke", f"{account.login}: {revoke}")
-            await store.tokens.revoke(revoke, utc_now(), audit=act)
+            act = _common.make_audit_record("token.revoke", f"{account.login}: {revoke}")
+            await store.tokens.revoke(revoke, _common.utc_now(), audit=act)
         if scopes:
             days = round(lifetime / 86_400)
             fresh, made = _make_token(account, label, scopes, days)
             granted = f"{account.login}: {made.id}, {' '.join(sorted(made.scopes))}, {days} days"
-            await store.tokens.create(made, audit=make_audit_record("token.add", granted))
+            await store.tokens.create(made, audit=_common.make_audit_record("token.add", granted))
         listed = await store.tokens.list(account.id)
     session.print_record(
         {
@@ -114,8 +104,8 @@ def _make_token(account: Account, label: str, scopes: Sequence[str], days: int) 
         account=account.id,
         label=label[: records.MAX_LABEL],
         scopes=parse_scopes(scopes),
-        created=utc_now(),
-        expires=utc_now() + timedelta(days=days),
+        created=_common.utc_now(),
+        expires=_common.utc_now() + timedelta(days=days),
     )
     return fresh, made
 
@@ -130,7 +120,13 @@ def _build_token_record(token: records.ApiToken) -> dict[str, Any]:
 
 
 def _build_token_row(token: records.ApiToken) -> tuple[str, ...]:
-    state = "revoked" if token.revoked else f"until {format_minute(token.expires)}" if token.expires else ""
+    state = (
+        "revoked"
+        if token.revoked
+        else f"until {_common.format_minute(token.expires)}"
+        if token.expires
+        else ""
+    )
     return token.id, ", ".join(sorted(token.scopes)), state, token.label
 
 
@@ -200,7 +196,7 @@ def make_account(
         email=None if email is None else records.validate_email(email),
         password_hash=None if password is None else sign_in.hash_password(password),
         roles=dict(roles),
-        created=utc_now(),
+        created=_common.utc_now(),
     )
 
 
@@ -251,11 +247,13 @@ def _format_realm(name: str) -> str:
 @click.argument("login")
 @click.option("--name", help="The name shown beside decisions. Default: the login.")
 @click.option("--email", metavar="ADDRESS", help="The e-mail address for notices.")
-@click.option("--role", "roles", type=ROLE_CHOICE, multiple=True, help="A role of the account (repeatable).")
+@click.option(
+    "--role", "roles", type=_common.ROLE_CHOICE, multiple=True, help="A role of the account (repeatable)."
+)
 @click.option("--no-password", is_flag=True, help="Allow sign-in only by OpenID Connect or tokens.")
 @_registry
 @_stdin
-@pass_store
+@_common.pass_store
 async def add_command(
     session: Session,
     store: Store,
@@ -281,12 +279,14 @@ async def add_command(
         password=None if no_password else ask_password(session, login, from_stdin=password_stdin),
         roles={registry: frozenset(map(Role, roles))} if roles else {},
     )
-    await store.accounts.add(account, audit=make_audit_record("account.add", describe_new_account(account)))
+    await store.accounts.add(
+        account, audit=_common.make_audit_record("account.add", describe_new_account(account))
+    )
     _print_account(session, account)
 
 
 @user_command.command("list", short_help="List the accounts.")
-@pass_store
+@_common.pass_store
 async def list_command(session: Session, store: Store, /) -> None:
     """List the accounts with login, name, roles and state.
 
@@ -294,7 +294,7 @@ async def list_command(session: Session, store: Store, /) -> None:
     Example:
       onym registry user list
     """
-    listed = await list_accounts(store)
+    listed = await _common.list_accounts(store)
     session.print_record({"accounts": [_build_account_record(account) for account in listed]})
     rows = [
         (account.login, account.name, "disabled" if account.disabled else "", _format_roles(account))
@@ -308,10 +308,12 @@ async def list_command(session: Session, store: Store, /) -> None:
 
 @user_command.command("roles", short_help="Show, add or remove roles.")
 @click.argument("login")
-@click.option("--add", "added", type=ROLE_CHOICE, multiple=True, help="Add this role (repeatable).")
-@click.option("--remove", "removed", type=ROLE_CHOICE, multiple=True, help="Remove this role (repeatable).")
+@click.option("--add", "added", type=_common.ROLE_CHOICE, multiple=True, help="Add this role (repeatable).")
+@click.option(
+    "--remove", "removed", type=_common.ROLE_CHOICE, multiple=True, help="Remove this role (repeatable)."
+)
 @_registry
-@pass_store
+@_common.pass_store
 async def roles_command(
     session: Session, store: Store, /, login: str, added: Sequence[str], removed: Sequence[str], registry: str
 ) -> None:
@@ -321,7 +323,7 @@ async def roles_command(
     Example:
       onym registry user roles ann --add expert -r uri-schemes
     """
-    account = await get_account(store, login)
+    account = await _common.get_account(store, login)
     if added or removed:
         held = account.roles.get(registry, frozenset())
         lost = frozenset(map(Role, removed))
@@ -331,9 +333,9 @@ async def roles_command(
         changes += [f"removed {role}" for role in sorted(held - after)]
         subject = f"{account.login}: {', '.join(changes) or 'no change'} {_format_registry(registry)}"
         await store.accounts.set_roles(
-            account.id, registry, after, audit=make_audit_record("account.roles", subject)
+            account.id, registry, after, audit=_common.make_audit_record("account.roles", subject)
         )
-    _print_account(session, await get_account(store, login))
+    _print_account(session, await _common.get_account(store, login))
 
 
 def _require_held(account: Account, registry: str, lacking: frozenset[Role]) -> None:
@@ -362,7 +364,7 @@ def _format_registry(registry: str) -> str:
 @click.argument("login")
 @click.argument("address", required=False)
 @click.option("--none", "remove", is_flag=True, help="Remove the address; no notices are sent.")
-@pass_database
+@_common.pass_database
 async def email_command(
     session: Session, /, login: str, address: str | None, remove: bool, db: str | None
 ) -> None:
@@ -374,19 +376,21 @@ async def email_command(
     """
     if (address is None) is not remove:
         raise UsageError("give either an ADDRESS or --none", code="usage.command-line")
-    async with open_store(session, db) as store:
-        account = await get_account(store, login)
+    async with _common.open_store(session, db) as store:
+        account = await _common.get_account(store, login)
         email = None if address is None else records.validate_email(address)
         # not the address: the audit log cannot forget it
         subject = f"{account.login}: {'removed' if email is None else 'changed'}"
-        await store.accounts.set_email(account.id, email, audit=make_audit_record("account.email", subject))
-        _print_account(session, await get_account(store, login))
+        await store.accounts.set_email(
+            account.id, email, audit=_common.make_audit_record("account.email", subject)
+        )
+        _print_account(session, await _common.get_account(store, login))
 
 
 @user_command.command("password", short_help="Set a new password and end every session.")
 @click.argument("login")
 @_stdin
-@pass_store
+@_common.pass_store
 async def password_command(session: Session, store: Store, /, login: str, password_stdin: bool) -> None:
     """Set a new password for LOGIN and end every session of the account.
 
@@ -394,18 +398,18 @@ async def password_command(session: Session, store: Store, /, login: str, passwo
     Example:
       onym registry user password ann
     """
-    account = await get_account(store, login)
+    account = await _common.get_account(store, login)
     password = ask_password(session, account.login, from_stdin=password_stdin)
     sign_in.validate_password(password, login=account.login, name=account.name)
-    act = make_audit_record("account.password", account.login)
+    act = _common.make_audit_record("account.password", account.login)
     await store.accounts.set_password(account.id, sign_in.hash_password(password), audit=act)
     await store.sessions.drop_all(account.id)
-    _print_account(session, await get_account(store, login))
+    _print_account(session, await _common.get_account(store, login))
 
 
 @user_command.command("disable", short_help="Prevent an account from signing in.")
 @click.argument("login")
-@pass_store
+@_common.pass_store
 async def disable_command(session: Session, store: Store, /, login: str) -> None:
     """Prevent LOGIN from signing in: sessions end and tokens become invalid. Its log entries stay.
 
@@ -413,14 +417,16 @@ async def disable_command(session: Session, store: Store, /, login: str) -> None
     Example:
       onym registry user disable ann
     """
-    account = await get_account(store, login)
-    await store.accounts.disable(account.id, audit=make_audit_record("account.disable", account.login))
-    _print_account(session, await get_account(store, login))
+    account = await _common.get_account(store, login)
+    await store.accounts.disable(
+        account.id, audit=_common.make_audit_record("account.disable", account.login)
+    )
+    _print_account(session, await _common.get_account(store, login))
 
 
 @user_command.command("enable", short_help="Allow a disabled account to sign in again.")
 @click.argument("login")
-@pass_store
+@_common.pass_store
 async def enable_command(session: Session, store: Store, /, login: str) -> None:
     """Allow LOGIN to sign in again, with the roles and tokens that it had.
 
@@ -428,6 +434,6 @@ async def enable_command(session: Session, store: Store, /, login: str) -> None:
     Example:
       onym registry user enable ann
     """
-    account = await get_account(store, login)
-    await store.accounts.enable(account.id, audit=make_audit_record("account.enable", account.login))
-    _print_account(session, await get_account(store, login))
+    account = await _common.get_account(store, login)
+    await store.accounts.enable(account.id, audit=_common.make_audit_record("account.enable", account.login))
+    _print_account(session, await _common.get_account(store, login))

@@ -11,74 +11,16 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from onym.errors import RefusalError, RegistryError, UnknownEntryError
+from onym.registry import service
 from onym.registry.records import EventKind, RequestState, Role, Scope
 from onym.registry.registries import REGISTRIES
 from onym.registry.registries import get_registry as registry_of
-from onym.registry.service import (
-    DEFAULT_CSV_STATUS,
-    SubmissionInput,
-    build_opening_data,
-    get_applied_request,
-    iter_entries,
-    plan_archive_links,
-)
 from onym.server.middleware import set_audit_action
-from onym.server.registry import urls
-from onym.server.registry.api.models import (
-    MAX_NAME,
-    ActionList,
-    ArchiveBody,
-    ArchiveReport,
-    CheckBody,
-    EntryList,
-    EventBody,
-    Health,
-    History,
-    LinkedMessages,
-    MessageData,
-    OpenBody,
-    RedactionBody,
-    RedactionReport,
-    RegistryList,
-    RequestList,
-    SearchHits,
-    VersionData,
-    VersionList,
-    to_check_report,
-    to_entry_data,
-    to_history_record,
-    to_registry_data,
-    to_request_data,
-)
+from onym.server.registry import dependencies, responses, urls
+from onym.server.registry.api import models
 from onym.server.registry.checking import check_submission, parse_in_worker
-from onym.server.registry.dependencies import (
-    CachedResponse,
-    apply_event,
-    filter_visible_records,
-    filter_visible_requests,
-    find_entry,
-    find_entry_or_none,
-    find_hidden_ids,
-    find_registry,
-    find_request,
-    get_current_time,
-    get_response_cache,
-    get_store,
-    list_visitor_events,
-    load_entry_changes,
-    make_missing_scope_error,
-    make_unknown_entry_error,
-    redact_record,
-)
 from onym.server.registry.entry_pages import parse_status_filter
 from onym.server.registry.page_parts import index_versions
-from onym.server.registry.responses import (
-    MEDIA_TYPES,
-    clean_query,
-    make_file_response,
-    negotiate_media_type,
-    parse_number,
-)
 from onym.server.registry.statistics_page import load_statistics
 from onym.server.responses import (
     make_cached_response,
@@ -115,7 +57,7 @@ def make_api_response(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return a value as JSON. `tag` is the ETag of its version; the default is a hash of the body."""
-    negotiate_media_type(request, (JSON,))
+    responses.negotiate_media_type(request, (JSON,))
     body = msgspec.json.encode(value)
     return make_bytes_response(request, body, tag or make_entity_tag(body), status=status, headers=headers)
 
@@ -156,7 +98,7 @@ async def decode_body(request: HTTPRequest, kind: type[_Body]) -> _Body:
     Raises HTTPException 415 and RegistryError: http.bad-form (400) if the body breaks the schema,
     registry.bad-data (422) for invalid data in free fields.
     """
-    negotiate_media_type(request, (JSON,))
+    responses.negotiate_media_type(request, (JSON,))
     if request.headers.get("content-type", "").split(";")[0].strip().lower() != JSON:
         raise HTTPException(415)
     body = await request.body()
@@ -200,22 +142,22 @@ def _make_link_header(address: str | None) -> dict[str, str]:
 async def list_registries(request: HTTPRequest) -> Response:
     """GET: all registries."""
     return make_api_response(
-        request, RegistryList(registries=tuple(map(to_registry_data, REGISTRIES.values())))
+        request, models.RegistryList(registries=tuple(map(models.to_registry_data, REGISTRIES.values())))
     )
 
 
 async def get_registry(request: HTTPRequest) -> Response:
     """GET: one registry."""
-    return make_api_response(request, to_registry_data(find_registry(request)))
+    return make_api_response(request, models.to_registry_data(dependencies.find_registry(request)))
 
 
 async def list_entries(request: HTTPRequest) -> Response:
     """GET: entries by name, filtered, in pages."""
-    row, query = find_registry(request), request.query_params
+    row, query = dependencies.find_registry(request), request.query_params
     status = parse_status_filter(request, row)
-    text = clean_query(query.get("q", ""), "q")
+    text = responses.clean_query(query.get("q", ""), "q")
     size = parse_page_size(query.get("limit"))
-    page = await get_store(request).entries(
+    page = await dependencies.get_store(request).entries(
         row.id, query=text, status=status, after=parse_cursor(query.get("after")), limit=size
     )
     following = None
@@ -223,7 +165,7 @@ async def list_entries(request: HTTPRequest) -> Response:
         following = urls.api_url(
             "registries", row.id, "entries", q=text, status=status, after=page.next, limit=query.get("limit")
         )
-    found = EntryList(entries=tuple(map(to_entry_data, page.items)), next=following)
+    found = models.EntryList(entries=tuple(map(models.to_entry_data, page.items)), next=following)
     return make_api_response(request, found, headers=_make_link_header(following))
 
 
@@ -235,29 +177,29 @@ _ANY: Final = frozenset({"*/*", JSON})
 async def get_entry(request: HTTPRequest) -> Response:
     """GET: one entry, from the cache if it is current."""
     if request.headers.get("accept", "*/*") not in _ANY:
-        negotiate_media_type(request, (JSON,))
+        responses.negotiate_media_type(request, (JSON,))
     params = request.path_params
     key = (params["registry"], params["name"])
 
-    async def make() -> CachedResponse:
-        found = await find_entry(request)
-        return CachedResponse(
-            msgspec.json.encode(to_entry_data(found)), make_version_tag(found.version, "json")
+    async def make() -> dependencies.CachedResponse:
+        found = await dependencies.find_entry(request)
+        return dependencies.CachedResponse(
+            msgspec.json.encode(models.to_entry_data(found)), make_version_tag(found.version, "json")
         )
 
-    kept = await get_response_cache(request).get(key, make)
+    kept = await dependencies.get_response_cache(request).get(key, make)
     return make_bytes_response(request, kept.body, kept.tag)
 
 
 async def get_entry_history(request: HTTPRequest) -> Response:
     """GET: the events of a name, also of a removed entry, in pages."""
-    row = find_registry(request)
+    row = dependencies.find_registry(request)
     key = row.normalize_name(request.path_params["name"])
     after, size = _parse_page(request)
-    records = await get_store(request).history(row.id, key, after=after, limit=size)
-    shown = await filter_visible_records(request, records)
+    records = await dependencies.get_store(request).history(row.id, key, after=after, limit=size)
+    shown = await dependencies.filter_visible_records(request, records)
     if not shown and not after:
-        await find_entry(request)  # raises for a name that never existed
+        await dependencies.find_entry(request)  # raises for a name that never existed
     return await _make_records_response(
         request, records, size, "registries", row.id, "entries", key, "history", shown=shown
     )
@@ -266,7 +208,9 @@ async def get_entry_history(request: HTTPRequest) -> Response:
 def _parse_page(request: HTTPRequest) -> tuple[int, int]:
     """Return the record number to start after, and the page size."""
     query = request.query_params
-    return parse_number(query.get("after"), "after") or 0, parse_page_size(query.get("limit"), _RECORDS)
+    return responses.parse_number(query.get("after"), "after") or 0, parse_page_size(
+        query.get("limit"), _RECORDS
+    )
 
 
 async def _make_records_response(
@@ -278,15 +222,16 @@ async def _make_records_response(
 ) -> Response:
     """Return a page of records with a link to the next page. Records of hidden drafts are redacted."""
     if shown is None:
-        hidden = await find_hidden_ids(request, records)
+        hidden = await dependencies.find_hidden_ids(request, records)
         shown = tuple(
-            redact_record(record) if record.event.request in hidden else record for record in records
+            dependencies.redact_record(record) if record.event.request in hidden else record
+            for record in records
         )
     following = None
     # long records make smaller pages than requested
     if len(records) == size or sum(map(_measure_record, records)) > _LONG:
         following = urls.api_url(*path, after=records[-1].number, limit=request.query_params.get("limit"))
-    found = History(records=tuple(map(to_history_record, shown)), next=following)
+    found = models.History(records=tuple(map(models.to_history_record, shown)), next=following)
     return make_api_response(request, found, headers=_make_link_header(following))
 
 
@@ -299,64 +244,68 @@ def _measure_record(record: LogRecord) -> int:
 
 async def list_entry_versions(request: HTTPRequest) -> Response:
     """GET: every version of an entry."""
-    row = find_registry(request)
+    row = dependencies.find_registry(request)
     key = row.normalize_name(request.path_params["name"])
-    changes = await load_entry_changes(request, row.id, key)
+    changes = await dependencies.load_entry_changes(request, row.id, key)
     if not changes:
-        await find_entry(request)
+        await dependencies.find_entry(request)
     found = index_versions(changes)
     versions = tuple(
-        VersionData(
+        models.VersionData(
             version=number_,
             number=change.number,
             at=change.at,
             event=change.event,
-            entry=to_entry_data(version),
+            entry=models.to_entry_data(version),
         )
         for number_, (version, change) in sorted(found.items())
     )
-    return make_api_response(request, VersionList(versions=versions))
+    return make_api_response(request, models.VersionList(versions=versions))
 
 
 async def list_entry_actions(request: HTTPRequest) -> Response:
     """GET: the events that the caller may use on an entry now."""
-    found = await find_entry(request)
-    return _make_actions_response(request, found.version, list_visitor_events(request, None, found))
+    found = await dependencies.find_entry(request)
+    return _make_actions_response(
+        request, found.version, dependencies.list_visitor_events(request, None, found)
+    )
 
 
 def _make_actions_response(request: HTTPRequest, version: int, kinds: tuple[EventKind, ...]) -> Response:
-    body = ActionList(version=version, events=kinds)
+    body = models.ActionList(version=version, events=kinds)
     return make_api_response(request, body, headers={"cache-control": "private, no-store"})
 
 
 async def export_registry(request: HTTPRequest) -> Response:
     """GET: a registry as a file; csv-2015 contains one status."""
-    row = find_registry(request)
+    row = dependencies.find_registry(request)
     form = request.path_params["format"]
     status = parse_status_filter(request, row)
     if form == "csv-2015":
-        status = status or DEFAULT_CSV_STATUS
-    if form in MEDIA_TYPES:
-        negotiate_media_type(request, (MEDIA_TYPES[form][0],))
+        status = status or service.DEFAULT_CSV_STATUS
+    if form in responses.MEDIA_TYPES:
+        responses.negotiate_media_type(request, (responses.MEDIA_TYPES[form][0],))
     rows = [
         entry
-        async for entry in iter_entries(get_store(request), row.id)
+        async for entry in service.iter_entries(dependencies.get_store(request), row.id)
         if status is None or entry.status is status
     ]
-    frame = await get_store(request).get_frame(row.id) if form == "xml" else None
-    return make_file_response(request, rows, row.id, form, row.id, status, frame=frame)
+    frame = await dependencies.get_store(request).get_frame(row.id) if form == "xml" else None
+    return responses.make_file_response(request, rows, row.id, form, row.id, status, frame=frame)
 
 
 async def search_entries(request: HTTPRequest) -> Response:
     """GET: entries of one or all registries, best first."""
     query = request.query_params
-    text = clean_query(query.get("q", ""), "q")
+    text = responses.clean_query(query.get("q", ""), "q")
     chosen = query.get("registry")
     if chosen is not None:
         registry_of(chosen)
     size = parse_page_size(query.get("limit"), 20)
-    found = await get_store(request).search(chosen, text, size) if text else ()
-    return make_api_response(request, SearchHits(query=text, entries=tuple(map(to_entry_data, found))))
+    found = await dependencies.get_store(request).search(chosen, text, size) if text else ()
+    return make_api_response(
+        request, models.SearchHits(query=text, entries=tuple(map(models.to_entry_data, found)))
+    )
 
 
 async def list_requests(request: HTTPRequest) -> Response:
@@ -368,9 +317,9 @@ async def list_requests(request: HTTPRequest) -> Response:
     if registry is not None:
         registry_of(registry)
     name = query.get("name")
-    if name is not None and not clean_query(name, "name", MAX_NAME):
+    if name is not None and not responses.clean_query(name, "name", models.MAX_NAME):
         raise RegistryError("the parameter is empty", code="http.bad-form", field="name")
-    page = await get_store(request).requests(
+    page = await dependencies.get_store(request).requests(
         registry=registry,
         state=state,
         holder=holder,
@@ -382,8 +331,11 @@ async def list_requests(request: HTTPRequest) -> Response:
     if page.next is not None:
         kept = {key: query.get(key) for key in ("registry", "state", "holder", "name", "limit")}
         following = urls.api_url("requests", **kept, after=page.next)
-    found = RequestList(
-        requests=tuple(map(to_request_data, filter_visible_requests(request, page.items))), next=following
+    found = models.RequestList(
+        requests=tuple(
+            map(models.to_request_data, dependencies.filter_visible_requests(request, page.items))
+        ),
+        next=following,
     )
     return make_api_response(request, found, headers=_make_link_header(following))
 
@@ -404,29 +356,33 @@ def _parse_enum(kind: Any, said: str | None, field: str) -> Any:
 
 async def get_request(request: HTTPRequest) -> Response:
     """GET: one request."""
-    found = await find_request(request)
-    return make_api_response(request, to_request_data(found), tag=make_version_tag(found.version, "json"))
+    found = await dependencies.find_request(request)
+    return make_api_response(
+        request, models.to_request_data(found), tag=make_version_tag(found.version, "json")
+    )
 
 
 async def get_request_history(request: HTTPRequest) -> Response:
     """GET: a request's events, in pages."""
-    found = await find_request(request)
+    found = await dependencies.find_request(request)
     after, size = _parse_page(request)
-    records = await get_store(request).request_history(found.id, after=after, limit=size)
+    records = await dependencies.get_store(request).request_history(found.id, after=after, limit=size)
     return await _make_records_response(request, records, size, "requests", found.id, "history")
 
 
 async def list_request_actions(request: HTTPRequest) -> Response:
     """GET: the events that the caller may use on a request now."""
-    found = await find_request(request)
-    about = await get_store(request).entry(found.registry, found.name)
-    return _make_actions_response(request, found.version, list_visitor_events(request, found, about))
+    found = await dependencies.find_request(request)
+    about = await dependencies.get_store(request).entry(found.registry, found.name)
+    return _make_actions_response(
+        request, found.version, dependencies.list_visitor_events(request, found, about)
+    )
 
 
 async def get_log(request: HTTPRequest) -> Response:
     """GET: the log after a number; followers continue at `next`."""
     after, size = _parse_page(request)
-    records = await get_store(request).log(after=after, limit=size)
+    records = await dependencies.get_store(request).log(after=after, limit=size)
     return await _make_records_response(request, records, size, "log")
 
 
@@ -437,8 +393,8 @@ async def get_statistics(request: HTTPRequest) -> Response:
 
 async def get_health(request: HTTPRequest) -> Response:
     """GET: the state of the service and its store."""
-    head = await get_store(request).head()
-    body = Health(status="ok", number=head.number, digest=head.digest)
+    head = await dependencies.get_store(request).head()
+    body = models.Health(status="ok", number=head.number, digest=head.digest)
     return make_api_response(request, body, headers={"cache-control": "no-store"})
 
 
@@ -448,22 +404,24 @@ async def change_entry(request: HTTPRequest) -> Response:
     An override of a removed name needs If-None-Match: * instead.
     """
     require_access(get_visitor(request))
-    row, name, found = await find_entry_or_none(request)
-    body = await decode_body(request, EventBody)
+    row, name, found = await dependencies.find_entry_or_none(request)
+    body = await decode_body(request, models.EventBody)
     if found is None and body.event is not EventKind.OVERRIDE:
-        raise make_unknown_entry_error(row)
+        raise dependencies.make_unknown_entry_error(row)
     expected = require_absent(request) if found is None else require_match(request, found.version)
-    applied = await apply_event(request, body.event, row.id, name=name, data=body.data, expected=expected)
+    applied = await dependencies.apply_event(
+        request, body.event, row.id, name=name, data=body.data, expected=expected
+    )
     return _make_applied_response(request, applied)
 
 
 async def change_request(request: HTTPRequest) -> Response:
     """POST: an event of a request; If-Match names its version."""
     require_access(get_visitor(request))
-    found = await find_request(request)
-    body = await decode_body(request, EventBody)
+    found = await dependencies.find_request(request)
+    body = await decode_body(request, models.EventBody)
     expected = require_match(request, found.version)
-    applied = await apply_event(
+    applied = await dependencies.apply_event(
         request,
         body.event,
         found.registry,
@@ -484,15 +442,15 @@ def _make_applied_response(request: HTTPRequest, applied: Applied) -> Response:
         headers["etag"] = make_version_tag(changed.version, "json")
     if decision.request is not None:
         headers["content-location"] = urls.api_url("requests", decision.request.id)
-    return make_api_response(request, to_history_record(applied.record), headers=headers)
+    return make_api_response(request, models.to_history_record(applied.record), headers=headers)
 
 
 async def open_request(request: HTTPRequest) -> Response:
     """POST: open a draft request."""
     require_access(get_visitor(request))
-    body = await decode_body(request, OpenBody)
+    body = await decode_body(request, models.OpenBody)
     row = registry_of(body.registry)
-    given = SubmissionInput(
+    given = service.SubmissionInput(
         registry=row,
         text=body.template,
         fields={**body.fields, **({"name": body.name} if body.name else {})},
@@ -502,29 +460,33 @@ async def open_request(request: HTTPRequest) -> Response:
         update=body.kind != "new",
     )
     submission = await parse_in_worker(request, given)
-    data = build_opening_data(submission, body.kind)
+    data = service.build_opening_data(submission, body.kind)
     if body.profile:
         data["profile"] = body.profile
     if body.status is not None:
         data["status"] = body.status
-    applied = await apply_event(request, EventKind.OPEN, row.id, name=body.name or submission.name, data=data)
-    opened = get_applied_request(applied)
+    applied = await dependencies.apply_event(
+        request, EventKind.OPEN, row.id, name=body.name or submission.name, data=data
+    )
+    opened = service.get_applied_request(applied)
     headers = {"location": urls.api_url("requests", opened.id)}
     tag = make_version_tag(opened.version, "json")
-    return make_api_response(request, to_request_data(opened), status=201, tag=tag, headers=headers)
+    return make_api_response(request, models.to_request_data(opened), status=201, tag=tag, headers=headers)
 
 
 async def link_messages(request: HTTPRequest) -> Response:
     """POST: link the messages of a mailing list's archive to the open requests that they are about."""
-    row = find_registry(request)
+    row = dependencies.find_registry(request)
     require_access(get_visitor(request), registry=row.id, roles=(Role.IANA, Role.EXPERT))
-    body = await decode_body(request, ArchiveBody)
+    body = await decode_body(request, models.ArchiveBody)
     data = body.archive.encode("utf-8")
-    content, plans = await plan_archive_links(get_store(request), row.id, data, link=body.link)
+    content, plans = await service.plan_archive_links(
+        dependencies.get_store(request), row.id, data, link=body.link
+    )
     linked = []
     for links in plans:
         about = links.request
-        applied = await apply_event(
+        applied = await dependencies.apply_event(
             request,
             EventKind.LINK_MESSAGES,
             row.id,
@@ -533,25 +495,30 @@ async def link_messages(request: HTTPRequest) -> Response:
             data=links.event_data,
             expected=about.version,
         )
-        after = get_applied_request(applied)
+        after = service.get_applied_request(applied)
         messages = tuple(
-            MessageData(url=message.url, subject=message.subject, at=message.at) for message in links.messages
+            models.MessageData(url=message.url, subject=message.subject, at=message.at)
+            for message in links.messages
         )
         linked.append(
-            LinkedMessages(request=after.id, state=str(after.state), version=after.version, messages=messages)
+            models.LinkedMessages(
+                request=after.id, state=str(after.state), version=after.version, messages=messages
+            )
         )
-    report = ArchiveReport(messages=len(content.messages), skipped=content.skipped, requests=tuple(linked))
+    report = models.ArchiveReport(
+        messages=len(content.messages), skipped=content.skipped, requests=tuple(linked)
+    )
     return make_api_response(request, report, headers={"cache-control": "no-store"})
 
 
 async def redact_log(request: HTTPRequest) -> Response:
     """POST: remove every line with a text from the registry's log, or list these lines."""
-    row = find_registry(request)
+    row = dependencies.find_registry(request)
     visitor = get_visitor(request)
     require_access(visitor, registry=row.id, roles=(Role.IANA,))
     if Scope.IANA not in visitor.scopes:
-        raise make_missing_scope_error((Scope.IANA,))
-    body = await decode_body(request, RedactionBody)
+        raise dependencies.make_missing_scope_error((Scope.IANA,))
+    body = await decode_body(request, models.RedactionBody)
     # before anything can fail: the audit log must not get the text
     set_audit_action(request, "registry.redact", row.id)
     if body.text.strip().casefold() in body.reason.casefold():
@@ -561,15 +528,19 @@ async def redact_log(request: HTTPRequest) -> Response:
             field="reason",
             hint="Give a reason without the data, such as a number of your ticket.",
         )
-    store = get_store(request)
+    store = dependencies.get_store(request)
     if body.dry_run:
         found = await store.find_redaction(row.id, body.text)
     else:
         found = await store.redact(
-            row.id, body.text, actor_of(visitor, row.id), get_current_time(request), reason=body.reason
+            row.id,
+            body.text,
+            actor_of(visitor, row.id),
+            dependencies.get_current_time(request),
+            reason=body.reason,
         )
-        get_response_cache(request).clear_after_write()
-    report = RedactionReport(
+        dependencies.get_response_cache(request).clear_after_write()
+    report = models.RedactionReport(
         record=found.number, removed={str(number): tuple(places) for number, places in found.places.items()}
     )
     return make_api_response(request, report, headers={"cache-control": "no-store"})
@@ -577,7 +548,7 @@ async def redact_log(request: HTTPRequest) -> Response:
 
 async def check_template(request: HTTPRequest) -> Response:
     """POST: check a template, draft or RFC text. Nothing is saved."""
-    body = await decode_body(request, CheckBody)
+    body = await decode_body(request, models.CheckBody)
     row = registry_of(body.registry)
     if body.profile is not None and body.profile not in row.profiles:
         raise UnknownEntryError(
@@ -585,7 +556,7 @@ async def check_template(request: HTTPRequest) -> Response:
             code="registry.unknown-profile", field="profile",
             hint=f"one of {', '.join(row.profiles)}",
         )  # fmt: skip
-    given = SubmissionInput(
+    given = service.SubmissionInput(
         registry=row,
         text=body.template,
         fields=body.fields,
@@ -594,4 +565,4 @@ async def check_template(request: HTTPRequest) -> Response:
         all_templates=not body.fields and not body.status,
     )
     report = await check_submission(request, given)
-    return make_api_response(request, to_check_report(report), headers={"cache-control": "no-store"})
+    return make_api_response(request, models.to_check_report(report), headers={"cache-control": "no-store"})
