@@ -274,5 +274,5 @@ def test_the_metadata_of_the_wheel_has_the_extras_links_and_classifiers(wheel: P
     assert set(re.findall(r"^Provides-Extra: (.+)$", text, re.MULTILINE)) == set(EXTRAS)
     assert re.findall(r"^License-Expression: (.+)$", text, re.MULTILINE) == ["Apache-2.0"]
     assert "Project-URL: Specification: llm URIs, https://" in text
-    for version in ("3.11", "3.12", "3.13", "3.14"):
+    for version in ("3.11", "3.12", "3.13"):
         assert f"Classifier: Programming Language :: Python :: {version}\n" in text
