@@ -42,30 +42,31 @@ _IN_TABLES = (
 def codes_of() -> dict[str, set[str]]:
     """Class name -> the codes that the source gives its instances, beside the class's own."""
     found: dict[str, set[str]] = {}
-    trees = {
-        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+    files = {
+        path.relative_to(ROOT).as_posix(): list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
         for path in sorted((ROOT / "src" / "onym").rglob("*.py"))
     }
     makers = {name: name for name in (cls.__name__ for cls in _classes())}
-    for tree in trees.values():
-        makers |= dict(_find_makers(tree, makers))
-    for place, tree in trees.items():
-        for node in ast.walk(tree):
+    for nodes in files.values():
+        makers |= dict(_find_makers(nodes, makers))
+    for place, nodes in files.items():
+        tables = [(pattern, cls) for folder, pattern, cls in _IN_TABLES if place.startswith(folder)]
+        for node in nodes:
             if isinstance(node, ast.Call) and _name(node.func) in makers:
                 for keyword in node.keywords:
                     if keyword.arg == "code" and isinstance(keyword.value, ast.Constant):
                         found.setdefault(makers[_name(node.func)], set()).add(str(keyword.value.value))
             elif isinstance(node, ast.Constant):
-                for folder, pattern, cls in _IN_TABLES:
-                    if place.startswith(folder) and re.fullmatch(pattern, str(node.value)):
+                for pattern, cls in tables:
+                    if re.fullmatch(pattern, str(node.value)):
                         dotted = str(node.value) if "." in str(node.value) else f"aiip.{node.value}"
                         found.setdefault(cls, set()).add(dotted)
     return found
 
 
-def _find_makers(tree: ast.Module, classes: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _find_makers(nodes: list[ast.AST], classes: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Functions with an argument `code` that make or raise errors of one class, and that class."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.FunctionDef) or node.name in classes:
             continue
         if "code" not in {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}:
