@@ -205,7 +205,7 @@ def test_match_takes_the_octets_of_the_command_line_as_they_are(run, file):
 
 
 def test_match_makes_the_automaton_once_for_all_strings(run, file, monkeypatch):
-    import onym.registry.abnf._analysis as module
+    import onym.registry.abnf._nfa as module
 
     made = []
     build = module.build_nfa
