@@ -95,6 +95,28 @@ def test_an_act_that_fails_leaves_no_record_and_no_change(own: Registry) -> None
     assert own("audit", "--json").out == before
 
 
+def test_nothing_changes_if_the_audit_record_cannot_be_written(run: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "registry.db")
+
+    def own(*words: str, code: int = 0) -> Any:
+        ran = run("registry", *words, "--db", path, "--json", stdin=PASSWORD + "\n")
+        assert ran.code == code, ran.out + ran.err
+        return ran.json
+
+    own("init", "--login", "ann", "--password-stdin", "--empty")
+    own("user", "add", "eve", "--no-password")
+    before = own("user", "list")
+    database = sqlite3.connect(path)
+    with database:
+        database.execute("CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'full'); END")
+    database.close()
+    own("user", "add", "nora", "--no-password", code=11)
+    for words in ACTS:
+        if words[:2] not in {("user", "add"), ("user", "enable")}:
+            own(*words, code=2 if "--remove" in words else 11)
+    assert own("user", "list") == before
+
+
 def test_steps_of_a_procedure_name_the_account_and_the_user(own: Registry, tmp_path: Path) -> None:
     file = tmp_path / "registry.csv"
     headings = "URI Scheme,Template,Description,Status,Well-Known URI Support,Reference,Notes"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from secrets import token_bytes, token_hex
@@ -119,6 +119,18 @@ class AuditRecord:
     subject: str | None
     outcome: str
     address: str | None
+
+
+def describe_role_changes(login: str, realm: str, before: Collection[str], after: Collection[str]) -> str:
+    """Return the subject of the audit record of changed roles: `eve: added expert in uri-schemes`."""
+    changes = [f"added {role}" for role in sorted(set(after) - set(before))]
+    changes += [f"removed {role}" for role in sorted(set(before) - set(after))]
+    return f"{login}: {', '.join(changes) or 'no change'} {describe_realm(realm)}"
+
+
+def describe_realm(realm: str) -> str:
+    """Return where the roles of a realm apply."""
+    return "in every registry at once" if realm == ALL_REALMS else f"in {realm}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,8 +42,29 @@ def set_audit_action(
     get_request_state(request.scope)["audit"] = (action, subject, account)
 
 
+def make_audit_record(request: Request, action: str, subject: str) -> AuditRecord:
+    """Return the audit record of an act that succeeds, for the transaction that does it.
+
+    The audit log has no second record of the request, unless its response is an error.
+    """
+    set_audit_action(request, action, subject)
+    found, account = get_request_state(request.scope), get_visitor(request).account
+    found["audited"] = True
+    return AuditRecord(
+        at=get_services(request).clock(),
+        account=None if account is None else account.id,
+        action=action,
+        subject=subject[:_MAX_SUBJECT_LENGTH],
+        outcome="ok",
+        address=found.get("address"),
+    )
+
+
 class AuditMiddleware(HTTPMiddleware):
-    """Writes the audit record just before the response is sent, when its outcome is known."""
+    """Writes the audit record just before the response is sent, when its outcome is known.
+
+    An act of `make_audit_record` is recorded with the change itself; the middleware adds only its failure.
+    """
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
         super().__init__(app)
@@ -73,6 +94,8 @@ class AuditMiddleware(HTTPMiddleware):
 
     def _build_record(self, scope: Scope, status: int) -> AuditRecord | None:
         found = get_request_state(scope)
+        if status < 400 and found.get("audited"):
+            return None
         visitor = found.get("visitor")
         account = visitor.account.id if visitor is not None and visitor.account is not None else None
         named = found.get("audit")

@@ -19,7 +19,7 @@ from onym.errors import OnymError, RefusalError, RegistryError, StaleError, Unkn
 from onym.registry.records import Role
 from onym.registry.registries import REGISTRIES
 from onym.registry.words import apply_words, name_role
-from onym.server.middleware import set_audit_action
+from onym.server.middleware import make_audit_record, set_audit_action
 from onym.server.registry import responses, urls
 from onym.server.registry.dependencies import get_current_time, get_store
 from onym.server.registry.labels import ROLE_TITLES
@@ -48,15 +48,15 @@ async def accounts_page(request: Request) -> Response:
 
 async def add_account(request: Request) -> Response:
     """POST: fields `login`, `name`, `email`, `sign_in` ("password" or "provider") and `role`."""
-    administrator = _require_administrator(request)
+    _require_administrator(request)
     form = await responses.read_form(request)
     set_audit_action(request, "account.add", form.get_text("login")[: records.MAX_LOGIN])
     try:
         account, secret = await _build_account(request, form)
-        await get_store(request).accounts.add(account)
+        act = make_audit_record(request, "account.add", f"{account.login}: {_describe_roles(account)}")
+        await get_store(request).accounts.add(account, audit=act)
     except RegistryError as error:
         return await _make_list_response(request, form=form, error=error)
-    set_audit_action(request, "account.add", account.login, account=administrator.id)
     if secret is None:
         return responses.redirect_to(urls.account_url(account.id), "account-added")
     return _make_account_response(request, account, secret=secret, http_status=201)
@@ -88,15 +88,21 @@ async def account_page(request: Request) -> Response:
 
 async def save_details(request: Request) -> Response:
     """POST: fields `name` and `email`."""
-    account, form = await _read_change(request, "account.details")
+    account, form = await _read_change(request, "account.email")
     try:
         name, email = records.validate_name(form.get_text("name")), form.get_text("email").strip()
         address = records.validate_email(email) if email else None
     except RegistryError as error:
         return _make_account_response(request, account, error=error)
     accounts = get_store(request).accounts
-    await accounts.set_name(account.id, name)
-    await accounts.set_email(account.id, address)
+    if name != account.name:
+        act = make_audit_record(request, "account.name", account.login)
+        await accounts.set_name(account.id, name, audit=act)
+    if address != account.email:
+        # not the address: the audit log cannot forget it
+        subject = f"{account.login}: {'removed' if address is None else 'changed'}"
+        act = make_audit_record(request, "account.email", subject)
+        await accounts.set_email(account.id, address, audit=act)
     return responses.redirect_to(urls.account_url(account.id), "account-saved")
 
 
@@ -107,16 +113,14 @@ async def save_roles(request: Request) -> Response:
     every = account.roles.get(records.ALL_REALMS, frozenset())
     if Role.IANA in every and Role.IANA not in wanted.get(records.ALL_REALMS, frozenset()):
         _forbid_on_own_account(request, account, "take your own administrator's role")
-    changes = []
     for realm in (records.ALL_REALMS, *REGISTRIES):
         held, now = account.roles.get(realm, frozenset()), wanted.get(realm, frozenset())
         # the role registrant is everybody's, and stays as it is
         kept = held - frozenset(map(str, _GIVEN)) | now
         if kept != held:
-            await get_store(request).accounts.set_roles(account.id, realm, kept)
-            changes += [f"+{role} in {realm}" for role in sorted(kept - held)]
-            changes += [f"-{role} in {realm}" for role in sorted(held - kept)]
-    set_audit_action(request, "account.roles", f"{account.login}: {', '.join(changes) or 'no change'}")
+            subject = records.describe_role_changes(account.login, realm, held, kept)
+            act = make_audit_record(request, "account.roles", subject)
+            await get_store(request).accounts.set_roles(account.id, realm, kept, audit=act)
     return responses.redirect_to(urls.account_url(account.id), "account-saved")
 
 
@@ -125,25 +129,29 @@ async def disable_account(request: Request) -> Response:
     account, form = await _read_change(request, "account.disable")
     _require_confirmation(account, form)
     _forbid_on_own_account(request, account, "disable your own account")
-    await get_store(request).accounts.disable(account.id)
+    act = make_audit_record(request, "account.disable", account.login)
+    await get_store(request).accounts.disable(account.id, audit=act)
     return responses.redirect_to(urls.account_url(account.id), "account-disabled")
 
 
 async def enable_account(request: Request) -> Response:
     """POST: let the person sign in again."""
     account, _ = await _read_change(request, "account.enable")
-    await get_store(request).accounts.enable(account.id)
+    act = make_audit_record(request, "account.enable", account.login)
+    await get_store(request).accounts.enable(account.id, audit=act)
     return responses.redirect_to(urls.account_url(account.id), "account-enabled")
 
 
 async def reset_password(request: Request) -> Response:
     """POST: a new random password, shown once; every session ends. `confirm` is the login."""
-    account, form = await _read_change(request, "account.reset-password")
+    account, form = await _read_change(request, "account.password")
     _require_confirmation(account, form)
     _forbid_on_own_account(request, account, "reset your own password")
     secret = Secret(token_urlsafe(_PASSWORD_BYTES))
     parts = get_services(request)
-    await parts.store.accounts.set_password(account.id, await parts.passwords.hash(secret))
+    hashed = await parts.passwords.hash(secret)
+    act = make_audit_record(request, "account.password", account.login)
+    await parts.store.accounts.set_password(account.id, hashed, audit=act)
     await parts.store.sessions.drop_all(account.id)
     return _make_account_response(request, await _find_account(request), secret=secret)
 

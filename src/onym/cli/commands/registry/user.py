@@ -329,9 +329,7 @@ async def roles_command(
         lost = frozenset(map(Role, removed))
         _require_held(account, registry, lost - held)
         after = (held | set(map(Role, added))) - lost
-        changes = [f"added {role}" for role in sorted(after - held)]
-        changes += [f"removed {role}" for role in sorted(held - after)]
-        subject = f"{account.login}: {', '.join(changes) or 'no change'} {_format_registry(registry)}"
+        subject = records.describe_role_changes(account.login, registry, held, after)
         await store.accounts.set_roles(
             account.id, registry, after, audit=_common.make_audit_record("account.roles", subject)
         )
@@ -346,18 +344,14 @@ def _require_held(account: Account, registry: str, lacking: frozenset[Role]) -> 
     held = next((name for name, roles in account.roles.items() if role in roles), None)
     call = f"onym registry user roles {account.login}"
     raise UsageError(
-        f"{account.login} does not have the role {role} {_format_registry(registry)}",
+        f"{account.login} does not have the role {role} {records.describe_realm(registry)}",
         code="usage.role",
         hint=f"{call} shows its roles"
         if held is None
         else f"a group of the provider {held.partition('@')[2]} gives it; remove the account from the group"
         if "@" in held
-        else f"the role is {_format_registry(held)}; run {call} --remove {role} -r {shlex.quote(held)}",
+        else f"the role is {records.describe_realm(held)}; run {call} --remove {role} -r {shlex.quote(held)}",
     )
-
-
-def _format_registry(registry: str) -> str:
-    return "in every registry at once" if registry == _ALL else f"in {registry}"
 
 
 @user_command.command("email", short_help="Set the e-mail address for notices.")
