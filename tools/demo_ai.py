@@ -114,7 +114,7 @@ def _serve(town: Town, servers: contextlib.ExitStack) -> None:
     _title("Keys for the endpoints and for the gateway")
     for keys in ("keys", "shop-keys", "gateway-keys"):
         _onym(folder, "ai", "keys", "new", keys)
-    _onym(folder, "gateway", "secrets", "rotate", "secrets")
+    _onym(folder, "ai", "gateway", "secrets", "rotate", "secrets")
     _title("A provider for sign-ins, two endpoints and a gateway")
     town.issuer = servers.enter_context(_provider(town))
     _check(True, f"the provider {town.issuer} serves (npm's oidc-provider)")
@@ -128,7 +128,7 @@ def _serve(town: Town, servers: contextlib.ExitStack) -> None:
         words = ("ai", "serve", app, "--port", port, "--tls-cert", f"{host}.pem")
         variables = {"AUTHORITY": authority, "GATEWAY": town.base, "ACR": TWO_FACTORS, "PYTHONPATH": python}
         servers.enter_context(_server(folder, name, *words, **variables))
-    servers.enter_context(_server(folder, "gateway", "gateway", "--config", "gateway.toml"))
+    servers.enter_context(_server(folder, "gateway", "ai", "gateway", "--config", "gateway.toml"))
 
 
 @contextlib.contextmanager

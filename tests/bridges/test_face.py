@@ -58,9 +58,9 @@ def test_a_bridge_without_its_framework_names_the_extra(framework, name, module,
 def test_a_framework_that_is_installed_and_broken_keeps_its_error():
     with pytest.raises(ModuleNotFoundError), require_extra("openai", "openai"):
         raise ModuleNotFoundError("x", name="something_else")
-    with pytest.raises(MissingExtraError) as caught, require_extra("flask"):
+    with pytest.raises(MissingExtraError) as caught, require_extra("flask", "flask"):
         raise ModuleNotFoundError("x", name="flask")
-    assert caught.value.command == "pip install 'flask'"
+    assert caught.value.command == "pip install 'onym[flask]'"
 
 
 def test_arguments_of_other_libraries_become_overrides():

@@ -357,7 +357,7 @@ def test_waiting_for_another_counts_into_the_time_of_the_call(
             return real(self, plan, observed)
 
         monkeypatch.setattr(Client, "_send_chat", spy)
-        monkeypatch.setattr(cache.store, "lookup_flow", lambda plan, kind, call: call(4.0))
+        monkeypatch.setattr(cache, "lookup_flow", lambda plan, kind, call: call(4.0))
         client.chat("Hi")
     assert plan.timeout == 10.0
     assert times == [6.0]

@@ -488,7 +488,7 @@ def test_yaml_without_pyyaml_says_what_to_install_and_json_goes_on(monkeypatch):
     assert load_models("[]") == []
     with pytest.raises(MissingExtraError) as caught:
         load_models("a: 1")
-    assert caught.value.command == "pip install pyyaml"
+    assert caught.value.command == "pip install 'onym[yaml]'"
 
 
 _NAMES = st.sampled_from(

