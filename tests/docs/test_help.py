@@ -30,6 +30,9 @@ def test_an_example_of_the_help_works_as_it_is_written(command: str, tmp_path: P
     (tmp_path / "config.toml").write_text(
         '[endpoints]\nfast = "llm://openai/gpt-5.4-mini"\n', encoding="utf-8"
     )
+    (tmp_path / ".env").write_text("LLM_URI=llm://openai/gpt-5.4-mini\n", encoding="utf-8")
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "app.yaml").write_text("model: llm://openai/gpt-5.4-mini\n", encoding="utf-8")
     if command == "onym config init":
         (tmp_path / "config.toml").unlink()
     done = subprocess.run(
