@@ -8,7 +8,6 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,8 +70,8 @@ def _empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest
     for name in list(os.environ):
         if name.endswith(_AMBIENT) or (name.startswith("ONYM_") and name not in _KEEP):
             monkeypatch.delenv(name)
-    # a folder without a configuration
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(Path(__file__).with_name("no-such-folder")))
+    # a folder without a configuration, in which browsers may write
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "without-configuration"))
     monkeypatch.setenv("ONYM_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "responses"))
 
 

@@ -203,12 +203,14 @@ def hints() -> Iterator[tuple[str, str | None]]:
         for extra in re.findall(r"pip install '?onym\[([a-z0-9-]+)\]", text):
             yield extra, None
         for node in ast.walk(ast.parse(text)):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            if not isinstance(node, ast.Call):
                 continue
+            # called by its name, or as a member of its module
+            called = getattr(node.func, "id", getattr(node.func, "attr", ""))
             values = [value.value for value in node.args if isinstance(value, ast.Constant)]
-            if node.func.id == "require_extra" and len(values) == 2:
+            if called == "require_extra" and len(values) == 2:
                 yield str(values[1]), str(values[0])
-            if node.func.id == "_import_extra" and len(values) == 3:
+            if called == "_import_extra" and len(values) == 3:
                 yield str(values[2]), str(values[0])
     from onym.cli import _errors
 

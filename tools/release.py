@@ -35,7 +35,7 @@ def run(*command: str) -> str:
 
 def read_version() -> str:
     """The version of the package."""
-    text = (ROOT / "src" / "onym" / "_version.py").read_text(encoding="utf-8")
+    text = (ROOT / "src" / "onym" / "__init__.py").read_text(encoding="utf-8")
     return text.partition('__version__ = "')[2].partition('"')[0]
 
 

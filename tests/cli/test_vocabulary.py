@@ -127,7 +127,9 @@ def test_verbose_shows_log_records_once_and_masked(run):
     for _ in range(2):
         assert run("-v", "parse", "llm://h/m").code == 0
     handlers = [
-        handler for handler in logging.getLogger("onym").handlers if type(handler).__name__ == "Handler"
+        handler
+        for handler in logging.getLogger("onym").handlers
+        if type(handler).__name__ == "SessionLogHandler"
     ]
     assert len(handlers) == 1
     logging.getLogger("onym").removeHandler(handlers[0])

@@ -63,11 +63,11 @@ _HELP = """Call AI models and agents by URI.
 """
 #: the list of commands of `onym --help`; `onym help commands` has the long one
 _SHORT_LIST = (
-    ("Call models", "chat, embed, batch, explain, ping, models, cache"),
-    ("URIs", "parse, check, normalize, build, convert, redact"),
+    ("Call models", ", ".join(GROUPS["Call models"])),
+    ("URIs", ", ".join(GROUPS["URIs"])),
     ("ai://", "ai discover, ai invoke, ai verify, ai serve, ai gateway, ..."),
     ("Registry", "registry show, registry submit, registry serve, scheme, ..."),
-    ("More", "config, completions, conformance, help"),
+    ("More", ", ".join(GROUPS["More"])),
 )
 
 

@@ -117,13 +117,15 @@ def _show_log_records(session: Session) -> None:
     """Print the log records of Onym on standard error, masked."""
     import logging
 
-    class Handler(logging.Handler):
+    class SessionLogHandler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             session.print_detail(record.name, record.getMessage())
 
     logger = logging.getLogger("onym")
-    logger.handlers = [handler for handler in logger.handlers if type(handler).__name__ != "Handler"]
-    logger.addHandler(Handler())
+    # of an earlier run of the command line in this process
+    for handler in [other for other in logger.handlers if type(other).__name__ == "SessionLogHandler"]:
+        logger.removeHandler(handler)
+    logger.addHandler(SessionLogHandler())
     logger.setLevel(logging.DEBUG)
 
 

@@ -1,4 +1,4 @@
-"""Queries: pages of entries and requests, the log, changes of entries, and full-text search.
+"""Queries: pages of entries and requests, the log, changes of entries, search, and statistics.
 
 Search order: exact name, beginning of the name, part of the name, then part of description,
 applications, references or notes; shorter names first within each. If nothing contains the text, the

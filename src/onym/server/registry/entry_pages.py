@@ -1,4 +1,4 @@
-"""Pages about entries: home, lists, search, one entry, comparison and changes."""
+"""Pages about entries: home, lists, search, one entry with its syntax, comparison and changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels of statuses, states, roles and events, and the actions that a person may take, as data."""
+"""Labels of statuses, states, roles, events and actions as data, and their translations."""
 
 from __future__ import annotations
 
