@@ -49,7 +49,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Parcels for the workers, the slowest first: xdist's work grows with the square of their number."""
     seen: Counter[str] = Counter()
     for item in items:
@@ -58,7 +58,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
             item.add_marker(pytest.mark.xdist_group(f"{module} {seen[module] // _PARCEL}"))
             seen[module] += 1
     yield
+    if config.getoption("loadgroup", default=False):
+        for item in items:
+            _name_group(item)
     items.sort(key=lambda item: "e2e" not in item.path.parts)
+
+
+def _name_group(item: Any) -> None:
+    """Add the group to the ID, from which xdist reads it.
+
+    pytest-xdist 3.8 writes the group to an attribute that pytest 9.2 no longer reads, and then hands out each
+    test alone, without a word, so that every worker starts the servers of every module
+    (https://github.com/pytest-dev/pytest-xdist/issues/1386).
+    """
+    marker = item.get_closest_marker("xdist_group")
+    if not item.nodeid.endswith(f"@{marker.args[0]}"):
+        item._id = type(item.id).parse(f"{item.nodeid}@{marker.args[0]}")
+    assert item.nodeid.endswith(f"@{marker.args[0]}")
 
 
 _AMBIENT = ("_API_KEY", "_TOKEN", "_PROXY", "_proxy")

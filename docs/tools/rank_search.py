@@ -5,7 +5,8 @@
 Zensical ranks a match in a title before one in the path of a page, and that before one in the text. It has no
 setting for a page's rank, so this rewrites the index that it has built, site/search.json:
 
-- a heading below a page's own in the reference is found by its text, which then begins with the heading
+- a heading below a page's own in the reference and in the list of error codes is found by its text, which then
+  begins with the heading
 - of the changelog, the decision records and the conformance pages, a search finds titles and first sentences,
   as text, and the ids of requirements
 """
@@ -20,6 +21,7 @@ from typing import Any
 
 #: begins a word that is shown and not found: no query begins with it
 _HIDDEN = "\N{WORD JOINER}"
+_REFERENCE = ("reference/", "troubleshooting/")
 _LAST = ("changelog/", "conformance/", "decisions/")
 #: characters of the text of a page that comes last
 _EXCERPT = 200
@@ -39,8 +41,8 @@ def ranked(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The items as they are to be found; equal matches come in this order."""
     last = [_last(item) for item in items if item["location"].startswith(_LAST)]
     rest = [item for item in items if not item["location"].startswith(_LAST)]
-    reference = [_by_text(item) for item in rest if item["location"].startswith("reference/")]
-    guides = [item for item in rest if not item["location"].startswith("reference/")]
+    reference = [_by_text(item) for item in rest if item["location"].startswith(_REFERENCE)]
+    guides = [item for item in rest if not item["location"].startswith(_REFERENCE)]
     return [*sorted(guides, key=lambda item: int(item["level"])), *reference, *last]
 
 

@@ -45,13 +45,11 @@ STEPS = [
 
 
 def start(server: BatchServer, folder: Path, *more: str) -> subprocess.Popen[bytes]:
-    config = folder / "config.toml"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
     if isinstance(server, AnthropicServer):
+        config = folder / "config.toml"
         config.write_text(ROW.format(port=server.port))
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("COV")},
-        "ONYM_CONFIG": str(config),
-    }
+        environment["ONYM_CONFIG"] = str(config)
     uri = f"llm://x:{KEY}@127.0.0.1:{server.port}/{MODEL}"
     args = ["batch", uri, str(folder / "in.jsonl"), "-o", str(folder / "out.jsonl"), "--provider-batch"]
     return subprocess.Popen(
@@ -67,7 +65,8 @@ def kill_at(server: BatchServer, folder: Path, step: str, when: str, *more: str)
     """Start a run, and kill it while the server has this request."""
     server.hold(step, when)
     process = start(server, folder, *more)
-    assert server.held.wait(600), process.communicate()
+    while not server.held.wait(0.05):
+        assert process.poll() is None, process.communicate()
     process.kill()
     assert process.wait(600) == -signal.SIGKILL
     process.communicate()
@@ -154,7 +153,8 @@ def test_ctrl_c_leaves_the_batch_at_the_provider_and_says_how_to_go_on(tmp_path:
         server.states = ["in_progress"] * 1000
         server.hold("look", "after")
         process = start(server, tmp_path, "--poll", "3600s")
-        assert server.held.wait(600)
+        while not server.held.wait(0.05):
+            assert process.poll() is None, process.communicate()
         process.send_signal(signal.SIGINT)
         server.release()
         out, complaint = process.communicate(timeout=600)
