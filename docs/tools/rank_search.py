@@ -5,7 +5,7 @@
 Zensical ranks a match in a title before one in the path of a page, and that before one in the text. It has no
 setting for a page's rank, so this rewrites the index that it has built, site/search.json:
 
-- a heading below a page's own in the reference and in the list of error codes is found by its text, which then
+- a heading below a page's own in the reference and among the error codes is found by its text, which then
   begins with the heading
 - of the changelog, the decision records and the conformance pages, a search finds titles and first sentences,
   as text, and the ids of requirements
