@@ -219,8 +219,14 @@ def build_opening_data(submission: ParsedSubmission, kind: records.RequestKind) 
     return data
 
 
-def build_report(submission: ParsedSubmission, known: ReferenceData, *, source: str = "submission") -> Report:
-    """The checker's report on a submission."""
+def build_report(
+    submission: ParsedSubmission,
+    known: ReferenceData,
+    *,
+    today: date | None = None,
+    source: str = "submission",
+) -> Report:
+    """The checker's report on a submission. `today` decides whether a day is past; None skips that check."""
     from onym.registry.checks import check  # late: see parse_submission
 
     return check(
@@ -228,6 +234,7 @@ def build_report(submission: ParsedSubmission, known: ReferenceData, *, source: 
         profile=submission.profile.id,
         known=known,
         update=submission.given.update,
+        today=today,
         source=source,
     )
 
@@ -293,7 +300,9 @@ async def load_reference_data(
     return base.with_entries(MappingProxyType(entries), names)
 
 
-async def check_submission(submission: ParsedSubmission, store: Store | None, *, source: str) -> Report:
+async def check_submission(
+    submission: ParsedSubmission, store: Store | None, *, today: date, source: str
+) -> Report:
     """Check against the registry of the store, or against the shipped facts if `store` is None."""
     if store is None:
         from onym.registry.checks.context import load_builtin  # late: see parse_submission
@@ -301,7 +310,7 @@ async def check_submission(submission: ParsedSubmission, store: Store | None, *,
         known = load_builtin(submission.given.registry.id)
     else:
         known = await load_reference_data(store, submission.given, list_requested_names(submission))
-    return build_report(submission, known, source=source)
+    return build_report(submission, known, today=today, source=source)
 
 
 # -- steps ----------------------------------------------------------------------------------------------

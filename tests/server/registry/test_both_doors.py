@@ -133,6 +133,7 @@ GOOD = {"anchor": "https://robots.example", "keys": "A" * 43, "expires": "2027-1
         ("anchor", "https://ROBOTS.example"),
         ("keys", "short"),
         ("expires", "next year"),
+        ("expires", "2020-01-31"),
     ],
 )
 def test_the_check_of_a_namespace_refuses_what_submitting_refuses(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import date
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from server.registry.site import TEMPLATE, Site
 from support import linear_enough
 
 SCHEMES = get_registry("uri-schemes")
+TODAY = date(2026, 11, 21)
 
 
 def given(text: str = TEMPLATE.format(name="http", status="Provisional"), **more: Any) -> SubmissionInput:
@@ -45,13 +47,13 @@ async def workers(**options: Any) -> AsyncIterator[CheckWorkers]:
 def test_a_long_text_is_checked_in_a_process_with_the_same_report() -> None:
     submitted = given(fields={"contact": "Rita <rita@example.org>"})
     own = parse_submission(submitted)
-    plain = build_report(own, asyncio.run(known(list_requested_names(own))))
+    plain = build_report(own, asyncio.run(known(list_requested_names(own))), today=TODAY)
 
     async def main() -> None:
         async with workers(long=0) as away:
             # twice, for a process that knows the names already
             for _ in range(2):
-                assert await away.check(submitted, known, key="a") == plain
+                assert await away.check(submitted, known, key="a", today=TODAY) == plain
 
     asyncio.run(main())
     assert any(finding.code == "name-taken" for finding in plain.findings)
@@ -61,10 +63,10 @@ def test_a_process_that_takes_too_long_is_ended_and_replaced() -> None:
     async def main() -> None:
         async with workers(long=0, seconds=0.01) as away:
             with pytest.raises(RegistryError) as caught:
-                await away.check(given(), known, key="a")
+                await away.check(given(), known, key="a", today=TODAY)
             assert caught.value.code == "registry.check-too-long"
             away._seconds = 60
-            assert (await away.check(given(), known, key="a")).scheme == "http"
+            assert (await away.check(given(), known, key="a", today=TODAY)).scheme == "http"
 
     asyncio.run(main())
 
@@ -76,9 +78,9 @@ def test_what_cannot_be_read_is_told_from_the_process_as_from_here() -> None:
     async def main() -> RegistryError:
         async with workers(long=0) as away:
             with pytest.raises(TemplateError) as caught:
-                await away.check(given("[" * 100), known, key="a")
+                await away.check(given("[" * 100), known, key="a", today=TODAY)
             # the process is good for the next text
-            assert (await away.check(given(), known, key="a")).scheme == "http"
+            assert (await away.check(given(), known, key="a", today=TODAY)).scheme == "http"
             return caught.value
 
     assert asyncio.run(main()).as_dict() == here.value.as_dict()
@@ -91,7 +93,7 @@ def test_a_process_is_ended_when_its_order_fails_on_our_side() -> None:
     async def main() -> None:
         async with workers(long=0) as away:
             with pytest.raises(RuntimeError):
-                await away.check(given(), broken, key="a")
+                await away.check(given(), broken, key="a", today=TODAY)
             assert away._idle == []
 
     asyncio.run(main())
@@ -131,12 +133,12 @@ def test_a_text_is_read_to_be_saved_while_all_turns_of_its_visitor_are_taken_by_
 
         async with workers() as here:
             checks = [
-                asyncio.create_task(here.check(given(), waiting, key="one"))
+                asyncio.create_task(here.check(given(), waiting, key="one", today=TODAY))
                 for _ in range(MAX_CHECKS_PER_VISITOR)
             ]
             await asyncio.sleep(0)
             with pytest.raises(RegistryError):
-                await here.check(given(), known, key="one")
+                await here.check(given(), known, key="one", today=TODAY)
             assert (await here.parse_text(given(), key="one")).name == "http"
             go.set()
             await asyncio.gather(*checks)

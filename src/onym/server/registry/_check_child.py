@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import date
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,7 +70,8 @@ class _CheckSession:
         known = load_builtin(self._submission.given.registry.id).with_entries(
             MappingProxyType(entries), self._names
         )
-        report = build_report(self._submission, known)
+        today = date.fromisoformat(order["today"])
+        report = build_report(self._submission, known, today=today)
         return {
             "profile": report.profile,
             "scheme": report.scheme,

@@ -25,11 +25,13 @@ from onym.registry.checks.context import Finding, Level, Report
 from onym.registry.codec import to_data
 from onym.registry.registries import REGISTRIES, get_catalog
 from onym.server.clients import make_address_key
-from onym.server.registry.dependencies import get_store
+from onym.server.registry.dependencies import get_current_time, get_store
 from onym.server.services import get_services
 from onym.server.sessions import get_visitor
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from starlette.requests import Request as HTTPRequest
 
     from onym.registry.checks import ReferenceData, Report
@@ -61,13 +63,14 @@ class CheckProcess:
             )["asked"]
         )
 
-    def check(self, known: ReferenceData) -> Report:
+    def check(self, known: ReferenceData, today: date) -> Report:
         """Return the report about the text that was parsed last. Raises RegistryError."""
         told = known.names is self._names
         answer = self._send_order(
             {
                 "names": None if told else list(known.names or ()),
                 "entries": {key: to_data(entry) for key, entry in known.entries.items()},
+                "today": today.isoformat(),
             }
         )
         self._names = known.names
@@ -203,6 +206,7 @@ class CheckWorkers:
         known_of: Callable[[RequestedNames], Awaitable[ReferenceData]],
         *,
         key: str,
+        today: date,
     ) -> Report:
         """Return the report. `known_of` loads the facts about requested names; `key` identifies the visitor.
 
@@ -212,20 +216,23 @@ class CheckWorkers:
         size = len(given.text) + sum(map(len, given.fields.values()))
         if size >= self._from:
             async with self._long.acquire_turn(key):
-                return await self._check_long(given, known_of)
+                return await self._check_long(given, known_of, today)
         async with self._short.acquire_turn(key):
             submission = await asyncio.to_thread(service.parse_submission, given)
             known = await known_of(service.list_requested_names(submission))
-            return await asyncio.to_thread(service.build_report, submission, known)
+            return await asyncio.to_thread(service.build_report, submission, known, today=today)
 
     async def _check_long(
-        self, given: service.SubmissionInput, known_of: Callable[[RequestedNames], Awaitable[ReferenceData]]
+        self,
+        given: service.SubmissionInput,
+        known_of: Callable[[RequestedNames], Awaitable[ReferenceData]],
+        today: date,
     ) -> Report:
         child = self._idle.pop() if self._idle else CheckProcess(self._seconds)
         try:
             asked = await asyncio.to_thread(child.parse_names, given)
             known = await known_of(asked)
-            report = await asyncio.to_thread(child.check, known)
+            report = await asyncio.to_thread(child.check, known, today)
         except RegistryError:
             if child.is_alive:
                 self._idle.append(child)
@@ -269,7 +276,10 @@ async def check_submission(request: HTTPRequest, given: service.SubmissionInput)
         names = await _load_registry_names(request, given.registry.id)
         return await service.load_reference_data(get_store(request), given, asked, names)
 
-    return await get_check_workers(request.app).check(given, known, key=_get_visitor_key(request))
+    today = get_current_time(request).date()
+    return await get_check_workers(request.app).check(
+        given, known, key=_get_visitor_key(request), today=today
+    )
 
 
 async def parse_in_worker(request: HTTPRequest, given: service.SubmissionInput) -> service.ParsedSubmission:

@@ -84,15 +84,15 @@ async def _check_file(
         update=options.revises is not None or options.kind != RequestKind.NEW,
         request=options.revises,
     )
-    source = "standard input" if file == "-" else file
+    source, today = "standard input" if file == "-" else file, options.at.date()
     submission = service.parse_submission(form, source=source)
     if _common.find_database(session, db) is None:
-        return submission, await service.check_submission(submission, None, source=source)
+        return submission, await service.check_submission(submission, None, today=today, source=source)
     async with _common.open_store(session, db) as store:
         filled = service.fill_from_entry(form, await store.entry(row.id, submission.name))
         if filled is not form:
             submission = service.parse_submission(filled, source=source)
-        return submission, await service.check_submission(submission, store, source=source)
+        return submission, await service.check_submission(submission, store, today=today, source=source)
 
 
 def render_blank_template(profile: Profile) -> str:
