@@ -274,7 +274,7 @@ def test_a_decision_needs_its_reason(fresh: Site) -> None:
     where = f"/requests/{fresh.ids['expert']}"
     version = str(fresh.world.do(fresh.world.store.request, fresh.ids["expert"]).version)
     without = send(fresh, f"{where}/events", f"{where}/review", kind="approve", version=version)
-    assert without.status_code == 400
+    assert without.status_code == 422
     done = send(fresh, f"{where}/events", f"{where}/review", kind="approve", version=version, reason="Clear.")
     assert done.status_code == 303
     assert "Clear." in fresh.get(where).text
@@ -299,6 +299,53 @@ def test_the_buttons_are_those_that_the_engine_allows(fresh: Site) -> None:
     assert kinds("ian") == {"assign-expert"}
     assert fresh.get(path, fresh.headers("rita")).status_code == 403
     assert fresh.get(path).status_code == 401
+
+
+def _find_tied_field(page: str, kind: str) -> tuple[str, str]:
+    """The name of the field that is marked in the only open form, and the text of the error there."""
+    (form,) = re.findall(r'<details class="action [^>]* open>.*?</details>', page, re.DOTALL)
+    assert f'name="kind" value="{kind}"' in form
+    (name, described) = re.findall(
+        r'name="([^"]+)"[^>]* aria-describedby="([^"]+)" aria-invalid="true" autofocus', form
+    )[0]
+    (said,) = re.findall(rf'id="{described.split()[-1]}" role="alert">(.*?)</div>', form)
+    assert page.count(" autofocus") == 1
+    return name, said
+
+
+def test_the_error_of_an_action_is_tied_to_its_field_on_the_page_that_sent_it(fresh: Site) -> None:
+    where = f"/requests/{fresh.ids['expert']}"
+    version = str(fresh.world.do(fresh.world.store.request, fresh.ids["expert"]).version)
+    sign_in(fresh, "eve")
+    for page, heading in (("review", "Decide"), ("", "What you can do now")):
+        sent = {"kind": "approve", "version": version, "reason": " "} | ({"shown_on": page} if page else {})
+        answer = send(fresh, f"{where}/events", where, **sent)
+        assert answer.status_code == 422
+        name, said = _find_tied_field(answer.text, "approve")
+        assert (name, heading in answer.text) == ("reason", True)
+        assert "is empty" in said
+    assert fresh.world.audit()[-1].outcome == "registry.missing-data"
+    sign_in(fresh, "ian")
+    form = {"kind": "assign-expert", "version": version, "expert": "nobody", "reason": "Sh<e> knows."}
+    answer = send(fresh, f"{where}/events", where, **form)
+    assert _find_tied_field(answer.text, "assign-expert")[0] == "expert"
+    assert 'value="nobody"' in answer.text
+    assert "Sh&lt;e&gt; knows.</textarea>" in answer.text
+
+
+def test_the_error_of_a_change_is_tied_to_its_field(fresh: Site) -> None:
+    sign_in(fresh, "ian")
+    change, events = "/r/uri-schemes/proviso/change", "/r/uri-schemes/proviso/events"
+    empty = send(fresh, change, change, kind="note-separate-use", use=" ")
+    assert empty.status_code == 422
+    assert _find_tied_field(empty.text, "note-separate-use")[0] == "use"
+    control = {"registrant": "", "change_controller": "", "iesg_approved": "yes", "reason": ""}
+    for sent in ({"status": "historical", "reason": ""}, {"iesg_approved": "yes", "reason": ""}, control):
+        answer = send(fresh, events, change, kind="override", version="2", **sent)
+        assert _find_tied_field(answer.text, "override")[0] == "reason"
+    assert re.search(r'<option value="yes" selected>', answer.text)
+    assert send(fresh, events, change, kind="override", version="1", status="historical",
+                reason="Late.").status_code == 412  # fmt: skip
 
 
 def test_an_entry_is_overridden_and_a_change_is_asked_for(fresh: Site) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from onym.errors import UsageError
+from onym.errors import AccessError, RegistryError, StaleError, UnknownEntryError, UsageError
 from onym.registry import records
 from onym.registry.engine import RULES
 from onym.registry.registries import REGISTRIES, get_catalog
@@ -15,6 +15,10 @@ from onym.registry.words import apply_words
 from onym.server.registry import urls
 from onym.server.registry.labels import STATUS_LABELS, format_date
 from onym.server.registry.page_parts import ActionField, ActionView, Choice
+from onym.server.services import get_request_state
+
+if TYPE_CHECKING:
+    from starlette.requests import Request as HTTPRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,7 +452,11 @@ def _build_action_view(
 
 
 def parse_event_data(kind: records.EventKind, form: Mapping[str, list[str]]) -> dict[str, Any]:
-    """Return `Event.data` from a form. Raises UsageError if a required field is empty."""
+    """Return `Event.data` from a form.
+
+    Raises RegistryError (registry.missing-data) if a required field is empty, and UsageError for an event
+    that has no form.
+    """
     action = ACTIONS.get(kind)
     if action is None:
         raise UsageError(
@@ -458,10 +466,11 @@ def parse_event_data(kind: records.EventKind, form: Mapping[str, list[str]]) -> 
     for ask in action.asks:
         values = [value.strip() for value in form.get(ask.id, []) if value.strip()]
         if ask.required and not values:
-            raise UsageError(
-                f"the field {ask.label!r} is empty",
+            raise RegistryError(
+                f"the field {apply_words(ask.label)!r} is empty",
                 code="registry.missing-data",
-                hint="Go back and fill it in.",
+                field=ask.id,
+                hint="Fill it in.",
             )
         if ask.kind == "list":
             data[ask.id] = values
@@ -478,3 +487,41 @@ def parse_event_data(kind: records.EventKind, form: Mapping[str, list[str]]) -> 
         if data.get("status") == _REMOVE:
             return {"remove": True, "reason": data["reason"]}
     return data
+
+
+#: errors that the form on the page cannot correct, unless they name one of its fields
+_ELSEWHERE: Final = (AccessError, StaleError, UnknownEntryError)
+
+
+def require_correctable(request: HTTPRequest, form: Mapping[str, list[str]], error: RegistryError) -> None:
+    """Raise the error if nothing that is typed in the form can correct it; else name it for the audit log."""
+    if isinstance(error, _ELSEWHERE) and error.field not in form:
+        raise error
+    get_request_state(request.scope)["code"] = error.code
+
+
+def show_error(
+    views: Iterable[ActionView], form: Mapping[str, list[str]], error: RegistryError
+) -> tuple[ActionView, ...]:
+    """Return the actions, with the error and what was typed in the one that `form` has sent.
+
+    Raises the error if the page does not have the form.
+    """
+    listed = tuple(views)
+    kind, sent = "".join(form.get("kind", [])[:1]), frozenset(form)
+    fitting = [view for view in listed if view.kind == kind]
+    # several forms cause an override: the one that was sent has these fields
+    chosen = next((view for view in fitting if {field.id for field in view.fields} <= sent), None)
+    chosen = chosen or (fitting[0] if len(fitting) == 1 else None)
+    if chosen is None:
+        raise error
+    fields = tuple(_fill_field(field, form.get(field.id, [])) for field in chosen.fields)
+    named = {error.field, f"field.{error.field}"}
+    tied = next((field.id for field in fields if field.id in named and field.kind != "list"), "")
+    marked = replace(chosen, fields=fields, error=error, tied=tied)
+    return tuple(marked if view is chosen else view for view in listed)
+
+
+def _fill_field(field: ActionField, values: list[str]) -> ActionField:
+    choices = tuple(replace(choice, chosen=choice.value in values) for choice in field.choices)
+    return replace(field, value="".join(values[:1]), choices=choices)

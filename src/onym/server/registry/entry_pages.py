@@ -18,7 +18,7 @@ from onym.registry.service import get_applied_request
 from onym.server.registry import actions, dependencies, labels, page_parts, responses, urls
 from onym.server.registry.request_pages import parse_event_kind
 from onym.server.registry.urls import make_route
-from onym.server.responses import parse_cursor, parse_page_size
+from onym.server.responses import get_problem_type, parse_cursor, parse_page_size
 from onym.server.services import get_services
 from onym.server.sessions import get_visitor, require_access
 
@@ -481,33 +481,54 @@ _OVERRIDES: Final = frozenset({Role.IANA, Role.IESG})
 
 async def change_page(request: HTTPRequest) -> Response:
     """GET: the changes that the visitor may request."""
+    return await _make_changes_response(request)
+
+
+async def _make_changes_response(
+    request: HTTPRequest, *, form: responses.PageForm | None = None, error: RegistryError | None = None
+) -> Response:
+    """Return the page of changes. `error` is why `form` was not accepted."""
     row, name, entry = await dependencies.find_entry_or_none(request)
     last = await dependencies.get_store(request).list_changes_of_name(row.id, name, limit=1)
     if entry is None:
+        if error is not None:
+            raise error
         return _show_removed_entry(request, row, last)
     requested: tuple[ActionView, ...] = ()
     if get_visitor(request).account is not None:
         requested = tuple(
             _add_update_fields(action, entry) for action in actions.build_change_requests(entry)
         )
+    direct, asked = _list_direct_actions(request, entry, last), len(requested)
+    if form is not None and error is not None:
+        shown = actions.show_error((*requested, *direct), form, error)
+        requested, direct = shown[:asked], shown[asked:]
     return _make_change_response(
         request,
         row,
         (urls.entry_url(row.id, entry.name), entry.name),
+        http_status=200 if error is None else get_problem_type(error).status,
         status=entry.status,
         version=entry.version,
-        direct=_list_direct_actions(request, entry, last),
+        direct=direct,
         requested=requested,
     )
 
 
 def _make_change_response(
-    request: HTTPRequest, row: Registry, here: tuple[str, str], *, removed: str = "", **members: Any
+    request: HTTPRequest,
+    row: Registry,
+    here: tuple[str, str],
+    *,
+    removed: str = "",
+    http_status: int = 200,
+    **members: Any,
 ) -> Response:
     return responses.make_page_response(
         request,
         "change.html",
         responses.build_page_frame(request, f"Change {here[1]}", *build_crumbs(row, here)),
+        http_status=http_status,
         registry=row.id,
         name=here[1],
         entry=here[0],
@@ -585,9 +606,13 @@ async def post_entry_event(request: HTTPRequest) -> Response:
     if entry is None and kind is not EventKind.OVERRIDE:
         raise dependencies.make_unknown_entry_error(row)
     expected = responses.parse_form_version(form)
-    applied = await dependencies.apply_event(
-        request, kind, row.id, name=name, data=actions.parse_event_data(kind, form), expected=expected
-    )
+    try:
+        applied = await dependencies.apply_event(
+            request, kind, row.id, name=name, data=actions.parse_event_data(kind, form), expected=expected
+        )
+    except RegistryError as error:
+        actions.require_correctable(request, form, error)
+        return await _make_changes_response(request, form=form, error=error)
     if applied.decision.entry is None:  # the entry and its page are gone
         return responses.redirect_to(urls.entries_url(row.id, q=name), str(kind))
     return responses.redirect_to(urls.entry_url(row.id, name), str(kind))
@@ -598,12 +623,16 @@ async def open_change(request: HTTPRequest) -> Response:
     entry = await dependencies.find_entry(request)
     form = await responses.read_form(request)
     require_access(get_visitor(request))
-    data = _build_change_data(entry, form)
     # the version of the entry from which the form was filled
     expected = responses.parse_number(form.get_text("version"), "version")
-    applied = await dependencies.apply_event(
-        request, EventKind.OPEN, entry.registry, name=entry.name, data=data, expected=expected
-    )
+    try:
+        data = _build_change_data(entry, form)
+        applied = await dependencies.apply_event(
+            request, EventKind.OPEN, entry.registry, name=entry.name, data=data, expected=expected
+        )
+    except RegistryError as error:
+        actions.require_correctable(request, form, error)
+        return await _make_changes_response(request, form=form, error=error)
     return responses.redirect_to(urls.request_url(get_applied_request(applied).id), "open")
 
 
@@ -624,7 +653,8 @@ def _build_change_data(entry: Entry, form: responses.PageForm) -> dict[str, Any]
         data["status"] = form.get_text("status")
     if kind in ("note-separate-use", "reassign"):
         if not grounds:
-            raise RegistryError("the reason is missing", code="registry.missing-data", field="grounds")
+            field = "use" if kind == "note-separate-use" else "grounds"
+            raise RegistryError("the reason is missing", code="registry.missing-data", field=field)
         data["template"] = grounds
     if kind == "note-separate-use":
         data["fields"]["description"] = grounds  # the text of the entry's note

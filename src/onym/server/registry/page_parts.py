@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from onym.errors import RegistryError
 from onym.registry.records import (
     Entry,
     EventKind,
@@ -142,6 +143,11 @@ class ActionView:
     href: str
     version: int
     fields: tuple[ActionField, ...]
+    #: why the form was not accepted, and the ID of the field that has to change ("" for none)
+    error: RegistryError | None = None
+    tied: str = ""
+    #: the page that shows the form again: "review" or ""
+    shown_on: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

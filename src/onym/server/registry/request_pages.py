@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
@@ -16,7 +17,13 @@ from onym.registry.registries import PROFILES, REGISTRIES, Profile
 from onym.registry.registries import get_registry as registry_of
 from onym.registry.words import apply_words, name_role, parse_role
 from onym.server.registry import checking, dependencies, page_parts, responses, urls
-from onym.server.registry.actions import DECISIONS, build_actions, parse_event_data
+from onym.server.registry.actions import (
+    DECISIONS,
+    build_actions,
+    parse_event_data,
+    require_correctable,
+    show_error,
+)
 from onym.server.registry.labels import FIELD_EXAMPLES, NEXT_STEPS, STATE_LABELS, STATUS_LABELS
 from onym.server.registry.urls import make_route
 from onym.server.responses import parse_cursor, parse_page_size
@@ -273,6 +280,8 @@ def _list_field_problems(report: Report, field: str) -> tuple[str, ...]:
     return tuple(f"{finding.message} [{finding.clause}]" for finding in found)
 
 
+#: the value of a form on the review page, which shows its error there
+_REVIEW: Final = "review"
 #: lines of a template that the review page numbers
 _MOST_LINES: Final = 5_000
 _QUEUE: Final = 200
@@ -332,12 +341,18 @@ def _require_known_value(said: str, known: Iterable[str], field: str) -> str:
 
 
 async def _list_request_actions(
-    request: HTTPRequest, about: Request, entry: Entry | None
+    request: HTTPRequest,
+    about: Request,
+    entry: Entry | None,
+    *,
+    shown_on: str = "",
+    form: responses.PageForm | None = None,
+    error: RegistryError | None = None,
 ) -> tuple[page_parts.ActionView, ...]:
     kinds = tuple(
         kind for kind in dependencies.list_visitor_events(request, about, entry) if kind not in _BY_FORM
     )
-    return build_actions(
+    views = build_actions(
         kinds,
         href=urls.request_events_url(about.id),
         version=about.version,
@@ -348,6 +363,8 @@ async def _list_request_actions(
             request, about, entry, (kind for kind in kinds if kind in DECISIONS)
         ),
     )
+    views = tuple(replace(view, shown_on=shown_on) for view in views)
+    return views if form is None or error is None else show_error(views, form, error)
 
 
 def _describe_next_step(about: Request) -> str:
@@ -370,7 +387,17 @@ def _describe_next_step(about: Request) -> str:
 
 async def request_page(request: HTTPRequest) -> Response:
     """The public status of a request."""
-    about = await dependencies.find_request(request)
+    return await _make_request_response(request, await dependencies.find_request(request))
+
+
+async def _make_request_response(
+    request: HTTPRequest,
+    about: Request,
+    *,
+    form: responses.PageForm | None = None,
+    error: RegistryError | None = None,
+) -> Response:
+    """Return the page. `error` is why `form` was not accepted."""
     entry = await dependencies.get_store(request).entry(about.registry, about.name)
     records = await dependencies.load_request_history(request, about.id)
     part, earlier = page_parts.paginate_records(
@@ -387,6 +414,7 @@ async def request_page(request: HTTPRequest) -> Response:
         responses.build_page_frame(
             request, f"{about.id}: {about.name}", (urls.HOME_URL, "Home"), (urls.requests_url(), "Requests")
         ),
+        http_status=200 if error is None else _get_error_status(error),
         about=about,
         has_entry=entry is not None,
         final=final,
@@ -400,7 +428,7 @@ async def request_page(request: HTTPRequest) -> Response:
         fields=page_parts.build_field_cells(about.registry, about.fields),
         history=part,
         earlier=earlier,
-        actions=await _list_request_actions(request, about, entry),
+        actions=await _list_request_actions(request, about, entry, form=form, error=error),
         may_edit=bool(_find_revision_step(request, about, entry)),
         may_review=may_review,
     )
@@ -431,15 +459,20 @@ async def post_request_event(request: HTTPRequest) -> Response:
     form = await responses.read_form(request)
     kind = parse_event_kind(form.get_text("kind"))
     expected = responses.parse_form_version(form)
-    await dependencies.apply_event(
-        request,
-        kind,
-        about.registry,
-        about=about.id,
-        name=about.name,
-        data=parse_event_data(kind, form),
-        expected=expected,
-    )
+    try:
+        await dependencies.apply_event(
+            request,
+            kind,
+            about.registry,
+            about=about.id,
+            name=about.name,
+            data=parse_event_data(kind, form),
+            expected=expected,
+        )
+    except RegistryError as error:
+        require_correctable(request, form, error)
+        page = _make_review_response if form.get_text("shown_on") == _REVIEW else _make_request_response
+        return await page(request, await dependencies.find_request(request), form=form, error=error)
     return responses.redirect_to(urls.request_url(about.id), str(kind))
 
 
@@ -453,7 +486,17 @@ def parse_event_kind(said: str) -> EventKind:
 
 async def review_page(request: HTTPRequest) -> Response:
     """GET: template and report side by side, for reviewers."""
-    about = await dependencies.find_request(request)
+    return await _make_review_response(request, await dependencies.find_request(request))
+
+
+async def _make_review_response(
+    request: HTTPRequest,
+    about: Request,
+    *,
+    form: responses.PageForm | None = None,
+    error: RegistryError | None = None,
+) -> Response:
+    """Return the page. `error` is why `form` was not accepted."""
     if not _may_review(request, about):
         require_access(get_visitor(request), registry=about.registry, roles=_REVIEWERS)
     entry = await dependencies.get_store(request).entry(about.registry, about.name)
@@ -475,6 +518,7 @@ async def review_page(request: HTTPRequest) -> Response:
             queue,
             (urls.request_url(about.id), about.id),
         ),
+        http_status=200 if error is None else _get_error_status(error),
         about=about,
         registrant=names.get(about.registrant, about.registrant),
         now=dependencies.get_current_time(request),
@@ -485,7 +529,7 @@ async def review_page(request: HTTPRequest) -> Response:
         report=report,
         fault=fault,
         existing=other,
-        actions=await _list_request_actions(request, about, entry),
+        actions=await _list_request_actions(request, about, entry, shown_on=_REVIEW, form=form, error=error),
     )
 
 
