@@ -18,7 +18,14 @@ from onym.accounts.records import AuditRecord
 from onym.errors import AccessError, OnymError, RegistryError
 from onym.server.clients import HSTS, BucketKind, get_client_address, make_address_key, parse_blocks
 from onym.server.responses import make_problem_response
-from onym.server.services import HTTPMiddleware, Services, get_request_state, get_services
+from onym.server.services import (
+    HTTPMiddleware,
+    Services,
+    encode_fields,
+    get_request_state,
+    get_services,
+    replace_fields,
+)
 from onym.server.sessions import Visitor, get_visitor
 
 if TYPE_CHECKING:
@@ -199,7 +206,7 @@ class HeadersMiddleware(HTTPMiddleware):
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         super().__init__(app)
-        self._fixed = (*_HEADERS, HSTS) if settings.is_https else _HEADERS
+        self._fixed = encode_fields(*_HEADERS, *([HSTS] if settings.is_https else ()))
         self._proxies = parse_blocks(settings.trusted_proxies)
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -211,10 +218,8 @@ class HeadersMiddleware(HTTPMiddleware):
 
         async def finish(message: Message) -> None:
             if message["type"] == "http.response.start":
+                replace_fields(message, (*self._fixed, (b"x-request-id", request_id.encode("ascii"))))
                 headers = MutableHeaders(scope=message)
-                for name, value in self._fixed:
-                    headers[name] = value
-                headers["x-request-id"] = request_id
                 headers.add_vary_header("Cookie, Authorization")
                 visitor = found.get("visitor")
                 if "cache-control" not in headers and visitor is not None and visitor.account is not None:

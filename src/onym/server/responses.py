@@ -335,8 +335,10 @@ def parse_page_size(text: str | None, default: int = DEFAULT_PAGE) -> int:
 
 def _parse_tags(request: HTTPConnection, header: str) -> list[str]:
     """Return the valid tags of a list header. Tags of this service contain no comma."""
-    given = ",".join(request.headers.getlist(header)).split(",", _MAX_TAGS)[:_MAX_TAGS]
-    words = [word.strip(" \t") for word in given]
+    given = request.headers.getlist(header)
+    if not given:  # most requests
+        return []
+    words = [word.strip(" \t") for word in ",".join(given).split(",", _MAX_TAGS)[:_MAX_TAGS]]
     return [word for word in words if word == "*" or _TAG.match(word)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 if TYPE_CHECKING:
     from jinja2 import Environment
     from starlette.requests import HTTPConnection
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from onym.accounts.oidc import OIDCProvider
     from onym.accounts.sign_in import Passwords
@@ -92,6 +92,21 @@ def get_services(request: HTTPConnection) -> Services:
 def get_request_state(scope: Any) -> dict[str, Any]:
     """Return the middlewares' data about this request: request_id, address, visitor, audit and code."""
     return cast("dict[str, Any]", scope.setdefault(_STATE_KEY, {}))
+
+
+def replace_fields(message: Message, fields: Sequence[tuple[bytes, bytes]]) -> None:
+    """Put header fields into the start of a response, in place of fields with their names (lower case).
+
+    One pass over the fields of the response: starlette's `MutableHeaders` makes one for each.
+    """
+    names = {name for name, _ in fields}
+    message["headers"] = [pair for pair in message.get("headers", ()) if pair[0] not in names]
+    message["headers"].extend(fields)
+
+
+def encode_fields(*fields: tuple[str, str]) -> tuple[tuple[bytes, bytes], ...]:
+    """Return header fields as ASGI has them."""
+    return tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in fields)
 
 
 class HTTPMiddleware:

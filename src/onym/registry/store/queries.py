@@ -9,6 +9,7 @@ it is installed.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +21,21 @@ from itertools import accumulate
 from statistics import median
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, literal_column, or_, select, text
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Select,
+    Text,
+    and_,
+    any_,
+    case,
+    func,
+    literal,
+    literal_column,
+    or_,
+    select,
+    text,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.accounts.records import ALL_REALMS
@@ -137,15 +152,19 @@ async def search_entries(
         if len(found) >= limit:
             break
     if near and not found and (spellings := list_near_spellings(wanted)):
-        statement = _select_candidates(_is_one_of(registry, spellings), limit)
+        statement = _select_candidates(_is_one_of(connection.dialect.name, registry, spellings), limit)
         found = list((await connection.execute(statement)).scalars())
     return await _fetch_entries(connection, found[:limit])
 
 
-def _is_one_of(registry: str | None, names: Collection[str]) -> ColumnElement[bool]:
-    # each name is looked up in the index on registry and folded name
+def _is_one_of(dialect: str, registry: str | None, names: Collection[str]) -> ColumnElement[bool]:
+    # each name is looked up in the index on registry and folded name; hundreds of parameters would take
+    # longer than the search, so all names are one
     somewhere = REGISTRIES if registry is None else (registry,)
-    return and_(entry_text.c.registry.in_(somewhere), _FOLDED.in_(sorted(names)))
+    if dialect == "sqlite":
+        listed = func.json_each(json.dumps(sorted(names))).table_valued("value")
+        return and_(entry_text.c.registry.in_(somewhere), _FOLDED.in_(select(listed.c.value)))
+    return and_(entry_text.c.registry.in_(somewhere), any_(literal(sorted(names), ARRAY(Text))) == _FOLDED)
 
 
 async def search_names(

@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Final
 
-from starlette.datastructures import MutableHeaders
-
 from onym.server.registry import urls
 from onym.server.registry.api.openapi import DEPRECATIONS, OPERATIONS, Deprecation
-from onym.server.services import HTTPMiddleware, get_request_state
+from onym.server.services import HTTPMiddleware, encode_fields, get_request_state, replace_fields
 from onym.server.sessions import Visitor
 
 if TYPE_CHECKING:
@@ -27,7 +25,18 @@ if TYPE_CHECKING:
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 #: seconds for which a browser may remember a preflight
 _PREFLIGHT_SECONDS: Final = 86_400
-_EXPOSED: Final = "Deprecation, ETag, Link, Retry-After, Sunset, X-Request-Id"
+# without Access-Control-Allow-Credentials, browsers send no cookies along
+_ANY_ORIGIN: Final = (("access-control-allow-origin", "*"), ("cross-origin-resource-policy", "cross-origin"))
+_SHARED_FIELDS: Final = encode_fields(
+    *_ANY_ORIGIN,
+    ("access-control-expose-headers", "Deprecation, ETag, Link, Retry-After, Sunset, X-Request-Id"),
+)
+_PREFLIGHT_FIELDS: Final = encode_fields(
+    *_ANY_ORIGIN,
+    ("access-control-allow-methods", "GET, HEAD"),
+    ("access-control-allow-headers", "If-None-Match"),
+    ("access-control-max-age", str(_PREFLIGHT_SECONDS)),
+)
 _PARAMETER: Final = re.compile(r"\\\{[a-z]+\\\}")
 
 
@@ -100,11 +109,10 @@ class APIPolicyMiddleware(HTTPMiddleware):
 
         async def finish(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
                 if shared and _is_anonymous(scope):
-                    _share(headers, preflight=method == "OPTIONS")
-                for name, value in () if row is None else list_deprecation_fields(row, self._policy):
-                    headers.append(name, value)
+                    replace_fields(message, _PREFLIGHT_FIELDS if method == "OPTIONS" else _SHARED_FIELDS)
+                if row is not None:
+                    message["headers"].extend(encode_fields(*list_deprecation_fields(row, self._policy)))
             await send(message)
 
         await self._app(scope, receive, finish)
@@ -113,15 +121,3 @@ class APIPolicyMiddleware(HTTPMiddleware):
 def _is_anonymous(scope: Scope) -> bool:
     visitor = get_request_state(scope).get("visitor")
     return isinstance(visitor, Visitor) and visitor.via is None
-
-
-def _share(headers: MutableHeaders, *, preflight: bool) -> None:
-    # without Access-Control-Allow-Credentials, browsers send no cookies along
-    headers["access-control-allow-origin"] = "*"
-    headers["cross-origin-resource-policy"] = "cross-origin"
-    if preflight:
-        headers["access-control-allow-methods"] = "GET, HEAD"
-        headers["access-control-allow-headers"] = "If-None-Match"
-        headers["access-control-max-age"] = str(_PREFLIGHT_SECONDS)
-    else:
-        headers["access-control-expose-headers"] = _EXPOSED
