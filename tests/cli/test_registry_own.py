@@ -315,6 +315,10 @@ def test_time_brings_the_end_of_a_namespace(own, write):
     own("decide", "ai-namespaces-1", "check-complete")
     own("decide", "ai-namespaces-1", "approve")
     assert "nothing is due" in own("tick").err
+    before = ("--at", "2027-11-01T00:00:00Z")
+    assert "expiry-near  agents  due" in own("tick", "--dry-run", *before).out
+    assert "row T4" in own("tick", *before).out
+    assert own("tick", *before, "--json").json["events"] == []
     later = ("--at", "2028-01-01T00:00:00Z")
     assert "namespace-expired  agents  due" in own("tick", "--dry-run", *later).out
     assert "row N6" in own("tick", *later).out

@@ -230,6 +230,7 @@ class EventKind(StrEnum):
     # timers, as IANA's clock
     REVIEW_TIMEOUT = "review-timeout"
     REMIND = "remind"  # the next step of a request is overdue
+    EXPIRY_NEAR = "expiry-near"  # the draft or the registration of an entry ends soon
     DRAFT_EXPIRED = "draft-expired"
     DRAFT_PUBLISHED = "draft-published"  # [reference] the draft has become an RFC; by IANA
     NAMESPACE_EXPIRED = "namespace-expired"
@@ -337,6 +338,8 @@ class Entry:
     pending: tuple[str, ...] = ()
     #: the last day of validity (namespaces)
     expires: date | None = None
+    #: the last day, of the draft or of validity, that the registrant was told of
+    told: date | None = None
     registered: datetime | None = None
     updated: datetime | None = None
     version: int = 0

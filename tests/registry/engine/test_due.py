@@ -7,6 +7,7 @@ from datetime import date, datetime, timedelta
 
 import pytest
 
+from onym.errors import RefusalError
 from onym.registry.engine import RegistryState, iter_due_events
 from onym.registry.records import (
     IANA_CLOCK,
@@ -74,6 +75,41 @@ def test_timers_of_one_moment_go_off_by_number() -> None:
     for order in itertools.permutations(book.requests.values()):
         found = [event.request for event in iter_due_events(order, [], AT + timedelta(days=14))]
         assert found == ["uri-schemes-x", "uri-schemes-9", "uri-schemes-10"]
+
+
+def test_a_registrant_is_told_once_30_days_before_a_draft_or_a_namespace_expires() -> None:
+    last = date(2026, 6, 30)
+    draft = DraftReference(name="draft-kite-00", expires=last)
+    kite = Entry(registry="uri-schemes", name="kite", status=T.PROVISIONAL, registrant="alice", draft=draft)
+    bank = Entry(registry="ai-namespaces", name="bank", status=T.ACTIVE, registrant="bob", expires=last)
+    nobody = Entry(registry="uri-schemes", name="wind", status=T.PROVISIONAL, draft=draft)
+    book = RegistryState({(row.registry, row.name): row for row in (kite, bank, nobody)})
+    first = datetime.fromisoformat("2026-05-31T00:00:00+00:00")
+
+    def due(at: datetime) -> list[tuple[str, str]]:
+        return [(event.kind, event.name or "") for event in iter_due_events([], book.entries.values(), at)]
+
+    assert due(first - timedelta(seconds=1)) == []
+    assert due(first) == [(K.EXPIRY_NEAR, "bank"), (K.EXPIRY_NEAR, "kite")]
+    # it is too late to tell when the day is over
+    assert {kind for kind, _ in due(first + timedelta(days=31))} == {K.NAMESPACE_EXPIRED, K.DRAFT_EXPIRED}
+    told = [
+        book.apply(event, IANA_CLOCK, first) for event in iter_due_events([], book.entries.values(), first)
+    ]
+    assert [(notice.to, decision.rule) for decision in told for notice in decision.notices] == [
+        ("bob", "T4"), ("alice", "T4"),
+    ]  # fmt: skip
+    assert all("2026-06-30" in decision.notices[0].subject for decision in told)
+    assert "draft-kite-00" in told[1].notices[0].subject
+    assert due(first) == []
+    with pytest.raises(RefusalError) as caught:
+        book.apply(Event(kind=K.EXPIRY_NEAR, registry="ai-namespaces", name="bank"), IANA_CLOCK, first)
+    assert caught.value.code == "registry.not-allowed"
+    # a new last day is told anew
+    renew = Event(kind=K.RENEW, registry="ai-namespaces", name="bank", data={"expires": "2026-12-31"})
+    book.apply(renew, ACTORS["iana"], first)
+    assert due(first + timedelta(days=10)) == []
+    assert (K.EXPIRY_NEAR, "bank") in due(first + timedelta(days=200))
 
 
 @pytest.mark.parametrize("last", [date(2026, 3, 1), date.max])

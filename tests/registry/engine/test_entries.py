@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -69,6 +69,7 @@ EXPECTED: dict[tuple[str, EventKind], dict[Status, tuple[tuple[str, ...], Status
 for _registry, _row in REGISTRIES.items():
     for _event, _who in (
         (K.DESIGNATE, ("owner",)),
+        (K.EXPIRY_NEAR, ("iana",)),
         (K.DRAFT_EXPIRED, ("iana",)),
         (K.DRAFT_PUBLISHED, ("iana",)),
         (K.ATTACH_SECURITY_NOTE, KEEPERS),
@@ -90,6 +91,11 @@ def row(registry: str, status: Status) -> Entry:
     )  # fmt: skip
 
 
+def when(event: EventKind) -> datetime:
+    """Row's draft and registration are over at `AT`, and near their end before that."""
+    return AT - timedelta(days=40) if event is K.EXPIRY_NEAR else AT
+
+
 def ask(
     event: EventKind, about: Entry | None, actor: Actor, registry: str = "uri-schemes", /, **data: Any
 ) -> Decision:
@@ -97,7 +103,7 @@ def ask(
     if event is K.OVERRIDE and not data:
         brought["status"] = OVERRIDES[registry]
     asked = Event(kind=event, registry=registry, name="demo", data=brought)
-    return decide(asked, actor, AT, request=None, entry=about)
+    return decide(asked, actor, when(event), request=None, entry=about)
 
 
 @pytest.mark.parametrize("registry", list(REGISTRIES))
@@ -114,7 +120,7 @@ def test_each_event_about_a_row_by_each_actor_does_what_it_should_or_is_refused(
             assert decision.entry is not None, where
             assert decision.entry.status is after, where
             assert decision.entry.version == 3, where
-            assert decision.entry.updated == AT, where
+            assert decision.entry.updated == when(event), where
             assert decision.request is None, where
         else:
             with pytest.raises(RefusalError) as caught:
@@ -136,7 +142,7 @@ def test_every_rule_about_rows_is_reached() -> None:
 
 @pytest.mark.parametrize("registry", list(REGISTRIES))
 def test_the_buttons_on_a_row_are_what_may_be_asked_for(registry: str) -> None:
-    clock = {K.DRAFT_EXPIRED, K.NAMESPACE_EXPIRED, K.IMPORT}
+    clock = {K.EXPIRY_NEAR, K.DRAFT_EXPIRED, K.NAMESPACE_EXPIRED, K.IMPORT}
     for status, (name, actor) in itertools.product(REGISTRIES[registry].statuses, ACTORS.items()):
         shown = set(list_allowed_events(None, row(registry, status), actor, AT))
         should = {

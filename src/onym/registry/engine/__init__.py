@@ -71,6 +71,7 @@ _DEFINE_CLAUSE: Final = "docs/decisions/0057"
 _TIMER_EVENTS: Final = (
     EventKind.REVIEW_TIMEOUT,
     EventKind.REMIND,
+    EventKind.EXPIRY_NEAR,
     EventKind.DRAFT_EXPIRED,
     EventKind.NAMESPACE_EXPIRED,
 )
@@ -176,7 +177,7 @@ def iter_due_events(requests: Iterable[Request], entries: Iterable[Entry], at: d
     The events can start timers that are due too: call again until there are no events.
     """
     found = [timer for request in requests for timer in _iter_request_timers(request)]
-    found += [timer for entry in entries for timer in _iter_entry_timers(entry)]
+    found += [timer for entry in entries for timer in _iter_entry_timers(entry, at.date())]
     for moment, _, event in sorted(found, key=lambda item: item[:2]):
         if moment <= at:
             yield event
@@ -202,8 +203,12 @@ def _make_timer_event(kind: EventKind, request: Request) -> Event:
     return Event(kind=kind, registry=request.registry, request=request.id, name=request.name)
 
 
-def _iter_entry_timers(entry: Entry) -> Iterator[_Timer]:
+def _iter_entry_timers(entry: Entry, today: date) -> Iterator[_Timer]:
     order = (1, 0, f"{entry.registry} {entry.name}")
+    notice = _entry_rules.find_expiry_notice(entry, today)
+    if notice is not None:
+        event = Event(kind=EventKind.EXPIRY_NEAR, registry=entry.registry, name=entry.name)
+        yield datetime.combine(notice, time.min, UTC), order, event
     if entry.draft is not None:
         event = Event(kind=EventKind.DRAFT_EXPIRED, registry=entry.registry, name=entry.name)
         yield _start_of_next_day(entry.draft.expires), order, event

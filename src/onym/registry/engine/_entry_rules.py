@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import date
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from onym.registry.engine._rules import (
     Rule,
     add_note,
     build_clauses,
+    build_common_clauses,
     can_update,
     change_status,
     clear_entry,
@@ -39,8 +41,11 @@ from onym.registry.engine._rules import (
     update_entry,
 )
 from onym.registry.records import Decision, Entry, EventKind, Note, Role, Status
+from onym.registry.words import apply_words
 
 _IANA: Final = (Role.IANA,)
+#: statuses of a namespace whose last day ends it
+_RUNNING: Final = (Status.ACTIVE, Status.SAFE_MODE, Status.SUSPENDED)
 _IESG: Final = (Role.IESG,)
 _DECISION: Final = "docs/decisions/0026"
 _MAX_DESIGNEES: Final = 64
@@ -95,6 +100,47 @@ def _change_designees(case: EventContext, rule: Rule) -> Decision:
     if len(named) > _MAX_DESIGNEES:
         raise reject("add", f"an entry has at most {_MAX_DESIGNEES} designees")
     return make_decision(case, rule, entry=update_entry(case, case.current_entry, designees=frozenset(named)))
+
+
+#: how long before a draft or a namespace expires its registrant is told
+_EXPIRY_NOTICE: Final = 30
+
+
+def find_expiry_notice(entry: Entry, today: date) -> date | None:
+    """Return the day from which the registrant is to be told that the draft or the entry expires.
+
+    None if nothing expires, or if it is too late to tell, or if the registrant was told.
+    """
+    last = _find_last_day(entry)
+    if last is None or last < today or entry.registrant is None or entry.told == last:
+        return None
+    return date.fromordinal(max(last.toordinal() - _EXPIRY_NOTICE, 1))
+
+
+def _find_last_day(entry: Entry) -> date | None:
+    days = [] if entry.draft is None else [entry.draft.expires]
+    if entry.status in _RUNNING and entry.expires is not None:
+        days.append(entry.expires)
+    return min(days, default=None)
+
+
+def _is_expiry_near(case: EventContext) -> bool:
+    today = case.at.date()
+    day = None if case.entry is None else find_expiry_notice(case.entry, today)
+    return day is not None and day <= today
+
+
+def _tell_of_expiry(case: EventContext, rule: Rule) -> Decision:
+    entry = case.current_entry
+    last = _find_last_day(entry)
+    assert last is not None  # noqa: S101
+    if entry.draft is not None and entry.draft.expires == last:
+        what = entry.draft.name
+        step = "Submit a new version of the draft, or ask IANA to cite what replaces it."
+    else:
+        what, step = "the registration", "Ask for it to be renewed if it shall hold longer."
+    subject = f"the last day of {what} is {last.isoformat()}"
+    return decide_entry(case, rule, update_entry(case, entry, told=last), subject, apply_words(step))
 
 
 def _is_draft_expired(case: EventContext) -> bool:
@@ -175,6 +221,11 @@ ENTRY_RULES: Final = (
         who=is_entry_owner, when=has_entry, effect=_change_designees, said="who else may update it",
     ),
     Rule(
+        id="T4", event=EventKind.EXPIRY_NEAR, clauses=build_common_clauses("docs/decisions/0054"),
+        roles=_IANA, when=_is_expiry_near, effect=_tell_of_expiry,
+        said="its draft or its registration expires within 30 days: the registrant is told, once",
+    ),
+    Rule(
         id="U4", event=EventKind.DRAFT_EXPIRED, clauses=build_clauses("5.4", "7.4", _DECISION), roles=_IANA,
         when=_is_draft_expired, effect=_remove_expired_draft,
         said="the draft has expired, and the entry notes it",
@@ -192,7 +243,6 @@ ENTRY_RULES: Final = (
 )  # fmt: skip
 
 _NAMESPACE_CLAUSES: Final = {"expert-review": "docs/decisions/0027"}
-_RUNNING: Final = (Status.ACTIVE, Status.SAFE_MODE, Status.SUSPENDED)
 #: statuses that only a reinstatement ends, and the notes about a namespace's status
 _HELD: Final = (Status.SAFE_MODE, Status.SUSPENDED)
 _EXPIRED: Final = "expired"

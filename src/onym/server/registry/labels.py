@@ -214,6 +214,7 @@ _EVENT_LABELS: Final[Mapping[EventKind, str]] = {
     EventKind.DESIGNATE: "Designees changed",
     EventKind.RETIRE: "Retired",
     EventKind.REVIEW_TIMEOUT: "Review timed out",
+    EventKind.EXPIRY_NEAR: "Told of its expiry",
     EventKind.DRAFT_EXPIRED: "Internet-Draft expired",
     EventKind.DRAFT_PUBLISHED: "Internet-Draft published",
     EventKind.NAMESPACE_EXPIRED: "Namespace expired",

@@ -397,6 +397,7 @@ _NOT_HERE: Final = frozenset(
         EventKind.IMPORT,
         EventKind.REVIEW_TIMEOUT,
         EventKind.REMIND,
+        EventKind.EXPIRY_NEAR,
         EventKind.DRAFT_EXPIRED,
         EventKind.NAMESPACE_EXPIRED,
         EventKind.LINK_MESSAGES,
