@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeAlias
 
 from onym.errors import RefusalError
 from onym.registry.engine import _entry_rules, _oversight, _review, _submission
+from onym.registry.engine._entry_rules import EXPIRY_NOTICE_DAYS, find_expiry_notice
 from onym.registry.engine._oversight import find_appeal_deadline, find_reminder_time
 from onym.registry.engine._rules import (
     UNREVIEWED,
@@ -38,6 +39,7 @@ from onym.registry.registries import get_profile, get_registry
 from onym.registry.words import apply_words, name_role
 
 __all__ = [
+    "EXPIRY_NOTICE_DAYS",
     "RULES",
     "Decide",
     "RegistryState",
@@ -205,7 +207,7 @@ def _make_timer_event(kind: EventKind, request: Request) -> Event:
 
 def _iter_entry_timers(entry: Entry, today: date) -> Iterator[_Timer]:
     order = (1, 0, f"{entry.registry} {entry.name}")
-    notice = _entry_rules.find_expiry_notice(entry, today)
+    notice = find_expiry_notice(entry, today)
     if notice is not None:
         event = Event(kind=EventKind.EXPIRY_NEAR, registry=entry.registry, name=entry.name)
         yield datetime.combine(notice, time.min, UTC), order, event

@@ -103,7 +103,7 @@ def _change_designees(case: EventContext, rule: Rule) -> Decision:
 
 
 #: how long before a draft or a namespace expires its registrant is told
-_EXPIRY_NOTICE: Final = 30
+EXPIRY_NOTICE_DAYS: Final = 30
 
 
 def find_expiry_notice(entry: Entry, today: date) -> date | None:
@@ -114,7 +114,7 @@ def find_expiry_notice(entry: Entry, today: date) -> date | None:
     last = _find_last_day(entry)
     if last is None or last < today or entry.registrant is None or entry.told == last:
         return None
-    return date.fromordinal(max(last.toordinal() - _EXPIRY_NOTICE, 1))
+    return date.fromordinal(max(last.toordinal() - EXPIRY_NOTICE_DAYS, 1))
 
 
 def _find_last_day(entry: Entry) -> date | None:

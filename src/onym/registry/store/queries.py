@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from functools import cache
 from itertools import accumulate
 from statistics import median
@@ -40,6 +40,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.accounts.records import ALL_REALMS
 from onym.errors import ConfigError, RefusalError, StoreError
+from onym.registry.engine import EXPIRY_NOTICE_DAYS
 from onym.registry.records import Entry, EventKind, Head, LogRecord, Request, RequestState, Status
 from onym.registry.registries import BUILTIN, REGISTRIES, Catalog, list_near_spellings
 from onym.registry.registries import get_registry as registry_of
@@ -353,11 +354,12 @@ async def select_records(
     return tuple(found)
 
 
-async def select_timed(connection: AsyncConnection, day: Any) -> tuple[list[Request], list[Entry]]:
+async def select_timed(connection: AsyncConnection, day: date) -> tuple[list[Request], list[Entry]]:
     """Return the open requests, and the entries with a timer that may be due on `day`."""
+    noticed = date.fromordinal(min(day.toordinal() + EXPIRY_NOTICE_DAYS, date.max.toordinal()))
     final = [str(state) for state in RequestState if state.is_final]
     waiting = select(requests.c.record).where(requests.c.state.not_in(final))
-    timed = select(entries.c.record).where(entries.c.wake <= day)
+    timed = select(entries.c.record).where(entries.c.wake <= noticed)
     open_ones = (await connection.execute(waiting.order_by(requests.c.opened))).scalars()
     ripe = (await connection.execute(timed.order_by(entries.c.registry, entries.c.name))).scalars()
     return [decode_record(Request, record) for record in open_ones], [
