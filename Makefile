@@ -35,12 +35,12 @@ run: $(VENV)/.run ## one prompt to the embedded model, through an llm:// URI (PR
 quick: $(VENV)/.test ## smoke tests and the tests of changed files, within a minute
 	@$(BIN)/python tools/quick.py
 
-test: $(VENV)/.test ## every test, with coverage
+test: $(VENV)/.test ## every test (COVERAGE=1: with the coverage floors, a third more work)
 	@$(BIN)/onym models pull smollm2-135m-instruct
-	@$(BIN)/coverage erase
+	@$(if $(COVERAGE),$(BIN)/coverage erase)
 	@# PYTHONMALLOC: the checks of C memory that -X dev adds find nothing in Python code and take a tenth of the time
-	PYTHONMALLOC=default $(BIN)/python -X dev -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --cov --cov-report= $(ARGS)
-	@$(BIN)/python tools/coverage_floors.py
+	PYTHONMALLOC=default $(BIN)/python -X dev -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(if $(COVERAGE),--cov --cov-report=) $(ARGS)
+	@$(if $(COVERAGE),$(BIN)/python tools/coverage_floors.py)
 
 demo-ai: $(VENV)/.test ## ai:// endpoints, a gateway and people: sign in, approve, follow a task, verify (ARGS=--stay)
 	@$(BIN)/onym models pull smollm2-135m-instruct

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 from collections import Counter
@@ -75,6 +76,20 @@ def _name_group(item: Any) -> None:
     if not item.nodeid.endswith(f"@{marker.args[0]}"):
         item._id = type(item.id).parse(f"{item.nodeid}@{marker.args[0]}")
     assert item.nodeid.endswith(f"@{marker.args[0]}")
+
+
+_MISSING_PACKAGE = re.compile(r"apt-get install ([\w.+-]+)")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say in one line what to install for the tests that were skipped."""
+    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())]
+    found = [match[1] for match in map(_MISSING_PACKAGE.search, reasons) if match is not None]
+    if found:
+        packages = " ".join(sorted(set(found)))
+        terminalreporter.write_line(
+            f"{len(found)} tests were skipped; to run them too: apt-get install {packages}"
+        )
 
 
 _AMBIENT = ("_API_KEY", "_TOKEN", "_PROXY", "_proxy")

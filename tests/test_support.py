@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,3 +71,18 @@ def test_a_row_with_marks_is_refused() -> None:
     test = as_subtests("number", [pytest.param(2, marks=pytest.mark.skip)])(is_even)
     with pytest.raises(AssertionError, match="marks"):
         record(test)
+
+
+def test_a_run_without_debian_packages_ends_with_the_command_to_install_them() -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")}
+    options = ["-q", "-n", "0", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "tests/cli/test_shells.py"],
+        cwd=Path(__file__).parents[1],
+        env=environment | {"PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "apt-get install bash fish man-db zsh\n" in done.stdout
