@@ -5,7 +5,6 @@ This module needs psycopg (extra `postgresql`), but not SQLAlchemy: see `onym.st
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import secrets
@@ -13,21 +12,18 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from onym._lazy import require_extra
 from onym.errors import StoreError
+from onym.store.transaction_queue import Job, TransactionQueue
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
-
-T = TypeVar("T")
 
 #: seconds for a connection to be made, for the lock of the fleet, and for one statement
 _CONNECT_SECONDS: Final = 5
@@ -155,16 +151,6 @@ def _translate_query(query: str) -> bytes:
     return query.replace("%", "%%").replace("?", "%s").encode()
 
 
-@dataclass(slots=True, eq=False)
-class _Job:
-    """One transaction of a group. Without a `future`, nobody waits for it."""
-
-    work: Callable[[PostgresTransaction], Any]
-    future: asyncio.Future[Any] | Future[Any] | None = None
-    result: Any = None
-    error: Exception | None = None
-
-
 def is_postgres_url(url: object) -> bool:
     """Report whether the text or secret is the URL of a PostgreSQL database."""
     plain = url.reveal() if isinstance(url, Secret) else url
@@ -189,7 +175,7 @@ def hash_lock(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
 
 
-class PostgresWriter:
+class PostgresWriter(TransactionQueue[PostgresTransaction]):
     """Runs small transactions and commits those that wait together.
 
     A transaction is a function of a `PostgresTransaction`. It may run again from the start, so it must change
@@ -224,9 +210,9 @@ class PostgresWriter:
         clock: Callable[[], float] = time.time,
     ) -> None:
         require_extra("psycopg", "postgresql")
+        super().__init__(name=name, most=most)
         self._url = _normalize_url(url)
         self._tables = tables
-        self._most = most
         self._clock = clock
         self.owner = secrets.token_hex(16)
         #: the number of the server's session, and when it began
@@ -239,9 +225,6 @@ class PostgresWriter:
         except BaseException:
             self._watchdog.close()
             raise
-        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
-        self._closed = False
-        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
     @property
@@ -249,40 +232,15 @@ class PostgresWriter:
         """The seconds for which this process has had its session without an interruption."""
         return time.monotonic() - self._connected
 
-    async def run(self, work: Callable[[PostgresTransaction], T]) -> T:
-        """Return the result of the work, once it is committed.
+    def _make_closed_error(self) -> StoreError:
+        return _make_error("it is closed", code="store.closed")
 
-        A caller that is cancelled does not stop the work. Raises the work's exception, and StoreError if the
-        database cannot be used.
-        """
-        self._require_open()
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queue.put(_Job(work, future))
-        return await future
-
-    def call(self, work: Callable[[PostgresTransaction], T]) -> T:
-        """Return the result of the work, once it is committed; blocks. Raises as `run` does."""
-        self._require_open()
-        future: Future[T] = Future()
-        self._queue.put(_Job(work, future))
-        return future.result()
-
-    def post(self, work: Callable[[PostgresTransaction], object]) -> None:
-        """Run the work soon; its result and its exception are ignored."""
-        self._require_open()
-        self._queue.put(_Job(work))
-
-    def close(self) -> None:
-        """Commit what has been submitted, end the thread and the session, and so release its lock."""
-        if not self._closed:
-            self._closed = True
-            self._queue.put(None)
-            self._thread.join()
-            if self._connection is not None:
-                with self._watchdog.watch(self._connection):
-                    self._release_lock(self._connection)
-                self._connection.close()
-            self._watchdog.close()
+    def _close_connection(self) -> None:
+        if self._connection is not None:
+            with self._watchdog.watch(self._connection):
+                self._release_lock(self._connection)
+            self._connection.close()
+        self._watchdog.close()
 
     def _release_lock(self, connection: Connection[Any]) -> None:
         from psycopg import Error  # late: an optional dependency
@@ -290,28 +248,7 @@ class PostgresWriter:
         with suppress(Error):  # it ends with the connection, but a little later
             connection.execute("SELECT pg_advisory_unlock_all()")
 
-    def _require_open(self) -> None:
-        if self._closed:
-            raise _make_error("it is closed", code="store.closed")
-
-    def _serve(self) -> None:
-        ended = False
-        while not ended:
-            group: list[_Job] = []
-            job = self._queue.get()
-            with suppress(Empty):
-                while job is not None:
-                    group.append(job)
-                    if len(group) == self._most:
-                        break
-                    # what arrives while a group is being committed forms the next one
-                    job = self._queue.get_nowait()
-            ended = job is None
-            if group:
-                self._run_group(group)
-                _deliver_results(group)
-
-    def _run_group(self, group: list[_Job]) -> None:
+    def _run_group(self, group: list[Job[PostgresTransaction]]) -> None:
         """Commit the group; if one of its transactions fails, run each alone."""
         try:
             self._commit(group)
@@ -323,7 +260,7 @@ class PostgresWriter:
             for job in group:
                 job.error = error
 
-    def _commit(self, group: list[_Job]) -> None:
+    def _commit(self, group: list[Job[PostgresTransaction]]) -> None:
         from psycopg import Error  # late: an optional dependency
 
         connection = self._get_connection()
@@ -481,30 +418,3 @@ def _make_pooler_error() -> StoreError:
         code="store.pooler",
         hint="Use a URL that leads to PostgreSQL itself, or to a pooler in session mode.",
     )
-
-
-def _deliver_results(group: list[_Job]) -> None:
-    """Wake the waiters: one call for each event loop, because each call wakes the loop."""
-    waiting: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
-    for job in group:
-        if isinstance(job.future, Future):
-            _settle_future(job)
-        elif job.future is not None:
-            waiting.setdefault(job.future.get_loop(), []).append(job)
-    for loop, jobs in waiting.items():
-        with suppress(RuntimeError):  # a loop that is closed has no waiters
-            loop.call_soon_threadsafe(_settle_futures, jobs)
-
-
-def _settle_futures(jobs: list[_Job]) -> None:
-    for job in jobs:
-        _settle_future(job)
-
-
-def _settle_future(job: _Job) -> None:
-    if job.future is None or job.future.done():  # cancelled
-        return
-    if job.error is None:
-        job.future.set_result(job.result)
-    else:
-        job.future.set_exception(job.error)

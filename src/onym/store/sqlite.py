@@ -12,7 +12,6 @@ and decides with `is_busy` and `is_damaged` what to do next. Databases of server
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
 import stat
@@ -20,16 +19,14 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Final
 
-T = TypeVar("T")
+from onym.store.transaction_queue import Job, TransactionQueue
 
 #: seconds to wait for another writer
 BUSY_SECONDS: Final = 5.0
@@ -349,86 +346,28 @@ def _split_statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-@dataclass(slots=True, eq=False)
-class _Job:
-    """One transaction of a group. Without a `future`, nobody waits for it."""
-
-    work: Callable[[sqlite3.Connection], Any]
-    future: asyncio.Future[Any] | Future[Any] | None = None
-    result: Any = None
-    error: BaseException | None = None
-
-
-class GroupWriter:
+class GroupWriter(TransactionQueue[sqlite3.Connection]):
     """Runs small transactions in a thread of its own, and commits those that wait together.
 
     A transaction is a function of the connection, which belongs to the writer from now on. If the function
     raises an exception, only its own changes are undone. Each waiter goes on when the group is committed, so
-    what it has written is as durable as the connection's `synchronous` makes it.
+    what it has written is as durable as the connection's `synchronous` makes it. Raises sqlite3.Error if the
+    group cannot be committed.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, name: str, most: int = 256) -> None:
         """Start the thread `name`. A group has at most `most` transactions."""
+        super().__init__(name=name, most=most)
         self._connection = connection
-        self._most = most
-        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
-        self._closed = False
-        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of the work, once it is committed.
+    def _make_closed_error(self) -> sqlite3.Error:
+        return sqlite3.ProgrammingError("the database is closed")
 
-        A caller that is cancelled does not stop the work. Raises the work's exception, and sqlite3.Error if
-        the group cannot be committed: then nothing of it was written.
-        """
-        self._require_open()
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queue.put(_Job(work, future))
-        return await future
+    def _close_connection(self) -> None:
+        self._connection.close()
 
-    def call(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of the work, once it is committed; blocks. Raises as `run` does."""
-        self._require_open()
-        future: Future[T] = Future()
-        self._queue.put(_Job(work, future))
-        return future.result()
-
-    def post(self, work: Callable[[sqlite3.Connection], object]) -> None:
-        """Run the work soon; its result and its exception are ignored."""
-        self._require_open()
-        self._queue.put(_Job(work))
-
-    def close(self) -> None:
-        """Commit what has been submitted, end the thread and close the connection."""
-        if not self._closed:
-            self._closed = True
-            self._queue.put(None)
-            self._thread.join()
-            self._connection.close()
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise sqlite3.ProgrammingError("the database is closed")
-
-    def _serve(self) -> None:
-        ended = False
-        while not ended:
-            group: list[_Job] = []
-            job = self._queue.get()
-            with suppress(Empty):
-                while job is not None:
-                    group.append(job)
-                    if len(group) == self._most:
-                        break
-                    # what arrives while a group is being committed forms the next one
-                    job = self._queue.get_nowait()
-            ended = job is None
-            if group:
-                self._commit_group(group)
-                _deliver_results(group)
-
-    def _commit_group(self, group: list[_Job]) -> None:
+    def _run_group(self, group: list[Job[sqlite3.Connection]]) -> None:
         try:
             with write_transaction(self._connection) as connection:
                 for job in group:
@@ -438,7 +377,7 @@ class GroupWriter:
                 job.error = job.error or error
 
 
-def _run_job(connection: sqlite3.Connection, job: _Job) -> None:
+def _run_job(connection: sqlite3.Connection, job: Job[sqlite3.Connection]) -> None:
     connection.execute("SAVEPOINT job")
     try:
         job.result = job.work(connection)
@@ -448,26 +387,3 @@ def _run_job(connection: sqlite3.Connection, job: _Job) -> None:
             raise sqlite3.OperationalError("the transaction was rolled back") from error
         connection.execute("ROLLBACK TO job")
     connection.execute("RELEASE job")
-
-
-def _deliver_results(group: list[_Job]) -> None:
-    """Wake the waiters: one call for each event loop, because each call wakes the loop."""
-    waiting: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
-    for job in group:
-        if isinstance(job.future, Future):
-            _settle_futures([job])
-        elif job.future is not None:
-            waiting.setdefault(job.future.get_loop(), []).append(job)
-    for loop, jobs in waiting.items():
-        with suppress(RuntimeError):  # a loop that is closed has no waiters
-            loop.call_soon_threadsafe(_settle_futures, jobs)
-
-
-def _settle_futures(jobs: list[_Job]) -> None:
-    for job in jobs:
-        if job.future is None or job.future.done():  # cancelled
-            continue
-        if job.error is None:
-            job.future.set_result(job.result)
-        else:
-            job.future.set_exception(job.error)

@@ -16,7 +16,7 @@ from onym.registry.records import EventKind
 from onym.registry.registries import get_registry
 from onym.registry.service import SubmissionInput, build_report, list_requested_names, parse_submission
 from onym.registry.store import queries
-from onym.server.registry.checking import MAX_CHECKS_PER_VISITOR, CheckWorkers, ConcurrencyLimiter
+from onym.server.registry.checking import MAX_CHECKS_PER_VISITOR, CheckTurns, CheckWorkers
 from onym.server.registry.page_parts import split_differences
 from server.registry.site import TEMPLATE, Site
 from support import linear_enough
@@ -101,7 +101,7 @@ def test_a_process_is_ended_when_its_order_fails_on_our_side() -> None:
 
 def test_a_visitor_has_a_few_turns_and_others_still_have_theirs() -> None:
     async def main() -> None:
-        turns, go = ConcurrencyLimiter(1, MAX_CHECKS_PER_VISITOR), asyncio.Event()
+        turns, go = CheckTurns(1, MAX_CHECKS_PER_VISITOR), asyncio.Event()
 
         async def take(key: str) -> str:
             async with turns.acquire_turn(key):

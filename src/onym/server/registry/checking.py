@@ -154,7 +154,7 @@ LONG_TEXT_LENGTH: Final = 32_000
 MAX_CHECK_SECONDS: Final = 30.0
 
 
-class ConcurrencyLimiter:
+class CheckTurns:
     """Limits concurrent checks, and those of one visitor that run or wait."""
 
     def __init__(
@@ -193,9 +193,9 @@ class CheckWorkers:
         seconds: float = MAX_CHECK_SECONDS,
         long: int = LONG_TEXT_LENGTH,
     ) -> None:
-        self._short, self._long = ConcurrencyLimiter(at_once), ConcurrencyLimiter(at_once)
+        self._short, self._long = CheckTurns(at_once), CheckTurns(at_once)
         # separate, so that saving a text does not wait for the checks that ran while it was typed
-        self._reads = ConcurrencyLimiter(at_once)
+        self._reads = CheckTurns(at_once)
         self._seconds = seconds
         self._from = long
         self._idle: list[CheckProcess] = []
