@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +133,16 @@ def settings(**changes: Any) -> Settings:
 
 
 @contextmanager
-def world(folder: Path, given: Settings | None = None, **options: Any) -> Iterator[World]:
+def world(
+    folder: Path, given: Settings | None = None, *, database: bytes | None = None, **options: Any
+) -> Iterator[World]:
+    """The application on a database: a copy of `database`, or a new one."""
     clock = Clock()
     chosen = given or settings()
-    store = asyncio.run(_open(folder / "registry.db"))
+    path = folder / "registry.db"
+    path.touch(mode=0o600)
+    path.write_bytes(database or _make_database())
+    store = asyncio.run(_open(path))
     parts = {"clock": clock.now, "monotonic": clock.monotonic, "routes": routes(), **options}
     try:
         app = create_app(chosen, store, **parts)
@@ -157,10 +165,23 @@ def world(folder: Path, given: Settings | None = None, **options: Any) -> Iterat
         yield World(client, store, clock, chosen, app)
 
 
+@cache
+def _make_database() -> bytes:
+    """A database with two accounts: made once, and copied."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "registry.db"
+        asyncio.run(_fill(path))
+        return path.read_bytes()
+
+
+async def _fill(path: Path) -> None:
+    async with await Store.open(str(path), create=True) as store:
+        for account in (ALICE, ROOT):
+            await store.accounts.add(account)
+
+
 async def _open(path: Path) -> Store:
-    store = await Store.open(str(path), create=True)
-    for account in (ALICE, ROOT):
-        await store.accounts.add(account)
+    store = await Store.open(str(path))
     # connections belong to this loop, which ends; the application's loop makes its own
     await store.close()
     return store

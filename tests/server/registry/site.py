@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from onym.accounts.records import Account
@@ -114,6 +116,27 @@ def _plain(name: str, status: str) -> Entry:
 @contextmanager
 def site(folder: Path, *, snapshot: bool = False, **options: Any) -> Iterator[Site]:
     """The site, seeded: an entry of each status, a request in each state."""
+    if options:
+        with _new_site(folder, snapshot=snapshot, **options) as here:
+            yield here
+        return
+    database, ids, seconds = _make_site(snapshot)
+    with world(folder, database=database, routes=room.list_routes()) as found:
+        found.clock.seconds = seconds
+        yield Site(found, dict(ids))
+
+
+@cache
+def _make_site(snapshot: bool) -> tuple[bytes, dict[str, str], float]:
+    """The database of a seeded site, which is made once and copied; the IDs; and the time after seeding."""
+    with TemporaryDirectory() as folder:
+        with _new_site(Path(folder), snapshot=snapshot) as here:
+            ids, seconds = here.ids, here.world.clock.seconds
+        return (Path(folder) / "registry.db").read_bytes(), ids, seconds
+
+
+@contextmanager
+def _new_site(folder: Path, *, snapshot: bool, **options: Any) -> Iterator[Site]:
     with world(folder, routes=room.list_routes(), **options) as found:
         here = Site(found, {})
         for account in PEOPLE.values():
