@@ -283,7 +283,15 @@ def test_an_override_leaves_no_trace_in_the_next_call() -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("temperatur", "temp, timeout"), ("max_token", " max_tokens?"), ("model", "temp, timeout")],
+    [
+        ("temperatur", "temp, timeout"),
+        ("max_token", " max_tokens?"),
+        ("model", "temp, timeout"),
+        ("temperature", "did you mean temp?"),
+        ("max_completion_tokens", "did you mean max_tokens?"),
+        ("response_format", "did you mean format?"),
+        ("max_retries", "did you mean retries?"),
+    ],
 )
 def test_an_argument_that_nobody_knows_is_refused(name: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
