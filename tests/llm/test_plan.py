@@ -298,6 +298,13 @@ def test_an_argument_that_nobody_knows_is_refused(name: str, hint: str) -> None:
         chat(**{name: 1})
     assert caught.value.code == "usage.unknown-argument"
     assert hint in (caught.value.hint or "")
+    assert caught.value.message.startswith(f"{name} ")
+
+
+def test_a_key_in_the_place_of_a_name_is_not_shown() -> None:
+    with pytest.raises(UsageError) as caught:
+        chat(**{"sk-proj-0123456789abcdefghijklmnop": 1})
+    assert "0123456789" not in str(caught.value)
 
 
 def test_extra_of_a_call_is_merged_over_the_uris() -> None:

@@ -388,7 +388,7 @@ def parse_overrides(given: Mapping[str, Any], extra_names: Iterable[str] = CHAT_
             close = [PROVIDER_NAMES.get(name), *get_close_matches(name, allowed, n=1)]
             meant = next((known for known in close if known in allowed), None)
             raise UsageError(
-                "an argument has a name that this call does not know",
+                f"{format_name(name)} is not an argument of this call",
                 code="usage.unknown-argument",
                 hint=f"did you mean {meant}?" if meant else f"known are {', '.join(sorted(set(allowed)))}",
             )
