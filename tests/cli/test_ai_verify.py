@@ -100,8 +100,13 @@ def test_a_folder_of_a_saved_result_is_verified_with_its_files(run: Run, files: 
     ran = run("ai", "verify", str(files.folder), "--keys", files.keys)
     assert ran.code == 0, ran.err
     assert "issuer, content" in ran.out
+    assert "origin of the keys" not in ran.out
     files.write("history.json", jwks(key()))
-    assert run("ai", "verify", str(files.folder)).code == 0
+    ran = run("ai", "verify", str(files.folder))
+    assert ran.code == 0
+    # the folder may come from another person, with that person's keys
+    assert "not        resource, origin of the keys, audience" in ran.out
+    assert "fetch the keys from https://bank.example" in ran.err
     files.write("body", BODY + b" ")
     assert run("ai", "verify", str(files.folder)).code == 12
     (files.folder / "body").unlink()

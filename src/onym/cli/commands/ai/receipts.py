@@ -16,6 +16,7 @@ from onym._lazy import require_extra
 from onym.cli import _commands
 from onym.cli._input import read_file, translate_key_errors
 from onym.cli._output import Session, replace_text_file, select_fields
+from onym.common.text import escape_unprintable
 from onym.errors import CredentialError, NetError, ProvenanceError, SignatureError, UsageError
 from onym.sign.keys import RECEIPT_ALGORITHMS
 
@@ -92,13 +93,13 @@ def verify_command(
     from onym.uri.ai import AIURI
 
     at = _parse_time(when)
+    saved = None
     if Path(receipt).is_dir():
         folder = Path(receipt)
-        receipt = str(folder / "receipt.jwt")
-        body = body or _find_file(folder / "body")
-        history = history or (None if keys else _find_file(folder / "history.json"))
+        receipt, body = str(folder / "receipt.jwt"), body or _find_file(folder / "body")
+        saved = None if history or keys else _find_file(folder / "history.json")
     token = _read_token(receipt)
-    authority_keys = _load_keys(token, history, keys)
+    authority_keys = _load_keys(token, history or saved, keys)
     evidence = _load_approval(approval, approver_keys)
     content = None if body is None else read_file(body, _MAX_BODY)
     target = None if uri is None else AIURI.parse(uri).without_query
@@ -123,11 +124,16 @@ def verify_command(
         "issuer": not gateway,
         "resource": target is not None,
         "content": content is not None,
-        "approval": evidence is not None,
+        **({} if verified.approval is None else {"approval": evidence is not None}),
+        # a folder of another person may contain that person's keys
+        **({} if saved is None else {"origin of the keys": False}),
     }
-    if verified.approval is None:
-        del optional["approval"]
     _print_receipt(session, verified, kid, authority_keys.keys[kid].algorithm, optional)
+    if saved is not None:
+        session.print_note(
+            f"the keys are from {escape_unprintable(saved)}; if the folder is from another person, fetch the "
+            f"keys from {verified.issuer} and add --history"
+        )
 
 
 def _require_issuer(receipt: Receipt, uri: AIURI) -> None:
