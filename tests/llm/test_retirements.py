@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from onym.cli.commands.check import check_provider
-from onym.errors import NotFoundError
+from onym.errors import ConnectionFailed, NotFoundError
 from onym.llm.client import connect
 from onym.llm.config import Config
 from onym.llm.plan import set_error_hint
@@ -145,8 +145,10 @@ def test_the_error_about_a_model_that_is_not_there_says_what_to_do(uri: str, hin
     assert error.hint == hint
 
 
-def test_a_local_ollama_without_the_model_is_told_to_fetch_it() -> None:
+def test_hints_about_a_local_ollama_name_its_commands() -> None:
     endpoint = connect("llm://ollama/qwen3%3A8b", policy=Policy.local(), config=Config.empty()).endpoint
-    error = NotFoundError("no such model", endpoint=endpoint.text, status=404)
-    set_error_hint(error, endpoint, "chat")
-    assert error.hint == "Fetch the model with: ollama pull qwen3:8b"
+    missing = NotFoundError("no such model", endpoint=endpoint.text, status=404)
+    refused = ConnectionFailed("connection refused", code="net.connection.refused")
+    for error, hint in ((missing, "ollama pull qwen3:8b"), (refused, "ollama serve")):
+        set_error_hint(error, endpoint, "chat")
+        assert hint in (error.hint or "")

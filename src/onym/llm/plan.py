@@ -303,6 +303,8 @@ def set_error_hint(
             hint = _suggest_model(endpoint) or f"Run: onym models list {endpoint.text}"
     elif isinstance(error, errors.AuthenticationError):
         hint = _describe_key_origin(endpoint)
+    elif error.code == "net.connection.refused" and endpoint.provider.name == "ollama":
+        hint = "Is Ollama running? Start it with: ollama serve"
     error.hint = hint or error.hint
 
 
