@@ -1,8 +1,6 @@
 from onym.ai import Endpoint
 from onym.ai.records import Approver
-from onym.net.config import NetConfig
-from onym.net.limits import TLSConfig
-from onym.net.policy import Policy
+from onym.net import NetConfig, Policy, TLSConfig
 
 POLICY = """
 @approval("other") @reason("Payments need a second person.")

@@ -5,7 +5,7 @@ from mcp.server.mcpserver import MCPServer
 from onym.ai import Endpoint
 from onym.bridges.mcp import mcp_tool
 
-# one in this process; it may as well be its URL, or stdio parameters
+# this server runs in the process; instead, you can pass the URL of a server, or stdio parameters
 tools = MCPServer("shop", log_level="WARNING")
 
 

@@ -1,12 +1,9 @@
 from onym.ai import AIClient
-from onym.net.config import NetConfig
-from onym.net.limits import TLSConfig
-from onym.net.policy import Policy
-from onym.net.transport import Transport
+from onym.net import NetConfig, Policy, TLSConfig
 
-trial = Transport(NetConfig(policy=Policy.local(), tls=TLSConfig(ca_files=("cert.pem",), minimum="1.3")))
+trial = NetConfig(policy=Policy.local(), tls=TLSConfig(ca_files=("cert.pem",)))
 
-with trial, AIClient(transport=trial) as client:
+with AIClient(network=trial) as client:
     task = client.start("ai://factory.localhost:8443/agent/sort", {"crates": 3})
     for event in task.events():
         if event.type == "state":

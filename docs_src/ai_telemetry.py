@@ -4,17 +4,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from onym.ai import AIClient
 from onym.ai.telemetry import Telemetry
-from onym.net.config import NetConfig
-from onym.net.limits import TLSConfig
-from onym.net.policy import Policy
-from onym.net.transport import Transport
+from onym.net import NetConfig, Policy, TLSConfig
 
 spans = InMemorySpanExporter()  # an exporter of yours: OTLP, the console, ...
 tracers = TracerProvider()
 tracers.add_span_processor(SimpleSpanProcessor(spans))
 
-trial = Transport(NetConfig(policy=Policy.local(), tls=TLSConfig(ca_files=("cert.pem",), minimum="1.3")))
-with trial, AIClient(transport=trial, telemetry=Telemetry(tracers)) as client:
+trial = NetConfig(policy=Policy.local(), tls=TLSConfig(ca_files=("cert.pem",)))
+with AIClient(network=trial, telemetry=Telemetry(tracers)) as client:
     client.invoke("ai://factory.localhost:8443/tool/add", {"a": 2, "b": 3})
 
 

@@ -11,7 +11,8 @@ def weather(city: str) -> str:
     return f"12 degrees in {city}"
 
 
-model = onym.bridges.ChatOnym(os.environ["LLM_URI"] + "?temp=0", policy=onym.Policy.local())
+# LLM_URI=llm://localhost:11434/llama3?temp=0
+model = onym.bridges.ChatOnym(os.environ["LLM_URI"], policy=onym.Policy.local())
 answer = model.bind_tools([weather]).invoke("How warm is it in Oslo?")
 print(answer.tool_calls[0]["name"], answer.tool_calls[0]["args"])
 

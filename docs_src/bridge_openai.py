@@ -2,7 +2,8 @@ import os
 
 import onym.bridges
 
-with onym.bridges.openai(os.environ["LLM_URI"] + "?temp=0", policy=onym.Policy.local()) as client:
+# LLM_URI=llm://localhost:11434/llama3?api=chat&temp=0
+with onym.bridges.openai(os.environ["LLM_URI"], policy=onym.Policy.local()) as client:
     answer = client.chat.completions.create(
         model="llama3", messages=[{"role": "user", "content": "What is the capital of France?"}]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import pytest
 from onym.ai import Effects, Namespace, Requirements, ResolverSettings
 from onym.ai.records import Auth, Level
 from onym.errors import AIURIError, DeniedError, DiscoveryError, InvocationError, ProvenanceError, UsageError
+from onym.sign import read_authority_keys, verify_filed
 
 if TYPE_CHECKING:
     from ai_factory import Factory
@@ -25,6 +27,19 @@ def test_a_function_is_invoked_by_its_name_and_its_result_verified(factory: Fact
     assert result.receipt.issuer == f"https://{factory.authority}"
     assert result.receipt.subject == factory.uri("/tool/add")
     assert result.receipt.audience == "anonymous"
+
+
+def test_the_key_history_verifies_a_saved_receipt_after_a_rotation(factory: Factory) -> None:
+    async def fetch() -> bytes:
+        async with factory.aclient() as client:
+            return await client.fetch_key_history(factory.uri("/tool/add"))
+
+    with factory.client() as client:
+        result = client.invoke(factory.uri("/tool/add"), {"a": 2, "b": 3})
+        history = client.fetch_key_history(factory.uri("/tool/add"))
+    assert json.loads(history) == json.loads(asyncio.run(fetch()))
+    keys = read_authority_keys(history, history=True)
+    assert verify_filed(result.token, keys, body=b"5").subject == factory.uri("/tool/add")
 
 
 def test_parameters_may_stand_in_the_uri(factory: Factory) -> None:

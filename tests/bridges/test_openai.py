@@ -175,6 +175,14 @@ def test_another_wire_format_is_refused_with_a_way_on():
     assert caught.value.hint is not None
 
 
+def test_a_provider_with_a_second_api_in_the_format_of_the_sdk_names_it():
+    with pytest.raises(UnsupportedError) as caught:
+        onym.bridges.openai("llm://ollama/llama3", policy=Policy.local())
+    assert "api=chat" in (caught.value.hint or "")
+    with onym.bridges.openai("llm://ollama/llama3?api=chat", policy=Policy.local()) as client:
+        assert str(client.base_url) == "http://localhost:11434/v1/"
+
+
 def test_a_missing_key_is_said_now_and_by_name():
     with pytest.raises(CredentialError, match="OPENAI_API_KEY"):
         onym.bridges.openai("llm://openai/gpt-5.4", environ={})

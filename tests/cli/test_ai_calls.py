@@ -140,6 +140,22 @@ def test_what_was_saved_is_verified_offline(factory: Factory, ai: Any, run: Any,
     assert run(*verify, str(saved / "body")).code == exit_codes.SIGNATURE
 
 
+def test_a_saved_folder_is_verified_without_further_files(
+    factory: Factory, ai: Any, run: Any, tmp_path: Path
+) -> None:
+    saved = tmp_path / "out"
+    assert ai("invoke", "/tool/add", "-d", '{"a": 2, "b": 3}', "--save", str(saved)).code == 0
+    assert sorted(path.name for path in saved.iterdir()) == ["body", "history.json", "receipt.jwt"]
+    assert run("ai", "verify", str(saved)).code == 0
+    factory.keys.revoke(factory.keys.signer(time.time()).kid, at=time.time())
+    assert run("ai", "verify", str(saved)).code == 0  # the keys as they were when the result was saved
+    assert ai("invoke", "/tool/add", "-d", '{"a": 2, "b": 4}', "--save", str(tmp_path / "two")).code == 0
+    history = str(tmp_path / "two" / "history.json")
+    assert run("ai", "verify", str(saved), "--history", history).code == exit_codes.SIGNATURE
+    (saved / "body").write_bytes(b"6")
+    assert run("ai", "verify", str(saved)).code == exit_codes.SIGNATURE
+
+
 def test_a_saved_stream_is_verified_offline_too(factory: Factory, ai: Any, run: Any, tmp_path: Path) -> None:
     saved, keys = tmp_path / "out", tmp_path / "keys.json"
     assert ai("invoke", "/agent/count?to=3", "--stream", "--save", str(saved)).code == 0

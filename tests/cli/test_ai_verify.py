@@ -96,6 +96,36 @@ def test_a_receipt_may_have_the_name_of_its_field_before_it(run: Run, files: Fil
     assert ran.code == 0, ran.err
 
 
+def test_a_folder_of_a_saved_result_is_verified_with_its_files(run: Run, files: Files) -> None:
+    ran = run("ai", "verify", str(files.folder), "--keys", files.keys)
+    assert ran.code == 0, ran.err
+    assert "issuer, content" in ran.out
+    assert "origin of the keys" not in ran.out
+    files.write("history.json", jwks(key()))
+    ran = run("ai", "verify", str(files.folder))
+    assert ran.code == 0
+    # the folder may come from another person, with that person's keys
+    assert "not        resource, origin of the keys, audience" in ran.out
+    assert "fetch the keys from https://bank.example" in ran.err
+    files.write("body", BODY + b" ")
+    assert run("ai", "verify", str(files.folder)).code == 12
+    (files.folder / "body").unlink()
+    assert "issuer\n" in run("ai", "verify", str(files.folder)).out
+
+
+def test_without_keys_the_command_that_fetches_them_is_shown(run: Run, files: Files) -> None:
+    ran = run("ai", "verify", files.receipt)
+    assert ran.code == 2
+    assert "'https://bank.example/.well-known/aiip.jwks.json?history'" in " ".join(ran.err.split())
+    for issuer in ("https://bank.example'; rm -rf /", "http://bank.example", 7, None):
+        token = files.write("r", forged(payload={**claims(), "iss": issuer}))
+        told = run("ai", "verify", token)
+        assert told.code == 2
+        assert "ANCHOR/.well-known" in told.err
+        assert "curl" not in told.err
+    assert "ANCHOR/.well-known" in run("ai", "verify", files.write("r", "no receipt")).err
+
+
 def test_another_field_is_no_receipt(run: Run, files: Files) -> None:
     field = files.write("r", f"Authorization: {sign_receipt(RECEIPT, key())}")
     assert run("ai", "verify", field, "--keys", files.keys).code == 12

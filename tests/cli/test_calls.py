@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from contract.capture import Capture
 from model_support import pulled_weights
 from onym.errors import ResolveError, TLSError
 from onym.net.messages import Origin
@@ -176,6 +177,19 @@ def test_ping_shows_each_step(run, fake):
     ]
     assert "2 models, fake-model is among them" in ran.out
     assert [request.path for request in fake.requests] == ["/v1/models"]
+
+
+@pytest.mark.parametrize(
+    ("model", "listed"), [("llama3", True), ("llama3:latest", True), ("llama3:8b", False), ("phi", False)]
+)
+def test_ping_reads_a_model_of_ollama_without_a_tag_as_the_latest(run, model, listed):
+    with Capture() as server:
+        server.answer({"models": [{"name": "llama3:latest", "model": "llama3:latest"}]})
+        uri = f"llm://127.0.0.1:{server.port}/{model.replace(':', '%3A')}?api=ollama"
+        ran = run("ping", "--json", uri)
+        assert server.last().target == "/api/tags"
+    assert ran.code == 0, ran.err
+    assert ran.json["steps"][-1]["model_listed"] is listed
 
 
 def test_ping_asks_for_one_token_where_there_is_no_list(run, fake):

@@ -112,6 +112,7 @@ def test_init_writes_a_file_that_is_valid_and_private(run, tmp_path, monkeypatch
     path = tmp_path / "new" / "config.toml"
     monkeypatch.setenv("ONYM_CONFIG", str(path))
     assert run("config", "init").out == f"wrote {path}\n"
+    assert "no endpoints" in run("config", "show").err
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert Config.load().check() == ()
     again = run("config", "init", "--json")

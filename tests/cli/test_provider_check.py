@@ -160,6 +160,32 @@ def test_an_error_asks_whether_another_uri_was_meant(run, uri, meant):
     assert ran.json["error"]["hint"] == f"did you mean {meant}?"
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("localhost:11434/llama3", "llm://localhost:11434/llama3"),
+        ("http://localhost:11434/v1", "llm://localhost:11434/MODEL"),
+        ("https://api.openai.com", "llm://api.openai.com/MODEL"),
+    ],
+)
+def test_the_address_of_a_server_is_read_as_a_uri_that_was_meant(run, text, meant):
+    ran = run("chat", text, "hi")
+    assert ran.code == 3
+    assert f"did you mean {meant}?" in ran.err
+    assert "next" not in ran.err
+
+
+def test_an_address_with_a_key_is_not_repeated(run):
+    ran = run("chat", "http://app:made-up-key-0123@localhost:8000/v1", "hi")
+    assert ran.code == 3
+    assert "made-up-key" not in ran.err
+
+
+def test_a_uri_without_a_model_leads_to_the_list_of_models(run):
+    assert "next      onym models list llm://ollama/any" in run("chat", "llm://ollama", "hi").err
+    assert "next      onym models list llm://ollama/any" in run("explain", "llm://ollama/").err
+
+
 @pytest.mark.parametrize("uri", ["nowhere/gpt-5.5", "openai/", "/gpt-5.5"])
 def test_text_without_a_scheme_that_names_no_provider_is_told_how_a_uri_begins(run, uri):
     assert "uri.no-scheme" in run("parse", uri).err

@@ -47,6 +47,18 @@ def test_text_without_a_credential_passes_the_check(run, tree):
     assert run("redact", "--check", stdin="llm://app:***@h/m\n").code == 0
 
 
+def test_a_folder_without_check_is_told_what_reads_it(run, tree):
+    ran = run("redact", str(tree))
+    assert ran.code == 2
+    assert "onym redact --check" in ran.err
+
+
+def test_standard_input_is_not_counted_as_a_file(run):
+    ran = run("redact", "--check", stdin=f"llm://app:{KEY}@h/m\n")
+    assert ran.code == 1
+    assert "1 credential in standard input" in ran.err
+
+
 def test_a_folder_is_searched_without_binary_files_and_version_control(run, tree):
     ran = run("redact", "--check", "--json", str(tree))
     assert ran.code == 1

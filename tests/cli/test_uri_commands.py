@@ -236,6 +236,36 @@ def test_check_of_what_is_no_uri_is_a_failed_check_not_a_crash(run):
     assert ran.out.count("error: ") == 2
 
 
+def test_check_of_a_file_names_the_option_that_reads_files(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.env").write_text("LLM_URI=llm://ollama/llama3:8b\n")
+    (tmp_path / ".env").write_text("LLM_URI=llm://ollama/llama3:8b\n")
+    for name in ("a.env", ".env", "."):
+        ran = run("check", name)
+        assert ran.code == 2
+        assert f"onym check --files {name}" in ran.err
+    assert "--files" not in run("check", "absent.env").err
+
+
+def test_check_of_an_endpoint_is_not_stopped_by_a_file_of_its_name(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fast").write_text("")
+    (tmp_path / "c.toml").write_text('[endpoints]\nfast = "llm://openai/gpt-5.4-mini"\n')
+    assert run("check", "fast", env={"ONYM_CONFIG": str(tmp_path / "c.toml")}).code == 0
+
+
+def test_check_searches_a_folder_for_files_with_uris(run, tmp_path):
+    (tmp_path / "sub" / ".git").mkdir(parents=True)
+    (tmp_path / "sub" / "a.env").write_text("LLM_URI=llm://ollama/llama3:8b\n")
+    (tmp_path / "sub" / "latin.txt").write_bytes(b"caf\xe9 llm://ollama/phi:3\n")
+    (tmp_path / "sub" / "binary").write_bytes(b"\0 llm://ollama/phi:3\n")
+    (tmp_path / "sub" / ".git" / "config").write_text("llm://ollama/phi:3\n")
+    ran = run("check", "--json", "--files", str(tmp_path))
+    assert ran.code == 1
+    places = [record["place"] for record in ran.lines]
+    assert places == [f"{tmp_path}/sub/a.env:1:9", f"{tmp_path}/sub/latin.txt:1:6"]
+
+
 def test_normalize_writes_the_real_host_and_one_spelling(run):
     ran = run("normalize", "LLM://OpenAI/gpt%2d5.5?temp=0.70", "llm://LOCALHOST:11434/m")
     assert ran.out == "llm://api.openai.com/gpt-5.5?temp=0.7\nllm://localhost/m\n"

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from contract.capture import Capture, Recorded
 from contract.oracle import UNICODE, USER, both_ways, check_alike, each_call, often, put, read_stream, text
 from onym.errors import NotFoundError, ServerError
+from onym.llm import dialects
 from onym.llm.client import Client
 from onym.llm.types import ToolCallDelta
 from stream_support import finish_of, texts_of, thoughts_of
 
 ollama = pytest.importorskip("ollama")
-from ollama._types import ChatRequest, EmbedRequest  # noqa: E402
+from ollama._types import ChatRequest, EmbedRequest, Options  # noqa: E402
 
 KEY = "test-key-0123456789"
 MODEL = "llama3.2"
@@ -73,6 +74,13 @@ CALLS: dict[str, tuple[str, Any, dict[str, Any], Any, dict[str, Any]]] = {
         [USER],
         {"options": {"temperature": 0.5, "num_ctx": 8192}, "keep_alive": "5m", "think": True},
     ),
+    "options by their plain names": (
+        "num_ctx=8192&repeat_penalty=1.1&temperature=0.5&options.min_p=0.05",
+        [USER],
+        {},
+        [USER],
+        {"options": {"num_ctx": 8192, "repeat_penalty": 1.1, "temperature": 0.5, "min_p": 0.05}},
+    ),
     "system": ("", [SYSTEM, USER], {}, [SYSTEM, USER], {}),
     "system by the URI": ("system=Be%20brief.", [USER], {}, [SYSTEM, USER], {}),
     "images": (
@@ -115,6 +123,13 @@ CALLS: dict[str, tuple[str, Any, dict[str, Any], Any, dict[str, Any]]] = {
         {},
     ),
 }
+
+
+def test_every_option_of_the_sdk_that_acts_on_a_chat_has_a_place_in_options() -> None:
+    elsewhere = {"stop", "seed", "top_k", "top_p"}  # well-known names
+    not_for_chat = {"logits_all", "vocab_only", "embedding_only"}
+    for name in set(Options.model_fields) - elsewhere - not_for_chat:
+        assert dialects.get_dialect("ollama").parameters[name] == f"options.{name}"
 
 
 def said(**message: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from onym.errors import UnsupportedError, UsageError
 from onym.llm import dialects
 from onym.llm.dialects import Routes, WireSpec, ollama
 from onym.llm.types import ContentPart, DocumentPart, ImagePart, Message, Request, TextPart, Tool, ToolCall
+from onym.uri.parameters import WELL_KNOWN
 
 USER = Message(role="user", content="Hi")
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -35,7 +36,7 @@ def test_the_dialect_is_found_by_its_name_and_says_where_it_is_spoken() -> None:
         chat="/api/chat", embed="/api/embed", models="/api/tags", model="/api/show", model_body=True
     )
     assert (tuple(dialect.headers), dict(dialect.defaults)) == ((), {})
-    assert dict(dialect.parameters) == {
+    assert {name: dialect.parameters[name] for name in dialect.parameters if name in WELL_KNOWN} == {
         "temp": "options.temperature",
         "max_tokens": "options.num_predict",
         "top_p": "options.top_p",

@@ -283,13 +283,28 @@ def test_an_override_leaves_no_trace_in_the_next_call() -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("temperatur", "temp, timeout"), ("max_token", " max_tokens?"), ("model", "temp, timeout")],
+    [
+        ("temperatur", "temp, timeout"),
+        ("max_token", " max_tokens?"),
+        ("model", "temp, timeout"),
+        ("temperature", "did you mean temp?"),
+        ("max_completion_tokens", "did you mean max_tokens?"),
+        ("response_format", "did you mean format?"),
+        ("max_retries", "did you mean retries?"),
+    ],
 )
 def test_an_argument_that_nobody_knows_is_refused(name: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         chat(**{name: 1})
     assert caught.value.code == "usage.unknown-argument"
     assert hint in (caught.value.hint or "")
+    assert caught.value.message.startswith(f"{name} ")
+
+
+def test_a_key_in_the_place_of_a_name_is_not_shown() -> None:
+    with pytest.raises(UsageError) as caught:
+        chat(**{"sk-proj-0123456789abcdefghijklmnop": 1})
+    assert "0123456789" not in str(caught.value)
 
 
 def test_extra_of_a_call_is_merged_over_the_uris() -> None:

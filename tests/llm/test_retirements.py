@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from onym.cli.commands.check import check_provider
-from onym.errors import NotFoundError
+from onym.errors import ConnectionFailed, NotFoundError
 from onym.llm.client import connect
 from onym.llm.config import Config
 from onym.llm.plan import set_error_hint
 from onym.llm.providers import ProviderTable
 from onym.llm.retirements import RETIREMENTS, describe_retirement, find_retirement
+from onym.net.policy import Policy
 from support import ImportedLate, as_subtests
 
 messages: Any = ImportedLate("anthropic.resources.messages.messages")
@@ -133,11 +134,21 @@ def test_check_warns_with_the_day_and_the_replacement() -> None:
             "llm://openai/gpt-4",
             "OpenAI announced 2026-10-23 as the end of gpt-4. Use gpt-5.6-sol.",
         ),
+        ("llm://ollama-cloud/qwen3", "Run: onym models list llm://ollama-cloud/qwen3"),
         ("llm://openai/no-such-model", "Run: onym models list llm://openai/no-such-model"),
     ],
 )
-def test_the_error_about_a_model_that_ended_says_when(uri: str, hint: str) -> None:
+def test_the_error_about_a_model_that_is_not_there_says_what_to_do(uri: str, hint: str) -> None:
     endpoint = connect(uri, key="k", config=Config.empty(), environ={}).endpoint
     error = NotFoundError("no such model", endpoint=endpoint.text, status=404)
     set_error_hint(error, endpoint, "chat")
     assert error.hint == hint
+
+
+def test_hints_about_a_local_ollama_name_its_commands() -> None:
+    endpoint = connect("llm://ollama/qwen3%3A8b", policy=Policy.local(), config=Config.empty()).endpoint
+    missing = NotFoundError("no such model", endpoint=endpoint.text, status=404)
+    refused = ConnectionFailed("connection refused", code="net.connection.refused")
+    for error, hint in ((missing, "ollama pull qwen3:8b"), (refused, "ollama serve")):
+        set_error_hint(error, endpoint, "chat")
+        assert hint in (error.hint or "")

@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 from onym._lazy import require_extra
 from onym.ai import client_flows, tasks
 from onym.ai.credentials import Credentials
+from onym.ai.discovery.well_known import fetch_key_history
 from onym.ai.records import EVENTS, JSON, Description, Effects, Invocation, Resolution, Result, encode_json
 from onym.ai.replay import MemoryReplays, Replays
 from onym.ai.settings import ResolverSettings
@@ -250,6 +251,15 @@ class AIClient(_Client[Transport]):
             flow = client_flows.describe_resource(self.session, self.resolve(uri))
             return run_flow(flow, self._transport)
 
+    def fetch_key_history(self, uri: str | AIURI) -> bytes:
+        """Return the keys that the URI's authority has ever used, to verify saved receipts offline.
+
+        The JWK Set is for `onym.sign.read_authority_keys(..., history=True)` and `onym ai verify --history`.
+        Raises AIURIError, DiscoveryError, NetError.
+        """
+        flow = fetch_key_history(self.resolve(uri).document, self.session.settings)
+        return run_flow(flow, self._transport)
+
     def invoke(
         self,
         uri: str | AIURI,
@@ -366,6 +376,11 @@ class AsyncAIClient(_Client[AsyncTransport]):
         with observe_call(self._telemetry, "GET"):
             flow = client_flows.describe_resource(self.session, await self.resolve(uri))
             return await arun_flow(flow, self._transport)
+
+    async def fetch_key_history(self, uri: str | AIURI) -> bytes:
+        """Return the keys that the URI's authority has ever used, to verify saved receipts offline."""
+        flow = fetch_key_history((await self.resolve(uri)).document, self.session.settings)
+        return await arun_flow(flow, self._transport)
 
     async def invoke(
         self,

@@ -25,7 +25,7 @@ from onym.uri.secret import Secret
 if TYPE_CHECKING:
     from onym.llm.mapping import OnUnsupported
     from onym.llm.plan import Plan
-    from onym.llm.providers import ProviderTable
+    from onym.llm.providers import Provider, ProviderTable
     from onym.net.limits import TLSConfig
     from onym.net.proxies import ProxyConfig
     from onym.uri.llm import LLMURI
@@ -78,7 +78,7 @@ def resolve_foreign_endpoint(uri: Secret | LLMURI, **options: Any) -> ForeignEnd
             f"{endpoint.provider.title} does not support OpenAI's chat format at this URL",
             code="bridge.not-openai",
             source=endpoint.provider.source,
-            hint="use onym.connect(), which supports the provider's own format",
+            hint=_describe_way_out(endpoint.provider),
         )
     if endpoint.is_embedded:
         from onym.llm import embedded  # late: only the embedded model needs a server process
@@ -87,6 +87,13 @@ def resolve_foreign_endpoint(uri: Secret | LLMURI, **options: Any) -> ForeignEnd
         network = NetConfig(policy=Policy.local())
     require_usable_endpoint(plan.endpoint, network)
     return _build_endpoint(plan, network)
+
+
+def _describe_way_out(provider: Provider) -> str:
+    api = provider.apis.get("chat")
+    if api is not None and api.dialect == "openai_chat":
+        return "add api=chat to the URI, or use onym.connect(), which supports the provider's own format"
+    return "use onym.connect(), which supports the provider's own format"
 
 
 def _build_endpoint(plan: Plan, network: NetConfig) -> ForeignEndpoint:

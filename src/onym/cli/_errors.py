@@ -232,6 +232,9 @@ _KEY_OPTION = "--key-stdin"
 #: `onym` with the words behind it that may be names of commands
 _COMMAND = re.compile(r"\bonym((?: [a-z][a-z-]*)+)")
 _OPTION = re.compile(r"(?<!\S)--?[a-z][a-z-]*")
+#: the host and the port of a URL without userinfo
+_WEB_URL = re.compile(r"https?://([\w.-]+(?::\d+)?)(?:[/?#]|\Z)", re.IGNORECASE | re.ASCII)
+_HOST_AND_MODEL = re.compile(r"[\w.-]+:\d+/.", re.ASCII)
 
 
 def find_hint(session: Session, error: errors.OnymError) -> str | None:
@@ -266,6 +269,8 @@ def _guess_uri(session: Session, error: errors.OnymError) -> str | None:
         return session.mask("ai://" + (subject.text.partition("://")[2] or subject.text))
     if error.code == "uri.no-scheme":
         return _add_scheme(session, subject.text)
+    if error.code == "llm.not-llm":
+        return _replace_scheme(session, subject.text)
     if error.code not in ("llm.no-api", "llm.no-path-value"):
         return None
     from onym.cli.commands.check import find_misspellings
@@ -284,6 +289,14 @@ def _add_scheme(session: Session, text: str) -> str | None:
     return session.mask(f"llm://{text}")
 
 
+def _replace_scheme(session: Session, text: str) -> str | None:
+    """Return an llm URI for `localhost:11434/llama3`, or for the URL of a server, whose model is unknown."""
+    url = _WEB_URL.match(text)
+    if url is not None:
+        return f"llm://{url[1]}/MODEL"
+    return session.mask(f"llm://{text}") if _HOST_AND_MODEL.match(text) else None
+
+
 def find_next_command(session: Session, error: errors.OnymError) -> str | None:
     """Return the command to run next, or None if no command would help."""
     command = getattr(error, "command", None)
@@ -294,6 +307,10 @@ def find_next_command(session: Session, error: errors.OnymError) -> str | None:
     if isinstance(error, errors.URIError) and error.offset is None:
         # the error is about a value from another place, not about the text of the URI
         return None
+    if error.code == "llm.no-model" and (listing := _suggest_model_list(session)) is not None:
+        return listing
+    if error.code == "llm.not-llm" and _guess_uri(session, error) is not None:
+        return None  # `check` would only repeat this
     other = getattr(error, "other_uri", None)
     if other is not None:
         return _fill_uri(session, "onym ping {uri}", other)
@@ -367,6 +384,16 @@ def _suggest_check(session: Session) -> str | None:
         return None
     diagnostics = check_provider(subject.text, load_providers())
     return f"onym check {_quote_text(session, subject.argument)}" if diagnostics else None
+
+
+def _suggest_model_list(session: Session) -> str | None:
+    """Return the command that lists the models of a server, for a URI of which only the model is missing."""
+    subject = session.subject
+    if subject is None or not subject.typed:
+        return None
+    text = f"{subject.text.rstrip('/')}/any"
+    named = _parse_subject(Subject(subject.argument, text, typed=True))
+    return None if named is None else _fill_uri(session, "onym models list {uri}", text)
 
 
 def _quote_text(session: Session, text: str) -> str:

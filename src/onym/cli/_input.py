@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from errno import ENOENT
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import click
 from click.shell_completion import CompletionItem
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from onym.uri.llm import LLMURI
     from onym.uri.llm_syntax import Params
 
+#: folders that a search of a folder does not enter: version control, caches and installed packages
+_SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"})
+# a file with a NUL byte here is binary, as git sees it
+_BINARY_HEAD = 8_000
 #: headers whose values name versions and features of an API, so they contain no credential
 _FEATURE_HEADERS = frozenset({"anthropic-beta", "anthropic-version", "openai-beta"})
 
@@ -280,6 +284,29 @@ def read_text_file(name: str, limit: int, *, code: str = "usage.input-file") -> 
 
 def _format_file(name: str) -> str:
     return "standard input" if name == "-" else escape_unprintable(name) or "a file without a name"
+
+
+def iter_files(names: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Yield the files, and whether each comes from a folder. Links in folders are not followed."""
+    for name in names:
+        if not os.path.isdir(name):  # noqa: PTH112 - pathlib loads slowly, and "-" is not a path
+            yield name, False
+            continue
+        for folder, folders, files in os.walk(name, onerror=_raise_error):
+            folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
+            for path in sorted(os.path.join(folder, file) for file in files):  # noqa: PTH118
+                if os.path.isfile(path) and not os.path.islink(path):  # noqa: PTH113, PTH114
+                    yield path, True
+
+
+def _raise_error(error: OSError) -> NoReturn:
+    raise error
+
+
+def is_binary(name: str) -> bool:
+    """Return whether the file has a NUL byte near its start, as git decides."""
+    with click.open_file(name, "rb") as opened:
+        return b"\0" in opened.read(_BINARY_HEAD)
 
 
 def read_lines() -> Iterator[str]:

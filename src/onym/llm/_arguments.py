@@ -18,7 +18,7 @@ from onym.llm import types
 from onym.llm.dialects.codec import get_tool_name
 from onym.llm.mapping import ParameterLayer
 from onym.llm.request_headers import HeaderPairs, parse_headers
-from onym.uri.parameters import WELL_KNOWN, format_name, is_redirecting
+from onym.uri.parameters import PROVIDER_NAMES, WELL_KNOWN, format_name, is_redirecting
 
 MessageLike: TypeAlias = str | types.Message | types.Completion | Mapping[str, Any]
 Messages: TypeAlias = MessageLike | Iterable[MessageLike]
@@ -385,11 +385,12 @@ def parse_overrides(given: Mapping[str, Any], extra_names: Iterable[str] = CHAT_
     allowed = (*_COMMON, *extra_names)
     for name in given:
         if name not in allowed:
-            close = get_close_matches(name, allowed, n=1)
+            close = [PROVIDER_NAMES.get(name), *get_close_matches(name, allowed, n=1)]
+            meant = next((known for known in close if known in allowed), None)
             raise UsageError(
-                "an argument has a name that this call does not know",
+                f"{format_name(name)} is not an argument of this call",
                 code="usage.unknown-argument",
-                hint=f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(set(allowed)))}",
+                hint=f"did you mean {meant}?" if meant else f"known are {', '.join(sorted(set(allowed)))}",
             )
     values = {name: given[name] for name in WELL_KNOWN if given.get(name) is not None}
     schema = given.get("schema")

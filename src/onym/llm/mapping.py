@@ -334,8 +334,8 @@ class _ParameterMapper:
                 self._add_note(given, "dropped", None, f"{same} is set, and it is the same parameter")
             elif self._is_refused(given, name):
                 pass
-            elif name in self.provider.params:
-                self._rename_extra(given, self.provider.params[name], renamed)
+            elif name in self.provider.params or (name in self.wire and name not in PARAMETERS):
+                self._rename_extra(given, self.provider.params.get(name, self.wire.get(name)), renamed)
             else:
                 ignored = self.profile.ignores.get(name)
                 reason = "passed through as it is" if ignored is None else f"no effect: {ignored}"

@@ -303,11 +303,15 @@ def set_error_hint(
             hint = _suggest_model(endpoint) or f"Run: onym models list {endpoint.text}"
     elif isinstance(error, errors.AuthenticationError):
         hint = _describe_key_origin(endpoint)
+    elif error.code == "net.connection.refused" and endpoint.provider.name == "ollama":
+        hint = "Is Ollama running? Start it with: ollama serve"
     error.hint = hint or error.hint
 
 
 def _suggest_model(endpoint: Endpoint) -> str | None:
-    """Return what is known about the end of a model that the server does not have."""
+    """Return how to get a model that the server does not have, or what is known about its end."""
+    if endpoint.provider.name == "ollama":
+        return f"Fetch the model with: ollama pull {endpoint.model}"
     from onym.llm.retirements import find_retirement  # only this error needs the table
 
     retirement = find_retirement(endpoint.provider.name, endpoint.model)

@@ -17,7 +17,7 @@ from onym.net import hosts
 from onym.uri.llm import LLMURI
 
 _LIST_IT = "If that network is yours, list it in the policy's allow_networks."
-_LOCAL = "For a model server on this computer use Policy.local(), or set ONYM_ALLOW_LOOPBACK=1."
+_LOCAL = "For a server on this computer use Policy.local(), or set ONYM_ALLOW_LOOPBACK=1."
 
 _KINDS: Final[dict[str, str]] = {
     "6to4-relay": "the retired 6to4 relays",

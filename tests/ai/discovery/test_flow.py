@@ -11,7 +11,7 @@ import pytest
 from discovery_support import DOCUMENT, KEYS, World, by_hand, srv, txt, world_of
 from onym.ai.client_flows import renew_keys, resolve_uri
 from onym.ai.discovery.evaluation import Discovery, discover_authority, fetch_srv_targets
-from onym.ai.discovery.well_known import fetch_document, fetch_keys, find_namespace
+from onym.ai.discovery.well_known import fetch_document, fetch_key_history, fetch_keys, find_namespace
 from onym.ai.records import AnchorDocument, Namespace, Requirements, Source, Verdict
 from onym.ai.settings import MemoryPins, ResolverSettings
 from onym.errors import DiscoveryError, PolicyError
@@ -250,6 +250,23 @@ def test_a_host_without_a_document_is_unknown(world: World) -> None:
 def test_a_key_set_that_cannot_verify_is_refused(world: World, body: bytes) -> None:
     world.bank.put(KEYS, body, "application/json")
     refused(world, "aiip.discovery-conflict")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b'{"keys": [{"kty": "oct", "k": "AAAA"}]}', 200, "aiip.discovery-conflict"),
+        (b"no keys", 200, "aiip.discovery-conflict"),
+        (b" " * (256 * 1024 + 1), 200, "aiip.discovery-conflict"),
+        (b"{}", 503, "aiip.upstream-unreachable"),
+    ],
+)
+def test_a_history_without_valid_keys_is_refused(world: World, body: bytes, status: int, code: str) -> None:
+    document = anchor(world)
+    world.bank.put(KEYS, body, "application/json", status=status)
+    with pytest.raises(DiscoveryError) as caught:
+        world.run(fetch_key_history(document, world.settings))
+    assert caught.value.code == code
 
 
 def test_a_missing_key_set_is_refused(world: World) -> None:

@@ -21,7 +21,7 @@ from onym.ai.records import JSON, AnchorDocument, Namespace, parse_media_type
 from onym.errors import DiscoveryError, NetError, RedirectRefused, ResponseTooLarge, SignatureError
 from onym.net.messages import Flow, HTTPRequest, Origin, Reply, Send, Wait, split_url
 from onym.sign import receipts as signing
-from onym.sign.keys import AuthorityKeys, read_authority_keys
+from onym.sign.keys import MAX_AUTHORITY_KEY_SET, AuthorityKeys, read_authority_keys
 from onym.uri.generic import URI
 
 _METADATA_CLAUSE: Final = "AIIP/HTTPS v1 3.2, signed_metadata"
@@ -215,15 +215,7 @@ def fetch_keys(
         renew = False
 
     def parse(octets: bytes) -> AuthorityKeys:
-        try:
-            return read_authority_keys(octets, only=tuple(only) or None)
-        except SignatureError as error:
-            raise DiscoveryError(
-                f"the key set of {document.authority} cannot be used: {error.message}",
-                code="aiip.discovery-conflict",
-                clause=_KEYS_CLAUSE,
-                hint=error.hint,
-            ) from error
+        return _read_keys(octets, document, only=only)
 
     try:
         keys = yield from _fetch_cached(key, document.jwks, _KEYS, parse, settings, renew=renew)
@@ -240,6 +232,33 @@ def fetch_keys(
             clause=_KEYS_CLAUSE,
         )
     return keys  # type: ignore[no-any-return]
+
+
+def _read_keys(
+    content: bytes, document: AnchorDocument, *, only: Collection[str] = (), history: bool = False
+) -> AuthorityKeys:
+    try:
+        return read_authority_keys(content, only=tuple(only) or None, history=history)
+    except SignatureError as error:
+        raise DiscoveryError(
+            f"the key set of {document.authority} cannot be used: {error.message}",
+            code="aiip.discovery-conflict",
+            clause=_KEYS_CLAUSE,
+            hint=error.hint,
+        ) from error
+
+
+def fetch_key_history(document: AnchorDocument, settings: resolver_settings.ResolverSettings) -> Flow[bytes]:
+    """Fetch every key that ever signed for the authority, as the JWK Set that it publishes.
+
+    An authority without a history answers with its current key set. Raises DiscoveryError.
+    """
+    url = f"{document.jwks}{'&' if '?' in document.jwks else '?'}history"
+    accept = ", ".join(sorted(_KEYS))
+    reply = yield from fetch_url(url, settings, accept=accept, limit=4 * MAX_AUTHORITY_KEY_SET)
+    _validate_reply(reply, url, _KEYS)
+    _read_keys(reply.body, document, history=True)
+    return reply.body
 
 
 def _begin_renewal(key: str, settings: resolver_settings.ResolverSettings) -> bool:

@@ -6,20 +6,31 @@ Nothing is sent, no name is resolved, and no key is read.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
 
 from onym.cli import exit_codes
 from onym.cli._commands import exit_with, make_command, pass_session
-from onym.cli._input import URI_TYPE, find_provider, iter_subjects, load_providers, read_text_file
+from onym.cli._input import (
+    URI_TYPE,
+    find_provider,
+    is_binary,
+    iter_files,
+    iter_subjects,
+    load_providers,
+    read_file,
+    read_text_file,
+)
 from onym.cli._output import Session, Subject, point_at
 from onym.common.text import escape_unprintable
-from onym.errors import OnymError, ParameterError, UnsupportedError, URIError
+from onym.errors import OnymError, ParameterError, UnsupportedError, URIError, UsageError
 from onym.uri.generic import split_uri
 from onym.uri.llm import LLMURI, check
 from onym.uri.llm_check import Diagnostic
@@ -233,7 +244,9 @@ def _make_warning(
 @make_command("check")
 @click.argument("uris", nargs=-1, required=True, type=URI_TYPE, metavar="URI...")
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
-@click.option("--files", is_flag=True, help="Check the URIs in these files; print only those with problems.")
+@click.option(
+    "--files", is_flag=True, help="Check the URIs in files and folders; print only those with problems."
+)
 @pass_session
 def check_command(session: Session, uris: tuple[str, ...], strict: bool, files: bool) -> None:
     """Check URIs and suggest corrections.
@@ -244,8 +257,8 @@ def check_command(session: Session, uris: tuple[str, ...], strict: bool, files: 
 
     URI can also be the name of an endpoint, env:NAME, or - for the lines of standard input. The exit code is
     1 if a URI has an error (with --strict also for a warning), otherwise 0. With --json, one object per URI
-    and line. With --files, the arguments are files, in which Onym looks for URIs. It skips templates such as
-    llm://{host}/model.
+    and line. With --files, the arguments are files and folders, in which Onym looks for URIs. It skips
+    templates such as llm://{host}/model, binary files and the data of version control.
 
     \b
     Examples:
@@ -256,6 +269,8 @@ def check_command(session: Session, uris: tuple[str, ...], strict: bool, files: 
     """
     fatal = {"error", "warning"} if strict else {"error"}
     failed = False
+    if not files:
+        _require_uris(session, uris)
     providers = load_providers()
     for place, subject in _iter_file_subjects(uris) if files else _iter_typed_subjects(session, uris):
         text = subject.text
@@ -279,12 +294,37 @@ def _iter_typed_subjects(session: Session, arguments: Sequence[str]) -> Iterator
 
 def _iter_file_subjects(files: Sequence[str]) -> Iterator[tuple[str, Subject]]:
     """Yield the place FILE:LINE:COLUMN of each complete URI in the files, and its subject."""
-    for name in files:
-        for number, line in enumerate(read_text_file(name, _LONGEST_FILE).splitlines(), 1):
+    for name, listed in iter_files(files):
+        if listed and is_binary(name):
+            continue
+        for number, line in enumerate(_read_file(name, listed).splitlines(), 1):
             for match in _URI_IN_TEXT.finditer(line):
                 text = match[0].rstrip(".:!?]")
                 if match[1] not in _TEMPLATE_MARKS and not match[0].endswith(("...", "://")):
                     yield f"{name}:{number}:{match.start() + 1}", Subject("-", text, typed=False)
+
+
+def _read_file(name: str, listed: bool) -> str:
+    """Return the text of a file. One that was not named, but found in a folder, need not be UTF-8."""
+    if listed:
+        return read_file(name, _LONGEST_FILE).decode("utf-8", "replace")
+    return read_text_file(name, _LONGEST_FILE)
+
+
+def _require_uris(session: Session, arguments: Sequence[str]) -> None:
+    """Raise UsageError for an argument that is a file or a folder, and not the name of an endpoint."""
+    for name in arguments:
+        if ":" in name or not os.path.exists(name):  # noqa: PTH110 - pathlib loads slowly
+            continue
+        from onym.llm.config import Config  # late: most calls need no configuration
+
+        if name not in Config.load().endpoints:
+            shown = escape_unprintable(session.mask(name))
+            raise UsageError(
+                f"{shown} is a {'folder' if os.path.isdir(name) else 'file'}, not a URI",  # noqa: PTH112
+                code="usage.command-line",
+                hint=f"check the URIs in it with onym check --files {quote(shown)}",
+            )
 
 
 def _check_ai_uri(text: str) -> tuple[Diagnostic, ...]:

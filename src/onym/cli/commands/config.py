@@ -224,6 +224,10 @@ def _build_policy_record(policy: Any) -> dict[str, Any]:
 
 def _print_config(session: Session, record: dict[str, Any]) -> None:
     session.print_line(record["path"] or "no configuration file; run onym config init to create one")
+    if record["path"] and not record["endpoints"]:
+        session.print_note(
+            'it has no endpoints; add one under [endpoints]: fast = "llm://openai/gpt-5.4-mini"'
+        )
     providers = {row["name"]: ", ".join(row["hosts"]) for row in record["providers"]}
     for title in ("endpoints", "policy", "network", "profiles", "providers"):
         values = providers if title == "providers" else record[title]

@@ -348,7 +348,9 @@ def _check_request(steps: _Steps, to: ConnectedCall, plan: Plan, timeout: float)
             facts: Step = {"operation": "chat", "model_listed": None}
             text = f"chat works ({answer.finish_reason})"
         else:
-            listed = plan.endpoint.model in {model.id for model in models}
+            # Ollama's list has a tag for every model, and a model without one means `latest`
+            tagged = {f"{plan.endpoint.model}:latest"} if plan.endpoint.dialect.name == "ollama" else set()
+            listed = not {plan.endpoint.model, *tagged}.isdisjoint(model.id for model in models)
             facts = {"operation": "models", "model_listed": listed}
             count = f"{len(models)} {'model' if len(models) == 1 else 'models'}"
             text = f"{count}, {plan.endpoint.model} {'is' if listed else 'is not'} among them"

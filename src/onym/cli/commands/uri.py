@@ -381,6 +381,12 @@ def redact_command(session: Session, files: tuple[str, ...], check: bool) -> Non
     if check:
         _check_files(session, files or ("-",))
     for name in files or ("-",):
+        if os.path.isdir(name):  # noqa: PTH112 - pathlib loads slowly, and "-" is not a path
+            raise UsageError(
+                f"{escape_unprintable(session.mask(name))} is a folder",
+                code="usage.input-file",
+                hint="list the credentials of its files with onym redact --check, or name the files",
+            )
         pieces = redact_stream(_iter_text(name))
         if session.as_json:
             session.print_record({"text": "".join(pieces)})
@@ -390,17 +396,11 @@ def redact_command(session: Session, files: tuple[str, ...], check: bool) -> Non
             sys.stdout.buffer.flush()
 
 
-#: folders that a search for credentials does not enter: version control, caches and installed packages
-_SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"})
-# a file with a NUL byte here is binary, as git sees it
-_BINARY_HEAD = 8_000
-
-
 def _check_files(session: Session, names: tuple[str, ...]) -> NoReturn:
     found: list[dict[str, str | int]] = []
     number = skipped = 0
-    for name, listed in _iter_files(names):
-        if listed and _is_binary(name):
+    for name, listed in _input.iter_files(names):
+        if listed and _input.is_binary(name):
             skipped += 1
             continue
         number += 1
@@ -413,39 +413,14 @@ def _check_files(session: Session, names: tuple[str, ...]) -> NoReturn:
     if not session.quiet:
         session.print_record({"ok": not found, "files": number, "skipped": skipped, "found": found})
         if not session.as_json:
-            _print_total(session, len(found), number, skipped)
+            where = "standard input" if names == ("-",) else _format_amount(number, "file")
+            hidden = f"; skipped {_format_amount(skipped, 'binary file')}" if skipped else ""
+            session.print_note(f"{_format_amount(len(found), 'credential')} in {where}{hidden}")
     exit_with(exit_codes.CHECK_FAILED if found else exit_codes.OK)
-
-
-def _print_total(session: Session, found: int, number: int, skipped: int) -> None:
-    hidden = f"; skipped {_format_amount(skipped, 'binary file')}" if skipped else ""
-    session.print_note(f"{_format_amount(found, 'credential')} in {_format_amount(number, 'file')}{hidden}")
 
 
 def _format_amount(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _iter_files(names: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
-    """Yield the files, and whether each comes from a folder. Links in folders are not followed."""
-    for name in names:
-        if not os.path.isdir(name):  # noqa: PTH112 - pathlib loads slowly, and "-" is no path
-            yield name, False
-            continue
-        for folder, folders, files in os.walk(name, onerror=_raise_error):
-            folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
-            for path in sorted(os.path.join(folder, file) for file in files):  # noqa: PTH118
-                if os.path.isfile(path) and not os.path.islink(path):  # noqa: PTH113, PTH114
-                    yield path, True
-
-
-def _raise_error(error: OSError) -> NoReturn:
-    raise error
-
-
-def _is_binary(name: str) -> bool:
-    with click.open_file(name, "rb") as opened:
-        return b"\0" in opened.read(_BINARY_HEAD)
 
 
 def _iter_text(name: str) -> Iterator[str]:

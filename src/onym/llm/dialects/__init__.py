@@ -145,7 +145,8 @@ class Dialect(Protocol):
     def parameters(self) -> Mapping[str, str | None]:
         """Wire names of the standard parameters, unless a provider entry has others.
 
-        Dots nest; None means that the API does not support the parameter.
+        Dots nest; None means that the API does not support the parameter. Pass-through parameters are there
+        if the API has them inside of an object.
 
         `system` and `stream` name their position in a request, for people. `cache`, if present, is the switch
         of the provider's own prompt cache.

@@ -60,7 +60,15 @@ def _decode_usage(data: Mapping[str, Any]) -> types.Usage:
 
 DIALECT = "ollama"
 
-parameters = list_wire_names("ollama")
+#: `Options` of the ollama 0.6.3 SDK, and min_p of the API's reference. Outside of `options`, the server
+#: ignores them without an error
+_OPTIONS = (
+    "f16_kv frequency_penalty low_vram main_gpu min_p mirostat mirostat_eta mirostat_tau num_batch num_ctx "
+    "num_gpu num_keep num_predict num_thread numa penalize_newline presence_penalty repeat_last_n "
+    "repeat_penalty temperature tfs_z typical_p use_mlock use_mmap"
+)
+
+parameters = {**{name: f"options.{name}" for name in _OPTIONS.split()}, **list_wire_names("ollama")}
 
 _API_NAME = "Ollama"
 _NO_FORCED_CALL = f"the {_API_NAME} API cannot force a tool call"

@@ -30,7 +30,7 @@ from onym.cli._llm_client import NetworkOptions, build_network, network_options
 from onym.cli._output import Session, Subject, encode_json, is_terminal, replace_text_file, select_fields
 from onym.cli.exit_codes import get_exit_code
 from onym.common.text import escape_unprintable
-from onym.errors import ApprovalRequired, UsageError
+from onym.errors import ApprovalRequired, OnymError, UsageError
 
 if TYPE_CHECKING:
     from onym.ai.client import AIClient
@@ -437,10 +437,23 @@ def prepare_folder(folder: Path) -> None:
         pass
 
 
-def save_result(folder: Path, result: Result) -> None:
-    """Write body and receipt.jwt into `folder`, where `onym ai verify` reads them. Raises OSError."""
+def fetch_history(session: Session, client: AIClient, folder: Path | None, result: Result) -> bytes | None:
+    """Fetch the keys that verify the result in `folder` later. Without them, a note says so."""
+    if folder is None:
+        return None
+    try:
+        return client.fetch_key_history(result.receipt.subject)
+    except OnymError as error:
+        session.print_note(f"the authority's keys were not saved: {error.message}")
+        return None
+
+
+def save_result(folder: Path, result: Result, history: bytes | None) -> None:
+    """Write the result into `folder`, where `onym ai verify` reads it. Raises OSError."""
     (folder / "body").write_bytes(result.body)
     (folder / "receipt.jwt").write_text(result.token + "\n")
+    if history is not None:
+        (folder / "history.json").write_bytes(history)
 
 
 def write_result(session: Session, result: Result) -> None:
@@ -506,7 +519,7 @@ def _write_stdout(content: bytes) -> None:
 @click.option("--token-env", metavar="VARIABLE", help="The variable that contains the access token.")
 @click.option("--client-id", metavar="ID", help="The client ID that the token was issued to.")
 @click.option("--save", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-              help="Save the body and receipt.jwt in DIR, for `onym ai verify`.")  # fmt: skip
+              help="Save the result, its receipt and keys in DIR, for `onym ai verify`.")  # fmt: skip
 @ai_options
 @pass_session
 def invoke_command(
@@ -568,7 +581,9 @@ def invoke_command(
             result = _begin_task(session, client.start(target, **request, wait=wait), wait)
         else:
             result = client.invoke(target, **request)
-    deliver_result(session, result, folder, shown=stream and parse_media_type(result.content_type) == EVENTS)
+        history = fetch_history(session, client, folder, result)
+    shown = stream and parse_media_type(result.content_type) == EVENTS
+    deliver_result(session, result, folder, history, shown=shown)
 
 
 def _begin_task(session: Session, task: TaskHandle, wait: float | None) -> Result:
@@ -656,12 +671,14 @@ def _reject_constant(name: str) -> NoReturn:
     )
 
 
-def deliver_result(session: Session, result: Result, folder: Path | None, *, shown: bool) -> None:
+def deliver_result(
+    session: Session, result: Result, folder: Path | None, history: bytes | None, *, shown: bool
+) -> None:
     """Save and show the result. It is shown even if it cannot be saved. Raises OSError."""
     failed: OSError | None = None
     if folder is not None:
         try:
-            save_result(folder, result)
+            save_result(folder, result, history)
         except OSError as error:
             failed = error
     if session.as_json:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import urlsafe_b64decode
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +16,7 @@ from onym._lazy import require_extra
 from onym.cli import _commands
 from onym.cli._input import read_file, translate_key_errors
 from onym.cli._output import Session, replace_text_file, select_fields
+from onym.common.text import escape_unprintable
 from onym.errors import CredentialError, NetError, ProvenanceError, SignatureError, UsageError
 from onym.sign.keys import RECEIPT_ALGORITHMS
 
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 _MAX_BODY: Final = 1024**3
 _MAX_KEYS: Final = 1024**2
 _MAX_TOKEN: Final = 16 * 1024
+#: an https origin, so that it can be shown as a part of a command
+_ORIGIN: Final = re.compile(r"https://[a-z0-9.-]{1,253}(?::\d{1,5})?", re.ASCII)
 #: the field name before a receipt, if the complete field was saved
 _FIELD: Final = re.compile(r"\AAIIP-(?:(?:Gateway-)?Receipt|Approval):[ \t]*", re.IGNORECASE)
 #: codes of a file without a usable key; an invalid signature has other codes
@@ -67,9 +72,11 @@ def verify_command(
 ) -> None:
     """Verify a receipt offline: who signed what, for whom and when. Nothing is sent or fetched.
 
-    RECEIPT is a file with the AIIP-Receipt field, with or without its name, or - for standard input. The keys
-    are taken as the authority's own: save them with the receipts, from ANCHOR/.well-known/aiip.jwks.json
-    (?history). A receipt is verified as of the time that it names. A receipt by a revoked key is never valid.
+    RECEIPT is a file with the AIIP-Receipt field, with or without its name, or - for standard input. It can
+    also be a folder of `onym ai invoke --save`: then body and, if it is there, history.json are read too. The
+    keys are taken as the authority's own: save them with the receipts, from
+    ANCHOR/.well-known/aiip.jwks.json (?history). A receipt is verified as of the time that it names. A
+    receipt by a revoked key is never valid.
 
     The exit code is 0 for a valid receipt, 12 for an invalid one, 2 for a file that cannot be read or has no
     keys.
@@ -86,8 +93,13 @@ def verify_command(
     from onym.uri.ai import AIURI
 
     at = _parse_time(when)
+    saved = None
+    if Path(receipt).is_dir():
+        folder = Path(receipt)
+        receipt, body = str(folder / "receipt.jwt"), body or _find_file(folder / "body")
+        saved = None if history or keys else _find_file(folder / "history.json")
     token = _read_token(receipt)
-    authority_keys = _load_keys(history, keys)
+    authority_keys = _load_keys(token, history or saved, keys)
     evidence = _load_approval(approval, approver_keys)
     content = None if body is None else read_file(body, _MAX_BODY)
     target = None if uri is None else AIURI.parse(uri).without_query
@@ -112,11 +124,16 @@ def verify_command(
         "issuer": not gateway,
         "resource": target is not None,
         "content": content is not None,
-        "approval": evidence is not None,
+        **({} if verified.approval is None else {"approval": evidence is not None}),
+        # a folder of another person may contain that person's keys
+        **({} if saved is None else {"origin of the keys": False}),
     }
-    if verified.approval is None:
-        del optional["approval"]
     _print_receipt(session, verified, kid, authority_keys.keys[kid].algorithm, optional)
+    if saved is not None:
+        session.print_note(
+            f"the keys are from {escape_unprintable(saved)}; if the folder is from another person, fetch the "
+            f"keys from {verified.issuer} and add --history"
+        )
 
 
 def _require_issuer(receipt: Receipt, uri: AIURI) -> None:
@@ -217,7 +234,11 @@ def _load_approval(file: str | None, keys: str | None) -> tuple[str, AuthorityKe
         return _read_token(file), read_authority_keys(content, history=True)
 
 
-def _load_keys(history: str | None, keys: str | None) -> AuthorityKeys:
+def _find_file(path: Path) -> str | None:
+    return str(path) if path.is_file() else None
+
+
+def _load_keys(token: str, history: str | None, keys: str | None) -> AuthorityKeys:
     from onym.sign.keys import read_authority_keys
 
     file = history or keys
@@ -225,11 +246,25 @@ def _load_keys(history: str | None, keys: str | None) -> AuthorityKeys:
         raise UsageError(
             "the authority's keys are missing",
             code="usage.command-line",
-            hint="add --history FILE or --keys FILE, from ANCHOR/.well-known/aiip.jwks.json (?history)",
+            hint=_describe_keys(token),
         )
     content = read_file(file, _MAX_KEYS)
     with translate_key_errors(file, *_NO_KEYS):
         return read_authority_keys(content, history=history is not None)
+
+
+def _describe_keys(token: str) -> str:
+    """Return where the keys are. The receipt is not verified: people compare its issuer themselves."""
+    try:
+        issuer = json.loads(urlsafe_b64decode(token.split(".")[1] + "=="))["iss"]
+    except (ValueError, IndexError, KeyError, TypeError, RecursionError):
+        issuer = ""
+    if not isinstance(issuer, str) or _ORIGIN.fullmatch(issuer) is None:
+        return "add --history FILE or --keys FILE, from ANCHOR/.well-known/aiip.jwks.json (?history)"
+    return (
+        f"if {issuer} is the authority that you called, fetch its keys with curl -fsS "
+        f"'{issuer}/.well-known/aiip.jwks.json?history' -o history.json, and add --history history.json"
+    )
 
 
 def _parse_time(text: str | None) -> float:

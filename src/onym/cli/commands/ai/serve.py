@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -35,6 +36,9 @@ _SHARED_HINTS: Final = (
     "Create a folder with onym ai keys new DIR, and use --keys DIR.",
     'Pass a file or a database: Endpoint(..., store="keys.sqlite").',
 )
+#: a line such as `app = Endpoint("factory.example", keys="keys")`
+_APP: Final = re.compile(r"^(\w+)(?:\s*:[^=\n]+)?\s*=\s*(?:\w+\.)*Endpoint\(", re.MULTILINE)
+_LONGEST_MODULE: Final = 1_000_000
 _FORM: Final = "write module:name for a module in this folder or an installed one, such as factory:app"
 
 
@@ -263,14 +267,14 @@ def _load_endpoint(name: str) -> Endpoint:
 
     module, colon, attribute = name.partition(":")
     if not (colon and attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))):
-        raise UsageError(f"{name} is not the name of an app", hint=_FORM)
+        raise UsageError(f"{name} is not the name of an app", hint=_suggest_app(module))
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
         endpoint: Any = getattr(importlib.import_module(module), attribute, None)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module}.".startswith(f"{error.name}."):
-            raise UsageError(f"the module {module} does not exist", hint=_FORM) from None
+            raise UsageError(f"the module {module} does not exist", hint=_suggest_app(module)) from None
         raise UsageError(f"{module} needs the module {error.name}, which is not installed") from None
     except OnymError:
         raise
@@ -280,8 +284,22 @@ def _load_endpoint(name: str) -> Endpoint:
             hint=f"run python -c 'import {module}' to see the traceback",
         ) from error
     if not isinstance(endpoint, Endpoint):
-        raise UsageError(f"{attribute} of {module} is not an Endpoint", hint=_FORM)
+        raise UsageError(f"{attribute} of {module} is not an Endpoint", hint=_suggest_app(module, attribute))
     return endpoint
+
+
+def _suggest_app(name: str, tried: str = "") -> str:
+    """Return a hint with the app of this module or Python file, if the file is in this folder and has one.
+
+    The file is read, not run: running it again could have effects.
+    """
+    module = name.removesuffix(".py")
+    file = Path(f"{module}.py")
+    if module.isidentifier() and file.is_file() and file.stat().st_size <= _LONGEST_MODULE:
+        found = _APP.search(file.read_text(encoding="utf-8", errors="replace"))
+        if found is not None and found[1] != tried:
+            return f"did you mean {module}:{found[1]}?"
+    return _FORM
 
 
 def _locate_failure(error: Exception) -> str:

@@ -29,6 +29,7 @@ from onym.cli.commands.ai.client import (
     build_resolver_settings,
     build_transport,
     deliver_result,
+    fetch_history,
     open_client,
     prepare_folder,
 )
@@ -37,8 +38,9 @@ from onym.errors import AIIPError, CredentialError, DeniedError, UsageError
 
 if TYPE_CHECKING:
     from onym.ai.approvals import ApprovalClient, ApprovalView
+    from onym.ai.client import AIClient
     from onym.ai.records import TaskStatus
-    from onym.ai.tasks import TaskHandle
+    from onym.ai.tasks import TaskHandle, TaskReference
     from onym.net.transport import Transport
 
 #: bytes of the input of a task
@@ -132,7 +134,7 @@ def events_command(
 @_task_options
 @_wait_option
 @click.option("--save", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-              help="Save the body and receipt.jwt in DIR, for `onym ai verify`.")  # fmt: skip
+              help="Save the result, its receipt and keys in DIR, for `onym ai verify`.")  # fmt: skip
 @pass_session
 def result_command(
     session: Session,
@@ -147,9 +149,10 @@ def result_command(
     """Print the verified result of a task. Without --wait, do not wait for it."""
     if folder is not None:
         prepare_folder(folder)
-    with _open_task(session, task, token_env, client_id, options) as handle:
-        result = handle.result(wait or 0.0)
-    deliver_result(session, result, folder, shown=False)
+    with _open_client(session, task, token_env, client_id, options) as (client, reference):
+        result = client.task(reference).result(wait or 0.0)
+        history = fetch_history(session, client, folder, result)
+    deliver_result(session, result, folder, history, shown=False)
 
 
 @tasks_command.command("input")
@@ -195,11 +198,19 @@ def cancel_command(
 def _open_task(
     session: Session, task: str, token_env: str | None, client_id: str | None, options: AIOptions
 ) -> Iterator[TaskHandle]:
+    with _open_client(session, task, token_env, client_id, options) as (client, reference):
+        yield client.task(reference)
+
+
+@contextmanager
+def _open_client(
+    session: Session, task: str, token_env: str | None, client_id: str | None, options: AIOptions
+) -> Iterator[tuple[AIClient, TaskReference]]:
     from onym.ai.tasks import TaskFile
 
     reference = TaskFile().find(task)
     with open_client(session, options, token_variable=token_env, client_id=client_id) as client:
-        yield client.task(reference)
+        yield client, reference
 
 
 def _show_status(session: Session, status: TaskStatus) -> None:
