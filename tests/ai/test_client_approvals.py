@@ -163,7 +163,10 @@ def test_the_command_saves_what_people_need_and_sends_their_approval(
     data = ["-d", '{"amount": 21}']
     ran = cli(*data, "--save", str(tmp_path / "out"))
     assert ran.exit_code == exit_codes.APPROVAL, ran.output
-    saved = json.loads((tmp_path / "out" / "approval-request.json").read_bytes())
+    assert "--save DIR" in cli(*data).stderr
+    request = tmp_path / "out" / "approval-request.json"
+    assert f"onym ai approve ask {request}" in ran.stderr
+    saved = json.loads(request.read_bytes())
     assert base64.b64decode(saved["body_base64"]) == b'{"amount": 21}'
     assert (saved["uri"], saved["content_type"]) == (shop.uri, "application/json")
     assert saved["idempotency_key"] in ran.stderr

@@ -45,6 +45,27 @@ def test_init_with_a_definition_has_its_registries_and_no_shipped_data(made: Any
     assert "services, topics" in refused.stderr
 
 
+def test_the_next_command_of_a_template_keeps_the_database(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ONYM_REGISTRY_DB")
+    shown = made("template", "--db", "names.db").stderr
+    command = next(line for line in shown.splitlines() if "onym registry submit" in line)
+    words = command.partition("onym registry ")[2].replace("FILE", "billing.txt").split()
+    assert "no errors" in made(*words).stdout
+    note = made(*words).stderr
+    assert "onym registry submit --db names.db billing.txt" in note
+
+
+def test_a_template_that_needs_a_database_says_that_none_is_set(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ONYM_REGISTRY_DB")
+    refused = made("submit", "--dry-run", "billing.txt", code=11).stderr
+    assert "registry.no-template" in refused
+    assert "--db" in refused
+
+
 def test_a_name_goes_through_the_procedure_by_its_own_roles(made: Any) -> None:
     made("submit", "billing.txt")
     asked = made("status", "services-1").stdout

@@ -24,8 +24,8 @@ BACKED = {
 }
 #: what only a reader can run: it installs, starts servers, or needs a key or the network
 _READERS_OWN = re.compile(
-    r"make|pip|uv|git|cd|mkdir|python3 -m venv|\. ~/|export|ollama|llama-server|vllm|ssh|docker|#"
-    r"|createuser|createdb|onym config schema"
+    r"make|pip|uv|git|cd|mkdir|python3 -m (?:venv|http\.server)|\. ~/|export|ollama|#"
+    r"|llama-server|vllm|ssh|docker|createuser|createdb|onym config schema"
     r"|\.venv/bin/python docs/tools|onym chat 'llm://openai/|onym chat '?llm://embedded/|onym models pull"
 )
 

@@ -256,6 +256,28 @@ def test_a_litellm_key_is_copied_when_asked_for():
     assert KEY not in repr(found)
 
 
+def test_settings_of_litellm_itself_are_named_with_what_to_write_instead():
+    entry = {"litellm_params": {"model": "openai/x"}}
+    found = from_litellm(
+        {
+            "router_settings": {"fallbacks": [], "routing_strategy": "simple-shuffle"},
+            "litellm_settings": {"drop_params": True, "num_retries": 3},
+            "general_settings": {"master_key": KEY},
+            "model_list": [entry],
+        }
+    )
+    notes = {note.where: note.text for note in found.notes}
+    assert set(notes) == {
+        "router_settings",
+        "router_settings.fallbacks",
+        "litellm_settings.drop_params",
+        "litellm_settings.num_retries",
+        "general_settings",
+    }
+    assert "retries=" in notes["litellm_settings.num_retries"]
+    assert KEY not in repr(found)
+
+
 def test_a_model_list_keeps_names_and_order_and_leaves_out_what_makes_no_uri():
     found = from_litellm(
         {
@@ -280,7 +302,7 @@ def test_a_model_list_keeps_names_and_order_and_leaves_out_what_makes_no_uri():
     ]
     left = [note.where for note in found.notes if note.text.startswith("skipped")]
     assert left == [f"model_list[{index}]" for index in range(1, 9)]
-    assert "litellm_settings" in wheres(found)
+    assert "litellm_settings.drop_params" in wheres(found)
     with pytest.raises(UsageError, match=r"\b2\b") as caught:
         _ = found.uri
     assert caught.value.code == "usage.bad-argument"

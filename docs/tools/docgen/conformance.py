@@ -31,7 +31,11 @@ _PARTS = (
         "The ai draft",
         "Every MUST, SHOULD, MAY and NEED NOT of draft-sogomonian-ai-uri-scheme-01, and its other demands.",
     ),
-    ("onym", "Onym's own promises", "Why each was chosen: [Decisions](../explanation/decisions.md)."),
+    (
+        "onym",
+        "Onym's own promises",
+        "Reasons: [How Onym reads the llm draft](../explanation/decisions.md).",
+    ),
 )
 _SHOWN = {
     "tested": "tested",

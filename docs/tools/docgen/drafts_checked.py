@@ -81,7 +81,7 @@ def drafts_checked_page() -> str:
                 "their authors should change. The tables are a real run. An error blocks registration, a "
                 "warning asks for an answer, a hint is a heuristic or a fact worth knowing. The questions "
                 "for a person that go with every report are left out. "
-                "[Checking a URI scheme](../how-to/check-a-scheme.md) shows the command.\n"
+                "[Check a URI scheme](../how-to/check-a-scheme.md) shows the command.\n"
             ),
             *(_draft(name) for name in DRAFTS),
         ]

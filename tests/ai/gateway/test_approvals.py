@@ -420,6 +420,19 @@ def test_changes_against_the_last_approved_call_are_shown() -> None:
     play(scenario())
 
 
+def test_an_approved_call_is_not_compared_with_itself() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        first = await bench.ask()
+        assert not (await bench.desk.review(first)).compared
+        approved = await bench.approve(first, BOB)
+        assert approved.state is ApprovalState.APPROVED
+        assert not (await bench.desk.review(approved)).compared
+        assert (await bench.desk.review(await bench.ask(2))).compared
+
+    play(scenario())
+
+
 def test_a_last_call_whose_secret_is_gone_is_no_obstacle() -> None:
     """It is kept for months, and the secrets that seal it for two rotations."""
 

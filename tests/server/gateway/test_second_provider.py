@@ -274,6 +274,7 @@ def test_the_page_on_approvals_leads_from_there_to_an_approved_payment(newcomer:
         assert ann.open(page) == 200
         assert ann.send(decision="send") == 200
         assert "paid 10 to Acme" in ann.tree.css_first("main").text()
+        assert "Approved by" in ann.tree.css_first("main").text()
         # the same from the command line
         newcomer.run(asking, expected=14)
         request = (newcomer.folder / "out" / "approval-request.json").read_text()

@@ -300,9 +300,10 @@ class ApprovalDesk:
         return sorted(records, key=lambda record: (record.created, record.id))
 
     async def review(self, record: ApprovalRecord) -> Review:
-        """Return what people are shown of the call, with the changes since the last such call."""
+        """Return what people see of a call; while it waits, with the changes since the last such call."""
         name = _make_last_key(record)
-        stored = await self._store.get(name)
+        # a decided call may itself be the last one
+        stored = await self._store.get(name) if record.state is ApprovalState.WAITING else None
         shown = _make_review_input(record, record.call)
         if stored is None:
             return build_review(shown)

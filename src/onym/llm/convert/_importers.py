@@ -223,6 +223,15 @@ _LITELLM_PLACED: Final = convert.split_words(
     "model api_base base_url api_key organization custom_llm_provider aws_region_name region_name "
     "vertex_location vertex_ai_location extra_body"
 )
+#: settings of all models, and what to write for each
+_LITELLM_SETTINGS: Final[Mapping[str, str]] = {
+    "cache": "add ?cache=true to the URIs",
+    "drop_params": 'pass on_unsupported="drop" to connect, or --on-unsupported drop',
+    "fallbacks": "Onym has no fallbacks; call the endpoints one after another",
+    "num_retries": "add ?retries=NUMBER to the URIs",
+    "request_timeout": "add ?timeout=MILLISECONDS to the URIs",
+    "timeout": "add ?timeout=MILLISECONDS to the URIs",
+}
 #: settings that become part of a path or query
 _LITELLM_PATH_NAMES: Final[Mapping[str, str]] = {
     "api_version": "api-version",
@@ -249,13 +258,23 @@ def from_litellm(
     return context.make_conversion(*uris)
 
 
+def _note_litellm_settings(section: str, settings: Any, notes: convert.NoteCollector) -> None:
+    """Add a note for a section of LiteLLM's own settings, and one for each that Onym has elsewhere."""
+    known = [name for name in _LITELLM_SETTINGS if isinstance(settings, Mapping) and name in settings]
+    for name in known:
+        notes.add(f"{section}.{name}", f"not part of a URI: {_LITELLM_SETTINGS[name]}")
+    if not known or len(known) < len(settings):
+        other = "other settings" if known else "settings"
+        notes.add(section, f"{other} of LiteLLM itself were dropped")
+
+
 def _iter_litellm_entries(
     source: Any, notes: convert.NoteCollector
 ) -> Iterator[tuple[str | None, Mapping[str, Any], convert.NoteCollector]]:
     if isinstance(source, Mapping) and "model_list" in source:
         for name in source:
             if name != "model_list":
-                notes.add(str(name), "settings of LiteLLM itself were dropped")
+                _note_litellm_settings(str(name), source[name], notes)
         source = source["model_list"]
     elif isinstance(source, Mapping) and "model" in source:
         yield None, source, notes

@@ -206,6 +206,10 @@ def build_proof(result: Result) -> tuple[tuple[tuple[str, str], ...], list[tuple
         if receipt.stream is None
         else ("Events", f"{receipt.stream.count}, chain {receipt.stream.digest}")
     )
+    approval = receipt.approval
+    approved = (
+        () if approval is None else (("Approved by", f"{' and '.join(approval.by)} at {approval.issuer}"),)
+    )
     rows = (
         ("Issued by", receipt.issuer),
         ("For the resource", receipt.subject),
@@ -213,6 +217,7 @@ def build_proof(result: Result) -> tuple[tuple[tuple[str, str], ...], list[tuple
         ("Signed at", format_time(receipt.issued)),
         ("Status", str(receipt.status)),
         bound,
+        *approved,
         ("Request hash", receipt.request),
         ("Receipt id", receipt.id),
     )

@@ -620,7 +620,12 @@ def save_approval_request(
             file = folder / "approval-request.json"
             with replace_text_file(file) as write:
                 write(json.dumps(request, indent=2) + "\n")
-            session.print_note(f"what people must approve is in {file}")
+            session.print_note(
+                f"what people must approve is in {file}: paste it at /approvals of the gateway, or run "
+                f"onym ai approve ask {file}; then send it again with --idempotency-key KEY --approval FILE"
+            )
+        else:
+            session.print_note("add --save DIR, which writes what people must approve to a file")
         raise
 
 

@@ -12,11 +12,11 @@ import click
 
 from onym.cli import exit_codes
 from onym.cli._commands import exit_with, make_command
-from onym.cli._errors import complete_command
+from onym.cli._errors import complete_command, complete_commands
 from onym.cli._input import read_body, read_file, read_text_file
 from onym.cli._output import Session, select_fields
 from onym.cli.commands.registry import _common
-from onym.errors import ConfigError, RefusalError, URIError, UsageError
+from onym.errors import ConfigError, RefusalError, TemplateError, URIError, UsageError
 from onym.registry import service
 from onym.registry.records import (
     IANA_CLOCK,
@@ -85,8 +85,16 @@ async def _check_file(
         request=options.revises,
     )
     source, today = "standard input" if file == "-" else file, options.at.date()
-    submission = service.parse_submission(form, source=source)
-    if _common.find_database(session, db) is None:
+    own = _common.find_database(session, db) is not None
+    try:
+        submission = service.parse_submission(form, source=source)
+    except TemplateError as error:
+        if not own and error.code == "registry.no-template":
+            session.print_note(
+                f"no database is set, so the registry is {row.id}; for your own registry add --db DATABASE"
+            )
+        raise
+    if not own:
         return submission, await service.check_submission(submission, None, today=today, source=source)
     async with _common.open_store(session, db) as store:
         filled = service.fill_from_entry(form, await store.entry(row.id, submission.name))
@@ -138,7 +146,8 @@ async def template_command(session: Session, /, registry: str, profile: str | No
         optional = "" if field.required else " (optional)"
         session.print_error(f"  {field.label}: {guidance[field.id]}{optional} [{field.guideline}]")
     option = _common.format_registry_option(row.id)
-    session.print_error(f"\nfill it in, then: onym registry submit --dry-run{option} FILE")
+    command = complete_commands(session, f"onym registry submit --dry-run{option} FILE")
+    session.print_error(f"\nfill it in, then: {session.mask(command)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +234,7 @@ async def submit_command(
         if not report.ok and not dry_run:
             session.print_note("nothing was submitted; correct the errors, or add --anyway")
         elif report.ok and not session.as_json:
-            _print_next_steps(session, submission, report.source, chosen.registry)
+            _print_next_steps(session, submission, report.source, chosen.registry, db)
         exit_with(exit_codes.OK if report.ok else exit_codes.CHECK_FAILED)
     async with _common.open_store(session, db) as store:
         actor = await _common.resolve_actor(store, chosen.registry, account=account, role=role)
@@ -237,7 +246,7 @@ async def submit_command(
 
 
 def _print_next_steps(
-    session: Session, submission: service.ParsedSubmission, source: str, registry: str
+    session: Session, submission: service.ParsedSubmission, source: str, registry: str, db: str | None
 ) -> None:
     """Print where to submit a template that was only checked."""
     status = service.get_requested_status(submission) or registry_row(registry).default_status
@@ -252,9 +261,9 @@ def _print_next_steps(
         )
     iana = "to IANA by mail to iana@iana.org, or " if registry == "uri-schemes" else ""
     option = _common.format_registry_option(registry)
-    session.print_note(
-        f"submit it {iana}to your own registry with onym registry submit{option} {source} --db DATABASE"
-    )
+    database = " --db DATABASE" if _common.find_database(session, db) is None else ""
+    command = complete_commands(session, f"onym registry submit{option} {source}{database}")
+    session.print_note(f"submit it {iana}to your own registry with {command}")
 
 
 def _require_archive_url(url: str | None) -> None:
