@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -433,12 +434,11 @@ def test_accounts_are_added_listed_and_given_roles(own):
 
 
 def test_a_new_password_ends_the_old_one(own, tmp_path):
-    with sqlite3.connect(tmp_path / "registry.db") as database:
+    with closing(sqlite3.connect(tmp_path / "registry.db")) as database, database:
         (before,) = database.execute("SELECT password_hash FROM accounts").fetchone()
     own("user", "password", "ann", "--password-stdin", stdin="another passphrase of words")
-    with sqlite3.connect(tmp_path / "registry.db") as database:
+    with closing(sqlite3.connect(tmp_path / "registry.db")) as database, database:
         (after,) = database.execute("SELECT password_hash FROM accounts").fetchone()
-    database.close()
     assert before != after
     assert own("user", "password", "ann", "--password-stdin", ok=False, stdin="ann").code == 11
 
@@ -553,11 +553,10 @@ def test_with_the_services_settings_a_feed_is_the_services(own, write, tmp_path)
 def test_a_log_that_was_changed_is_found_out(own, write, tmp_path):
     own("submit", write())
     assert own("verify", "--json").json["ok"] is True
-    with sqlite3.connect(tmp_path / "registry.db") as database:
+    with closing(sqlite3.connect(tmp_path / "registry.db")) as database, database:
         for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             database.execute(f'DROP TRIGGER "{name}"')
         database.execute("UPDATE log SET record = replace(record, 'zed', 'zee')")
-    database.close()
     ran = own("verify", ok=False)
     assert ran.code == 11
     assert "registry.broken-chain" in ran.err
@@ -566,9 +565,8 @@ def test_a_log_that_was_changed_is_found_out(own, write, tmp_path):
 def test_what_differs_from_the_log_is_made_anew_where_that_is_asked(own, write, tmp_path):
     own("submit", write())
     own("decide", "uri-schemes-1", "check-complete")
-    with sqlite3.connect(tmp_path / "registry.db") as database:
+    with closing(sqlite3.connect(tmp_path / "registry.db")) as database, database:
         database.execute("DELETE FROM entries")
-    database.close()
     ran = own("verify", ok=False)
     assert "registry.projection-differs" in ran.err
     assert "onym registry verify --rebuild" in ran.err
@@ -579,11 +577,10 @@ def test_what_differs_from_the_log_is_made_anew_where_that_is_asked(own, write, 
 
 def test_a_broken_log_is_not_rebuilt(own, write, tmp_path):
     own("submit", write())
-    with sqlite3.connect(tmp_path / "registry.db") as database:
+    with closing(sqlite3.connect(tmp_path / "registry.db")) as database, database:
         for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             database.execute(f'DROP TRIGGER "{name}"')
         database.execute("UPDATE log SET record = replace(record, 'zed', 'zee')")
-    database.close()
     assert "registry.broken-chain" in own("verify", "--rebuild", ok=False).err
     assert own("status", "uri-schemes-1").out.startswith("uri-schemes-1  submitted")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -98,11 +99,10 @@ def test_a_dry_run_with_contacts_tells_the_contacts_that_it_would_bring(own, tmp
 
 
 def test_a_dry_run_changes_nothing(own, tmp_path):
-    with sqlite3.connect(tmp_path / "registry.db") as database:
+    with closing(sqlite3.connect(tmp_path / "registry.db")) as database, database:
         number = "SELECT max(number) FROM log"
         before = database.execute(number).fetchone()
         own(
             "import", "--dry-run", table(tmp_path, HEADINGS, "zed,,Z,Permanent,-,[Z],", "yed,,Y,Permanent,,,")
         )
         assert database.execute(number).fetchone() == before
-    database.close()

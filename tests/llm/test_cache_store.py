@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -251,10 +252,9 @@ def test_a_new_file_of_another_process_is_not_thrown_away(made: Made) -> None:
 def test_a_value_that_was_changed_is_a_miss(made: Made) -> None:
     made.store.put(b"k", b"value")
     made.store.put(b"j", b"value of another")
-    with sqlite3.connect(made.data) as db:
+    with closing(sqlite3.connect(made.data)) as db, db:
         db.execute("UPDATE entries SET value = ? WHERE key = ?", (b"forged", b"k"))
         db.execute("UPDATE entries SET key = ? WHERE key = ?", (b"moved", b"j"))
-    db.close()
     assert made.store.get(b"k") is None
     assert made.store.get(b"moved") is None
 

@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -462,9 +463,8 @@ def test_another_url_is_rejected_and_not_shown(url: str | Secret) -> None:
 
 def test_a_file_of_another_program_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "other.sqlite"
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE notes (text TEXT)")
-    database.close()
 
     async def work(store: SharedStore) -> None:
         with pytest.raises(StoreError) as caught:

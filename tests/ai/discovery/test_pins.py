@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -233,17 +234,15 @@ def test_a_ruined_file_is_an_error_and_not_an_empty_one(tmp_path: Path, octets: 
 def test_a_ruined_row_is_an_error(tmp_path: Path, pin: str) -> None:
     file = tmp_path / "pins.sqlite"
     PinFile(file).check(NAME, document(), ["a"], 0.0)
-    with sqlite3.connect(file) as db:
+    with closing(sqlite3.connect(file)) as db, db:
         db.execute("UPDATE pins SET pin = ?", (pin,))
-    db.close()
     unusable(PinFile(file), KeyError, TypeError, ValueError)
 
 
 def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "pins.sqlite"
-    with sqlite3.connect(file) as db:
+    with closing(sqlite3.connect(file)) as db, db:
         db.execute("CREATE TABLE theirs (x)")
-    db.close()
     file.chmod(0o600)
     before = file.read_bytes()
     unusable(PinFile(file), WrongFormatError)

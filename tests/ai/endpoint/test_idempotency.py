@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -328,9 +329,8 @@ def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
 
 
 def test_a_store_that_fails_later_is_told_as_such(tmp_path: Path, store: BlockingStore) -> None:
-    with sqlite3.connect(tmp_path / "k.sqlite") as base:
+    with closing(sqlite3.connect(tmp_path / "k.sqlite")) as base, base:
         base.execute("DROP TABLE keys")
-    base.close()
     assert refused(lambda: store.begin(SCOPE, "f", 1e9)).code == "aiip.unavailable"
 
 
@@ -372,9 +372,8 @@ def test_owners_of_nothing_are_forgotten(tmp_path: Path, store: BlockingStore) -
     BlockingStore(tmp_path / "k.sqlite", most=1).close()
     alive = BlockingStore(tmp_path / "k.sqlite", most=1)
     store.begin(SCOPE, "f", 1e9)
-    with sqlite3.connect(tmp_path / "k.sqlite") as base:
+    with closing(sqlite3.connect(tmp_path / "k.sqlite")) as base, base:
         owners = {row[0] for row in base.execute("SELECT id FROM owners")}
-    base.close()
     assert owners == {store.owner, alive.owner}
     alive.close()
 
@@ -392,9 +391,8 @@ def test_what_happened_is_told_even_where_it_cannot_be_kept(serving: Serving, tm
     def fill(app: Endpoint) -> None:
         @app.resource("/drop", effects="write")
         def drop() -> int:
-            with sqlite3.connect(tmp_path / "keys.sqlite") as base:
+            with closing(sqlite3.connect(tmp_path / "keys.sqlite")) as base, base:
                 base.execute("DROP TABLE keys")
-            base.close()
             return 1
 
     with serving(fill) as (_, line):
