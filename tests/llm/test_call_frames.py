@@ -266,7 +266,8 @@ def test_no_frame_holds_the_key_when_signing_fails(signed_plan: Any, monkeypatch
 
 
 def test_no_frame_holds_the_key_wherever_ctrl_c_interrupts_signing(signed_plan: Any) -> None:
-    errors = list(interrupt_everywhere(lambda: signed_plan.request))
-    assert len(errors) > 20
-    for error in errors:
+    interrupted = 0
+    for error in interrupt_everywhere(lambda: signed_plan.request):
         assert find_secret(error, KEY) == []
+        interrupted += 1
+    assert interrupted > 20
