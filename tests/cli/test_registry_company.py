@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,28 @@ def test_the_next_command_of_a_template_keeps_the_database(
     assert "no errors" in made(*words).stdout
     note = made(*words).stderr
     assert "onym registry submit --db names.db billing.txt" in note
+
+
+def test_a_companys_discussion_begins_with_the_command_that_is_named(run: Any) -> None:
+    """No list of the IETF is named, and no field has the description of a field of Onym's own registries."""
+    text = COMPANY.replace("discussion_days = 7", "discussion_days = 7\ndiscussion_required = true")
+    text += '\n[[registries.fields]]\nid = "type"\nlabel = "Type"\n'
+    Path("company.toml").write_text(text, encoding="utf-8")
+    run("init", "--definition", "company.toml", "--login", "ada", "--password-stdin", stdin=PASSWORD)
+    template = run("template", "-r", "topics")
+    assert "float" not in template.stderr
+    Path("topic.txt").write_text("Name: orders\nStatus: Permanent\nType: text\n", encoding="utf-8")
+    for said in (
+        run("submit", "--dry-run", "-r", "topics", "topic.txt"),
+        run("submit", "-r", "topics", "topic.txt"),
+        run("submit", "topics-1", code=11),
+    ):
+        assert "discussion" in said.stderr
+        assert "ietf.org" not in said.stderr
+    refused = " ".join(said.stderr.split())
+    (command,) = set(re.findall(r"onym registry (decide topics-1 \w+)", refused))
+    assert "list-review" in run(*command.split()).stdout
+    assert "topics-1  submitted" in run("submit", "topics-1").stdout
 
 
 def test_a_template_that_needs_a_database_says_that_none_is_set(

@@ -543,7 +543,10 @@ def print_request(
         ("since", format_minute(request.since)),
         ("procedure", PROFILES[request.profile].title),
         ("on behalf of", request.on_behalf_of or ""),
-        ("list review", "" if request.announced is None else f"since {format_minute(request.announced)}"),
+        (
+            apply_words("list review"),
+            "" if request.announced is None else f"since {format_minute(request.announced)}",
+        ),
         ("archive", request.archive or ""),
         ("messages", f"{len(request.messages)} in the list's archive" if request.messages else ""),
         *_list_request_people(request, names or {}),

@@ -30,6 +30,7 @@ from onym.registry.records import (
 )
 from onym.registry.registries import PROFILES, REGISTRIES, Profile
 from onym.registry.registries import get_registry as registry_row
+from onym.registry.words import apply_words
 
 if TYPE_CHECKING:
     from onym.registry.checks import Report
@@ -130,8 +131,9 @@ async def template_command(session: Session, /, registry: str, profile: str | No
     chosen = PROFILES[profile or row.default_profile]
     if chosen.id not in row.profiles:
         row = next(registry for registry in REGISTRIES.values() if chosen.id in registry.profiles)
+    known = {"status": GUIDANCE["status"]} if row.is_defined else GUIDANCE
     guidance = {
-        field.id: field.help or (row.name_rule if field.id == "name" else GUIDANCE.get(field.id, ""))
+        field.id: field.help or (row.name_rule if field.id == "name" else known.get(field.id, ""))
         for field in chosen.fields
     }
     session.print_line(render_blank_template(chosen).rstrip())
@@ -144,7 +146,8 @@ async def template_command(session: Session, /, registry: str, profile: str | No
     session.print_error(f"\n{chosen.title}{statuses}")
     for field in chosen.fields:
         optional = "" if field.required else " (optional)"
-        session.print_error(f"  {field.label}: {guidance[field.id]}{optional} [{field.guideline}]")
+        content = f": {guidance[field.id]}" if guidance[field.id] else ""
+        session.print_error(f"  {field.label}{content}{optional} [{field.guideline}]")
     option = _common.format_registry_option(row.id)
     command = complete_commands(session, f"onym registry submit --dry-run{option} FILE")
     session.print_error(f"\nfill it in, then: {session.mask(command)}")
@@ -256,8 +259,10 @@ def _print_next_steps(
     if review is not None:
         must = "needs" if review.required else "should have"
         session.print_note(
-            f"{status} {must} list review first [{review.clause}]: post it to uri-review@ietf.org; "
-            f"{review.reasonable.days} days are reasonable"
+            apply_words(
+                f"{status} {must} list review first [{review.clause}]: post it to uri-review@ietf.org; "
+                f"{review.reasonable.days} days are reasonable"
+            )
         )
     iana = "to IANA by mail to iana@iana.org, or " if registry == "uri-schemes" else ""
     option = _common.format_registry_option(registry)
@@ -292,13 +297,21 @@ def _require_submittable(request: Request, actor: Actor, options: _SubmitOptions
             raise _make_announced_error(request)
     elif not options.keep_draft and request.registrant == actor.id and _needs_list_review(request):
         review = PROFILES[request.profile].list_review[request.status]
+        announce = _make_announce_command(request)
+        later = f"{review.reasonable.days} days later, run onym registry submit {request.id}"
         raise RefusalError(
-            f"nothing was submitted: {request.status} needs list review first",
+            apply_words(f"nothing was submitted: {request.status} needs list review first"),
             code="registry.not-allowed",
             clause=review.clause,
-            hint="post it to uri-review@ietf.org, then run onym registry submit "
-            f"{request.id} --archive URL --draft; four weeks later, run it without --archive",
+            hint=apply_words(f"post it to uri-review@ietf.org, then run {announce}; {later}"),
         )
+
+
+def _make_announce_command(request: Request) -> str:
+    """Return the command that begins list review; an operator's own registry needs no URL for it."""
+    if registry_row(request.registry).is_defined:
+        return f"onym registry decide {request.id} announce"
+    return f"onym registry submit {request.id} --archive URL --draft"
 
 
 def _make_announced_error(request: Request) -> RefusalError:
@@ -381,11 +394,9 @@ def _print_submission(
     _common.print_request(session, request, at)
     if request.state is RequestState.DRAFT and _needs_list_review(request):
         review = PROFILES[request.profile].list_review[request.status]
-        submit = complete_command(session, f"onym registry submit {request.id} --archive URL")
-        session.print_note(
-            f"{request.status} needs list review [{review.clause}]: post it to uri-review@ietf.org, then "
-            f"{submit}"
-        )
+        needs = f"{request.status} needs list review [{review.clause}]: post it to uri-review@ietf.org"
+        announce = complete_command(session, _make_announce_command(request))
+        session.print_note(f"{apply_words(needs)}, then {announce}")
     elif request.state in _WAITING:
         submit = complete_command(session, f"onym registry submit {request.id}")
         session.print_note(f"not submitted yet; run {submit}")
@@ -393,7 +404,9 @@ def _print_submission(
         rules, began = PROFILES[request.profile].list_review.get(request.status), request.announced
         if rules is not None and began is not None and at - began < rules.reasonable:
             days = f"{(at - began).days} of {rules.reasonable.days} days"
-            session.print_note(f"list review ran {days} [{rules.clause}]; the expert is notified")
+            session.print_note(
+                apply_words(f"list review ran {days} [{rules.clause}]; the expert is notified")
+            )
         status = complete_command(session, f"onym registry status {request.id}")
         session.print_note(f"submitted; {status} shows who has the next step")
 
