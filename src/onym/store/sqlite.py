@@ -24,9 +24,11 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from onym.store.transaction_queue import Job, TransactionQueue
+
+T = TypeVar("T")
 
 #: seconds to wait for another writer
 BUSY_SECONDS: Final = 5.0
@@ -200,13 +202,17 @@ class SharedConnection:
         self._file = self.path.stat()  # before SQLite opens it: the next use notices a change in between
         self._connection = open_sqlite(self.path, self._format, self._options)
         self._process = os.getpid()
-        # closes it at the latest when this object, or the program, ends
-        self._finalizer = weakref.finalize(self, _close_connection, self._connection, self._process)
+        self._finalizer = close_at_end(self, self._connection)
         return self._connection
 
 
 #: connections inherited by a fork: closing them would disturb the parent process
 _INHERITED: Final[list[sqlite3.Connection]] = []
+
+
+def close_at_end(owner: T, connection: sqlite3.Connection) -> weakref.finalize[..., T]:
+    """Close the connection at the latest when `owner` or the program ends; calling the result does it now."""
+    return weakref.finalize(owner, _close_connection, connection, os.getpid())
 
 
 def _close_connection(connection: sqlite3.Connection, process: int) -> None:

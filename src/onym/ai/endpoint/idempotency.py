@@ -370,6 +370,8 @@ class SQLiteIdempotencyStore:
                 file = self._get_lock_path(self.owner)
                 sqlite.create_private_file(file)
                 self._held = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+                # an app that runs without a lifespan is never closed
+                sqlite.close_at_end(self, self._held)
                 self._held.execute("BEGIN EXCLUSIVE")
             base.execute("INSERT INTO owners (id) VALUES (?)", (self.owner,))
             (self.identity,) = base.execute("SELECT value FROM about WHERE name = 'identity'").fetchone()
@@ -636,6 +638,7 @@ class StoreClaim:
                 hint="Use one store for all processes of an authority, or stop the other process first.",
             )
         self._note = note
+        sqlite.close_at_end(self, note)
 
     def close(self) -> None:
         """Release the note: another store may be used if no other process holds it."""
