@@ -39,7 +39,7 @@ WORDS = {
     "migrate": "how-to/migrate-from-",
     "proxy": "how-to/networks",
     "docker": "how-to/docker-ci",
-    "redact": "how-to/keys-and-configuration",
+    "redact": "how-to/redact-keys",
     "verify": "how-to/verify-a-result",
     "rate limit": "quickstart",
 }
