@@ -172,23 +172,23 @@ def record_session(
     os.close(theirs)
     seen: list[Output] = []
     try:
-        _read(ours, seen, prompts=1)
+        _read_output(ours, seen, prompts=1)
         for prompts, command in enumerate(commands, 2):
-            _read(ours, seen, seconds=key_seconds * 15)
+            _read_output(ours, seen, seconds=key_seconds * 15)
             for key in command:
                 os.write(ours, key.encode())
-                _read(ours, seen, seconds=key_seconds, typed=True)
-            _read(ours, seen, seconds=key_seconds * 8)
+                _read_output(ours, seen, seconds=key_seconds, typed=True)
+            _read_output(ours, seen, seconds=key_seconds * 8)
             os.write(ours, b"\r")
-            _read(ours, seen, prompts=prompts)
+            _read_output(ours, seen, prompts=prompts)
     finally:
         shell.kill()
         shell.wait()
         os.close(ours)
-    return [Output(*each) for each in _neutral(seen, home)]
+    return list(_hide_computer(seen, home))
 
 
-def _read(
+def _read_output(
     terminal: int, seen: list[Output], *, prompts: int = 0, seconds: float = PATIENCE, typed: bool = False
 ) -> None:
     """Collect output for so many seconds, or until there were so many prompts."""
@@ -196,13 +196,13 @@ def _read(
     while (left := ends - time.monotonic()) > 0:
         if select.select([terminal], [], [], left)[0]:
             seen.append(Output(time.monotonic(), os.read(terminal, 65536), typed))
-        if prompts and sum(each.data.count(_MARK) for each in seen) >= prompts:
+        if prompts and sum(output.data.count(_MARK) for output in seen) >= prompts:
             return
     if prompts:
         raise TimeoutError(f"no prompt after {seconds} seconds")
 
 
-def _neutral(seen: Iterable[Output], home: Path) -> Iterator[Output]:
+def _hide_computer(seen: Iterable[Output], home: Path) -> Iterator[Output]:
     """The output without this computer's folders and today's date; faint text as pyte knows it."""
     kept, path = b"", str(home).encode()
     for seconds, data, typed in seen:
@@ -219,20 +219,20 @@ def _neutral(seen: Iterable[Output], home: Path) -> Iterator[Output]:
 
 def shorten_waits(seen: list[Output]) -> list[Output]:
     """The output in the times of the film: from 0, without long pauses, in steps that a person can see."""
-    gaps = [min(PAUSE, later.seconds - each.seconds) for each, later in pairwise(seen)]
-    waits = sum(gap for gap, each in zip(gaps, seen[1:], strict=True) if not each.typed)
+    gaps = [min(PAUSE, later.seconds - output.seconds) for output, later in pairwise(seen)]
+    waits = sum(gap for gap, output in zip(gaps, seen[1:], strict=True) if not output.typed)
     speed = min(1.0, OUTPUT / waits) if waits else 1.0
     now, film = 0.0, [Output(0.0, seen[0].data, typed=False)]
-    for gap, each in zip(gaps, seen[1:], strict=True):
-        now += gap if each.typed else gap * speed
-        if now - film[-1].seconds < STEP and not each.typed:
-            film[-1] = film[-1]._replace(data=film[-1].data + each.data)
+    for gap, output in zip(gaps, seen[1:], strict=True):
+        now += gap if output.typed else gap * speed
+        if now - film[-1].seconds < STEP and not output.typed:
+            film[-1] = film[-1]._replace(data=film[-1].data + output.data)
         else:
-            film.append(Output(now, each.data, each.typed))
+            film.append(Output(now, output.data, output.typed))
     return film
 
 
-def play(outputs: Iterable[Output], layout: Layout) -> Film:
+def emulate_terminal(outputs: Iterable[Output], layout: Layout) -> Film:
     """What a terminal shows of it."""
     screen = pyte.HistoryScreen(layout.columns, layout.rows, history=100_000)
     stream = pyte.ByteStream(screen)
@@ -245,7 +245,7 @@ def play(outputs: Iterable[Output], layout: Layout) -> Film:
         lines = {row: screen.history.top[row] for row in range(before, top)}
         lines |= {top + row: screen.buffer[row] for row in range(layout.rows)}
         for row, line in lines.items():
-            runs = _runs(line, layout.columns)
+            runs = _split_runs(line, layout.columns)
             start, old = shown.get(row, (0.0, ()))
             if runs != old:
                 if old:
@@ -259,7 +259,7 @@ def play(outputs: Iterable[Output], layout: Layout) -> Film:
     return film
 
 
-def _runs(line: Mapping[int, Any], columns: int) -> tuple[tuple[str, str], ...]:
+def _split_runs(line: Mapping[int, Any], columns: int) -> tuple[tuple[str, str], ...]:
     """The text of a line in pieces of one style: the name of a colour, and `bold`."""
     cells = [line[column] for column in range(columns)]
     while cells and not cells[-1].data.strip():
@@ -270,10 +270,12 @@ def _runs(line: Mapping[int, Any], columns: int) -> tuple[tuple[str, str], ...]:
     )
 
 
-def screen_lines(text: str, columns: int) -> list[str]:
+def wrap_lines(text: str, columns: int) -> list[str]:
     """The lines of `text` as a terminal of this width breaks them, without the empty ones."""
     layout = Layout(columns, rows=100, cell=1, line=1, margin=1, font=1)
-    return play([Output(0.0, text.replace("\n", "\r\n").encode(), typed=False)], layout).last_lines()
+    return emulate_terminal(
+        [Output(0.0, text.replace("\n", "\r\n").encode(), typed=False)], layout
+    ).last_lines()
 
 
 # -- draw ------------------------------------------------------------------------------------------
@@ -290,12 +292,12 @@ def draw_film(film: Film, recording: Recording, layout: Layout) -> str:
         (time, f"transform:translate({column * layout.cell:.1f}px,{row * layout.line:g}px)")
         for time, column, row in film.cursors
     ]
-    rules = [_keyframes("scroll", scrolls, whole), _keyframes("cursor", cursors, whole)]
+    rules = [_write_keyframes("scroll", scrolls, whole), _write_keyframes("cursor", cursors, whole)]
     texts = []
     by_time = sorted(film.texts, key=lambda text: (text.start, text.end or whole, text.row))
     for number, ((start, end), group) in enumerate(groupby(by_time, key=lambda text: (text.start, text.end))):
         times = [(0.0, "opacity:0"), (start, "opacity:1"), *([] if end is None else [(end, "opacity:0")])]
-        rules.append(_keyframes(f"t{number}", times, whole))
+        rules.append(_write_keyframes(f"t{number}", times, whole))
         texts.append(f'<g class="m{"" if end is None else " gone"}" style="animation-name:t{number}">')
         texts += [*(_draw_text(text, layout) for text in group), "</g>"]
     edge = f'<rect x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="8"'
@@ -318,7 +320,7 @@ def draw_film(film: Film, recording: Recording, layout: Layout) -> str:
     return frame(width, height, recording.title, described, lines)
 
 
-def _keyframes(name: str, moments: Iterable[tuple[float, str]], whole: float) -> str:
+def _write_keyframes(name: str, moments: Iterable[tuple[float, str]], whole: float) -> str:
     """An animation; `moments` are times in seconds and what is so from then on."""
     return f"@keyframes {name}{{{''.join(f'{100 * at / whole:.2f}%{{{rule}}}' for at, rule in moments)}}}"
 
@@ -354,7 +356,7 @@ def read_last_lines(svg: str) -> list[str]:
 # -- all of them -----------------------------------------------------------------------------------
 
 
-def record(recording: Recording, layout: Layout, key_seconds: float = KEY) -> Film:
+def record_film(recording: Recording, layout: Layout, key_seconds: float = KEY) -> Film:
     """Run one session in a home of its own, and return its film."""
     variables = {name: value for name, value in os.environ.items() if name.startswith(_PACKAGES)}
     with tempfile.TemporaryDirectory(prefix="onym-") as name:
@@ -370,7 +372,7 @@ def record(recording: Recording, layout: Layout, key_seconds: float = KEY) -> Fi
             (home / ".cache" / "onym").symlink_to(Path.home() / ".cache" / "onym")
         variables["TMPDIR"] = name
         seen = record_session(recording.commands, layout, home, folder, key_seconds, **variables)
-    return play(shorten_waits(seen), layout)
+    return emulate_terminal(shorten_waits(seen), layout)
 
 
 def main(names: list[str]) -> None:
@@ -380,7 +382,7 @@ def main(names: list[str]) -> None:
     for name in names or RECORDINGS:
         for suffix, layout in LAYOUTS.items():
             recording, target = RECORDINGS[name], FOLDER / f"{name}{suffix}.svg"
-            target.write_text(draw_film(record(recording, layout), recording, layout), encoding="utf-8")
+            target.write_text(draw_film(record_film(recording, layout), recording, layout), encoding="utf-8")
             print("recorded", target.name)
 
 

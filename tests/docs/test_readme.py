@@ -61,8 +61,8 @@ def test_make_run_ends_with_the_lines_that_the_landing_page_shows() -> None:
 @as_subtests("suffix", ["", "-narrow"])
 def test_make_run_ends_with_the_lines_of_its_recording(suffix: str) -> None:
     pytest.importorskip("pyte", reason="the docs group is not installed")
-    from record_terminal import FOLDER, LAYOUTS, read_last_lines, screen_lines
+    from record_terminal import FOLDER, LAYOUTS, read_last_lines, wrap_lines
 
     shown = read_last_lines((FOLDER / f"make-run{suffix}.svg").read_text(encoding="utf-8"))
-    expected = screen_lines("\n".join([*make_run(), "$"]), LAYOUTS[suffix].columns)
+    expected = wrap_lines("\n".join([*make_run(), "$"]), LAYOUTS[suffix].columns)
     assert shown[-len(expected) :] == expected, "run docs/tools/record_terminal.py make-run"
