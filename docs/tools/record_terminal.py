@@ -253,7 +253,9 @@ def emulate_terminal(outputs: Iterable[Output], layout: Layout) -> Film:
                 shown[row] = (seconds, runs)
         if not film.tops or film.tops[-1][1] != top:
             film.tops.append((seconds, top))
-        film.cursors.append((seconds, min(screen.cursor.x, layout.columns - 1), top + screen.cursor.y))
+        # a hidden cursor is beyond the edge
+        column = -2 if screen.cursor.hidden else min(screen.cursor.x, layout.columns - 1)
+        film.cursors.append((seconds, column, top + screen.cursor.y))
         film, before = film._replace(end=seconds), top
     film.texts.extend(Text(row, start, None, runs) for row, (start, runs) in shown.items() if runs)
     return film

@@ -18,7 +18,7 @@ from record_terminal import (
     RECORDINGS,
     Output,
     read_last_lines,
-    record,
+    record_film,
     shorten_waits,
 )
 
