@@ -213,7 +213,7 @@ def _natively(folder: Path, uri: str) -> None:
 
 def _through_the_gateway(folder: Path, url: str) -> None:
     _title("Through the gateway: plain HTTPS, as any program does it")
-    print(f"$ curl --cacert ca.pem -d '{json.dumps({'prompt': PROMPT})}' {url}")
+    _command(f"curl --cacert ca.pem -d '{json.dumps({'prompt': PROMPT})}' {url}")
     headers, body = _ask(folder, url, json.dumps({"prompt": PROMPT}).encode())
     receipt, own = headers.get("AIIP-Receipt"), headers.get("AIIP-Gateway-Receipt")
     print(body.decode())
@@ -319,7 +319,7 @@ def _from_the_command_line(town: Town, ann: Visitor, bob: Visitor) -> None:
     _login(town, ann, "ann", "--issuer", town.issuer, "--client-id", "onym-cli")
     _onym(folder, "ai", "whoami")
     words = ["ai", "invoke", f"ai://{town.shop}/sort", "--async", "-d", '{"crates": 5}', "--ca", "ca.pem"]
-    print(f"$ task=$(onym {shlex.join(words)})", flush=True)
+    _command(f"task=$(onym {shlex.join(words)})")
     begun = subprocess.run(
         [ONYM, *words], cwd=folder, env=_environment(folder), stdout=subprocess.PIPE, text=True, check=False
     )
@@ -341,7 +341,7 @@ def _from_the_command_line(town: Town, ann: Visitor, bob: Visitor) -> None:
 def _login(town: Town, visitor: Visitor, who: str, *words: str) -> None:
     """Sign a command line in with this person's browser, where the person is signed in already."""
     command = ["ai", "login", town.base, *words, "--ca", "ca.pem"]
-    print(f"$ onym {shlex.join(command)}", flush=True)
+    _command(f"onym {shlex.join(command)}")
     login = subprocess.Popen(
         [ONYM, *command, "--no-browser"],
         cwd=town.folder,
@@ -364,7 +364,7 @@ def _login(town: Town, visitor: Visitor, who: str, *words: str) -> None:
 def _approve_at_terminal(folder: Path, name: str, digest: str) -> None:
     """Approve a call as a person does: read what it is, and type the beginning of its digest."""
     words = ["ai", "approve", "yes", name, "--ca", "ca.pem"]
-    print(f"$ onym {shlex.join(words)}", flush=True)
+    _command(f"onym {shlex.join(words)}")
     ours, theirs = os.openpty()
     process = subprocess.Popen(
         [ONYM, *words],
@@ -523,7 +523,7 @@ def _visitors(town: Town) -> Iterator[Visitors]:
         return
     from playwright.sync_api import sync_playwright
 
-    print(f"The browsers are Chromium ({program}), without scripts, one profile for each person.")
+    print("The browsers are Chromium, without scripts, one profile for each person.")
     # the keys of these certificates are the ones that are expected; no other error is ignored
     pins = ",".join(_pin(town.folder / f"{name}.pem") for name in (GATEWAY, LOGIN))
     with sync_playwright() as playwright:
@@ -721,15 +721,18 @@ def _ask(folder: Path, url: str, body: bytes | None = None) -> tuple[HTTPMessage
 
 
 def _onym(folder: Path, *words: str, expected: int = 0, who: str = "ann") -> None:
-    print(f"$ onym {shlex.join(words)}", flush=True)
-    ran = subprocess.run([ONYM, *words], cwd=folder, env=_environment(folder, who), check=False)
+    _command(f"onym {shlex.join(words)}")
+    environment = _environment(folder, who)
+    if _has_colour():
+        del environment["NO_COLOR"]
+    ran = subprocess.run([ONYM, *words], cwd=folder, env=environment, check=False)
     _check(ran.returncode == expected, f"exit code {ran.returncode}")
 
 
 @contextlib.contextmanager
 def _server(folder: Path, name: str, *words: str, **variables: str) -> Iterator[None]:
     """A server of ours, once it says that it serves; ended with the block."""
-    print(f"$ onym {shlex.join(words)} &", flush=True)
+    _command(f"onym {shlex.join(words)} &")
     with (folder / f"{name}.log").open("w") as log:
         process = subprocess.Popen(
             [ONYM, *words, "--json"],
@@ -779,13 +782,25 @@ def _pin(path: Path) -> str:
 
 
 def _title(text: str) -> None:
-    print(f"\n== {text}", flush=True)
+    print(f"\n{_paint(f'== {text}', '1;34')}", flush=True)
+
+
+def _command(text: str) -> None:
+    print(_paint(f"$ {text}", "1"), flush=True)
 
 
 def _check(holds: bool, what: str) -> None:
-    print(f"{'ok  ' if holds else 'FAIL'} {what}", flush=True)
+    print(f"{_paint('ok  ', '32') if holds else _paint('FAIL', '1;31')} {what}", flush=True)
     if not holds:
         raise SystemExit(1)
+
+
+def _paint(text: str, style: str) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if _has_colour() else text
+
+
+def _has_colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 if __name__ == "__main__":

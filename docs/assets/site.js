@@ -1,5 +1,5 @@
 // What the pages also do without: boxes that scroll can be reached by keyboard, landmarks and cells are named for screen
-// readers, screenshots open in their own size, and long tables can be filtered.
+// readers, screenshots open in their own size, recordings stand still for who wants that, and long tables can be filtered.
 "use strict";
 
 document$.subscribe(() => {
@@ -26,6 +26,12 @@ document$.subscribe(() => {
     link.href = picture.src;
     picture.replaceWith(link);
     link.append(picture);
+  }
+  // a picture is not told that the reader wants less motion: a recording then shows its last screen
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
+    for (const film of document.querySelectorAll(".md-typeset img[src*='/terminal/']:not([src$='#still'])")) {
+      film.src += "#still";
+    }
   }
   finish();
   new MutationObserver(finish).observe(document.querySelector("article"), { childList: true, subtree: true });

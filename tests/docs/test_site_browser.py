@@ -21,9 +21,12 @@ from support import as_subtests
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-#: one of each kind: landing page, sessions, wide tables, pictures, charts, a list of requirements
+#: one of each kind: landing page, recordings, sessions, wide tables, pictures, charts, a list of requirements
 PAGES = (
     "",
+    "quickstart/",
+    "the-uri/",
+    "tutorials/publish-and-verify/",
     "how-to/local-models/",
     "reference/parameters/",
     "how-to/approvals/",
@@ -126,6 +129,33 @@ def test_a_drawing_follows_the_theme_that_the_reader_chose(site: str, browser: B
         "(getComputedStyle(document.querySelector('img.wide')))"
     )
     assert style == ["dark", "rgba(0, 0, 0, 0)"]
+    page.context.close()
+
+
+def test_a_recording_stands_still_for_readers_who_want_less_motion(site: str, browser: Browser) -> None:
+    from playwright.sync_api import expect
+
+    for motion, still in (("no-preference", False), ("reduce", True)):
+        page = browser.new_context(reduced_motion=motion).new_page()  # type: ignore[arg-type]
+        page.goto(f"{site}the-uri/")
+        for film in page.locator("img[src*='/terminal/']").all():
+            expect(film).to_have_attribute("src", re.compile("#still$" if still else "svg$"))
+        page.goto(f"{site}assets/terminal/check.svg")
+        assert (page.evaluate("document.getAnimations().length") == 0) is still
+        page.goto(f"{site}assets/terminal/check.svg#still")
+        assert page.evaluate("document.getAnimations().length") == 0
+        page.context.close()
+
+
+def test_a_recording_on_a_phone_has_letters_of_11_pixels_or_more(site: str, browser: Browser) -> None:
+    page = opened(browser, f"{site}the-uri/", width=390)
+    film = page.locator("img[src*='/terminal/']:visible")
+    letters = float(
+        re.findall(r"text\{font-size:([\d.]+)px", page.request.get(film.evaluate("film => film.src")).text())[
+            0
+        ]
+    )
+    assert letters * film.evaluate("film => film.width / film.naturalWidth") >= 11
     page.context.close()
 
 
