@@ -69,6 +69,9 @@ FAULTS = {
     "an unknown label": (
         change('"status.registered"', '"colour.registered"'), "labels.colour.registered", 10,
     ),
+    "a label of nothing": (
+        change('"status.registered"', '"status.registred"'), "labels.status.registred", 10,
+    ),
     "a bad pattern": (
         change("name_limit = 40", 'name_pattern = "(a+)+"'), "registries[0].name_pattern", 22,
     ),

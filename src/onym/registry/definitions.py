@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -25,7 +27,7 @@ from onym.common.settings import Parser, SettingsFile, convert_settings
 from onym.common.text import is_printable_text
 from onym.errors import ConfigError, RefusalError
 from onym.registry.codec import canonicalize_json
-from onym.registry.records import Role, Status
+from onym.registry.records import EventKind, RequestKind, RequestState, Role, Status
 from onym.registry.registries import (
     BUILTIN,
     Catalog,
@@ -51,6 +53,16 @@ _MOST_REPEATS: Final = 3
 _RESERVED_FIELDS: Final = frozenset(
     {"name", "status", "expires", "notes", "template", "cri_number", "service", "published_status"}
 )
+#: what has labels, by the first part of their key; keys that begin with `done` are of the web pages
+_LABELLED: Final[Mapping[str, type[StrEnum]]] = {
+    "status": Status,
+    "status-help": Status,
+    "state": RequestState,
+    "next": RequestState,
+    "kind": RequestKind,
+    "event": EventKind,
+    "action": EventKind,
+}
 _LABEL_KEYS: Final = re.compile(r"(?:status|status-help|state|next|kind|event|action|done)\.[a-z0-9-]{1,40}")
 
 
@@ -218,7 +230,9 @@ _DECIDERS: Final = {name: role for role, name in OWN_NAMES.items()}
 def load_definition(path: Path) -> Definition:
     """Return the definition in a TOML file. Raises ConfigError, which names the line and the key."""
     file = SettingsFile.load(path, limit=MAX_FILE)
-    return parse_definition(file.data, file.make_error)
+    found = parse_definition(file.data, file.make_error)
+    _require_known_labels(found.catalog.labels, file.make_error)
+    return found
 
 
 def parse_definition(data: Mapping[str, Any], make_error: _MakeError) -> Definition:
@@ -284,6 +298,19 @@ def _require_valid(table: DefinitionTable, make_error: _MakeError) -> None:
         seen.add(row.id)
         _require_valid_policies(row, f"registries[{at}]", make_error)
         _require_valid_fields(row.fields, f"registries[{at}]", make_error)
+
+
+def _require_known_labels(labels: Mapping[str, str], make_error: _MakeError) -> None:
+    """Raise an error for a label of nothing. One in a log is kept: another release may have had that step."""
+    for key in labels:
+        prefix, _, identifier = key.partition(".")
+        known = [str(member) for member in _LABELLED.get(prefix, ())]
+        if known and identifier not in known:
+            near = get_close_matches(identifier, known, 1) or known[:1]
+            raise make_error(
+                f"names nothing that has a label: there is no {identifier!r}", "labels", key,
+                hint=f"Write for example {prefix}.{near[0]}.",
+            )  # fmt: skip
 
 
 def _require_valid_policies(row: RegistryTable, place: str, make_error: _MakeError) -> None:
