@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from company_support import ADMINISTRATOR, COMPANY, define, load
-from onym.server.registry.labels import (
-    EVENT_LABELS,
-    LANGUAGES,
-    REGISTRY_SUMMARIES,
-    STATUS_LABELS,
-    TRANSLATED,
-    load_translations,
+from onym.server import registry
+from onym.server.registry import labels
+from onym.server.registry.labels import LANGUAGES, REGISTRY_SUMMARIES, TextTable, load_translations
+from onym.server.registry.page_parts import SORTINGS, STEP_LABELS, STEP_MARKS
+from onym.server.registry.responses import (
+    FORMAT_TITLES,
+    NAV_LABELS,
+    NAV_LINKS,
+    QUEUES,
+    get_template_environment,
 )
-from onym.server.registry.page_parts import SORTINGS
-from onym.server.registry.responses import FORMAT_TITLES, get_template_environment
+from onym.server.registry.statistics_page import STAGE_LABELS, UNITS
 from server.registry.site import Site
 from support import as_subtests
 
 OTHERS = [language for language in LANGUAGES if language != "en"]
-#: the words of outcomes beside the labels of events and statuses
-_OUTCOMES = ("Now", "Registered", "Removed", "Under review", "Updated")
+#: the templates whose texts are in every language
+TRANSLATED = tuple(
+    f"{name}.html"
+    for name in (
+        "base", "compare", "entry", "error", "home", "list", "login", "request", "requests", "search",
+        "statistics",
+    )
+)  # fmt: skip
 _PLACEHOLDER = re.compile(r"%\([a-z]+\)s|</?[a-z]+(?: [^<>]*)?>")
 
 
@@ -39,18 +50,39 @@ def _list_texts(template: str) -> set[str]:
     return texts
 
 
+def _list_code_texts() -> set[str]:
+    """The literal texts that the modules translate."""
+    texts: set[str] = set()
+    for module in Path(registry.__path__[0]).glob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if name in ("translate_text", "translate_plural"):
+                texts |= {str(given.value) for given in node.args if isinstance(given, ast.Constant)}
+    return texts
+
+
+def _list_tables() -> Iterator[Iterable[str]]:
+    """The tables of texts that are looked up when a page is drawn."""
+    yield from (table.values() for table in vars(labels).values() if isinstance(table, TextTable))
+    yield from (table.values() for table in (REGISTRY_SUMMARIES, FORMAT_TITLES, NAV_LABELS))
+    yield from (table.values() for table in (STAGE_LABELS, STEP_LABELS, STEP_MARKS))
+    yield (label for label, _ in SORTINGS.values())
+    yield (text for _, text in (*NAV_LINKS, *QUEUES))
+    yield from (forms for _, *forms in UNITS)
+
+
 def _list_all_texts() -> set[str]:
-    texts = {text for template in (*TRANSLATED, "parts/macros.html") for text in _list_texts(template)}
-    return texts | {*STATUS_LABELS.values(), *EVENT_LABELS.values(), *FORMAT_TITLES.values()} | {
-        *REGISTRY_SUMMARIES.values(), *(label for label, _ in SORTINGS.values()), "Any status", *_OUTCOMES,
-    }  # fmt: skip
+    marked = (_list_texts(template) for template in (*TRANSLATED, "parts/macros.html"))
+    return _list_code_texts().union(*marked, *_list_tables())
 
 
 @as_subtests("language", OTHERS)
-def test_every_text_has_a_translation(language: str) -> None:
-    known = load_translations(language).texts
-    missing = _list_all_texts() - set(known)
-    assert missing == set()
+def test_every_text_has_a_translation_and_every_translation_a_text(language: str) -> None:
+    known, texts = set(load_translations(language).texts), _list_all_texts()
+    assert texts - known == set()
+    assert known - texts == set()
 
 
 @as_subtests("language", OTHERS)
@@ -66,8 +98,8 @@ def test_a_translated_template_has_no_text_outside_the_marks(template: str) -> N
     environment = get_template_environment()
     assert environment.loader is not None
     source = environment.loader.get_source(environment, template)[0]
-    plain = re.sub(r"{% trans.*?{% endtrans %}|{{.*?}}|{%.*?%}", "", source, flags=re.DOTALL)
-    attributes = re.findall(r'(?:title|placeholder|aria-label)="([^"]*)"', plain)
+    plain = re.sub(r"{% trans.*?{% endtrans %}|{{.*?}}|{%.*?%}|{#.*?#}", "", source, flags=re.DOTALL)
+    attributes = re.findall(r'(?:title|placeholder|aria-label|data-label)="([^"]*)"', plain)
     # the mark in the corner is the name's
     outside = re.sub(r"<[^>]*>", "", plain).replace("on\n", "\n")
     words = [*re.findall(r"[A-Za-z]{3,}", outside), *filter(None, attributes)]
