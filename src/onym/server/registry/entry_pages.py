@@ -396,7 +396,9 @@ async def entry_page(request: HTTPRequest) -> Response:
     return responses.make_page_response(
         request,
         "entry.html",
-        responses.build_page_frame(request, f"{entry.name} ({row.noun})", *build_crumbs(row)),
+        responses.build_page_frame(
+            request, f"{entry.name} ({labels.name_entries(row, 1)})", *build_crumbs(row)
+        ),
         registry=row,
         entry=entry,
         status_help=labels.STATUS_HELP[entry.status],

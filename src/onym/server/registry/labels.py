@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from starlette.requests import Request
 
+    from onym.registry.registries import Registry
+
 _Key = TypeVar("_Key")
 _Parameters = ParamSpec("_Parameters")
 
@@ -388,6 +390,16 @@ def translate_text(message: str) -> str:
 def translate_plural(one: str, many: str, number: int) -> str:
     """Return the form of a text for a number, in the language in force."""
     return load_translations(_LANGUAGE.get()).ngettext(one, many, number)
+
+
+def translate_row(text: str, row: Registry) -> str:
+    """Return a text of a registry: a built-in one's in the language in force, an operator's as it is."""
+    return text if row.is_defined else translate_text(text)
+
+
+def name_entries(row: Registry, count: int) -> str:
+    """Return the word for this number of the registry's entries."""
+    return translate_row(row.noun if count == 1 else f"{row.noun}s", row)
 
 
 def format_inside(label: str) -> str:

@@ -35,6 +35,7 @@ from onym.server.registry.labels import (
     format_date,
     format_inside,
     format_time,
+    translate_row,
     translate_text,
 )
 
@@ -245,9 +246,10 @@ def _build_cell(identifier: str, heading: str, text: str) -> Cell:
 
 def build_entry_row(entry: Entry) -> tuple[Entry, tuple[Cell, ...]]:
     """Return an entry with the cells of its registry's columns."""
-    columns = REGISTRIES[entry.registry].columns
+    row = REGISTRIES[entry.registry]
     return entry, tuple(
-        _build_cell(column.id, column.heading, get_column_value(entry, column.id)) for column in columns
+        _build_cell(column.id, translate_row(column.heading, row), get_column_value(entry, column.id))
+        for column in row.columns
     )
 
 
@@ -316,7 +318,8 @@ def build_listing(
 
 def build_field_cells(registry: str, values: Mapping[str, str]) -> tuple[Cell, ...]:
     """Return the fields that have a value, in the registry's order, unknown fields last."""
-    labels = REGISTRIES[registry].map_headings()
+    row = REGISTRIES[registry]
+    labels = {key: translate_row(heading, row) for key, heading in row.map_headings().items()}
     order = [*labels, *sorted(set(values) - set(labels))]
     return tuple(_build_cell(key, labels.get(key, key), values[key]) for key in order if values.get(key))
 

@@ -182,6 +182,8 @@ def get_template_environment() -> Environment:
     found.filters["roles"] = labels.format_roles
     found.filters["reason"] = _get_reason
     found.filters["words"] = _make_words_filter()
+    found.filters["of_row"] = labels.translate_row
+    found.filters["noun"] = labels.name_entries
     found.filters["inside"] = labels.format_inside
     found.filters["clauses"] = split_clauses
     labels.install_translations(found)
