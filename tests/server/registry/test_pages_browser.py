@@ -63,6 +63,8 @@ PAGES = {
     "expert": {"queue": "/queue/expert", "review": "/requests/{review}/review"},
     "iana": {"override": "/r/uri-schemes/http/change", "audit": "/audit"},
 }
+#: pages of readers that are English as a whole
+_ENGLISH = frozenset({"submit", "submit-namespace", "help"})
 #: the pictures that the documentation shows, and the looks of their pages
 PICTURES = {
     "home": "wide",
@@ -164,6 +166,24 @@ def test_axe_finds_nothing_on_any_page(
                 found[name] = (findings, width)
             _take_picture(person, name, look, tmp_path)
         person.page.context.close()
+    assert found == {}
+
+
+def test_axe_finds_nothing_on_a_german_page(
+    browser: Browser, site: tuple[Service, dict[str, str]], tmp_path: Path
+) -> None:
+    service, ids = site
+    person = _open(browser, service, tmp_path, None, "narrow")
+    person.page.goto(f"{service.url}/language/de")
+    found: dict[str, object] = {}
+    for name, path in PAGES[None].items():
+        person.page.goto(service.url + path.format(**ids))
+        findings = accessibility_findings(person.page)
+        width = person.page.evaluate("document.documentElement.scrollWidth")
+        language = person.page.evaluate("document.documentElement.lang")
+        if findings or width > NARROW or language != ("en" if name in _ENGLISH else "de"):
+            found[name] = (findings, width, language)
+    person.page.context.close()
     assert found == {}
 
 

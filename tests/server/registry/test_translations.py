@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+from collections.abc import Iterable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from company_support import ADMINISTRATOR, COMPANY, define, load
-from onym.server.registry.labels import (
-    EVENT_LABELS,
-    LANGUAGES,
-    REGISTRY_SUMMARIES,
-    STATUS_LABELS,
-    TRANSLATED,
-    load_translations,
+from onym.registry.registries import PROFILES, REGISTRIES
+from onym.server import registry
+from onym.server.registry import labels
+from onym.server.registry.labels import LANGUAGES, REGISTRY_SUMMARIES, TextTable, load_translations
+from onym.server.registry.page_parts import SORTINGS, STEP_LABELS, STEP_MARKS
+from onym.server.registry.responses import (
+    FORMAT_TITLES,
+    NAV_LABELS,
+    NAV_LINKS,
+    QUEUES,
+    get_template_environment,
 )
-from onym.server.registry.page_parts import SORTINGS
-from onym.server.registry.responses import FORMAT_TITLES, get_template_environment
-from server.registry.site import Site
+from onym.server.registry.statistics_page import STAGE_LABELS, UNITS
+from server.registry.site import HOSTILE, Site
 from support import as_subtests
 
 OTHERS = [language for language in LANGUAGES if language != "en"]
-#: the words of outcomes beside the labels of events and statuses
-_OUTCOMES = ("Now", "Registered", "Removed", "Under review", "Updated")
+#: the templates whose texts are in every language
+TRANSLATED = tuple(
+    f"{name}.html"
+    for name in (
+        "base", "compare", "entry", "error", "home", "list", "login", "request", "requests", "search",
+        "statistics",
+    )
+)  # fmt: skip
 _PLACEHOLDER = re.compile(r"%\([a-z]+\)s|</?[a-z]+(?: [^<>]*)?>")
 
 
@@ -39,18 +52,41 @@ def _list_texts(template: str) -> set[str]:
     return texts
 
 
+def _list_code_texts() -> set[str]:
+    """The literal texts that the modules translate."""
+    texts: set[str] = set()
+    for module in Path(registry.__path__[0]).glob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if name in ("translate_text", "translate_plural"):
+                texts |= {str(given.value) for given in node.args if isinstance(given, ast.Constant)}
+    return texts
+
+
+def _list_tables() -> Iterator[Iterable[str]]:
+    """The tables of texts that are looked up when a page is drawn."""
+    yield from (table.values() for table in vars(labels).values() if isinstance(table, TextTable))
+    yield from (table.values() for table in (REGISTRY_SUMMARIES, FORMAT_TITLES, NAV_LABELS))
+    yield from (table.values() for table in (STAGE_LABELS, STEP_LABELS, STEP_MARKS))
+    yield (label for label, _ in SORTINGS.values())
+    yield (text for _, text in (*NAV_LINKS, *QUEUES))
+    yield from (forms for _, *forms in UNITS)
+    for row in REGISTRIES.values():
+        yield (row.noun, f"{row.noun}s", row.name_rule, *row.map_headings().values())
+
+
 def _list_all_texts() -> set[str]:
-    texts = {text for template in (*TRANSLATED, "parts/macros.html") for text in _list_texts(template)}
-    return texts | {*STATUS_LABELS.values(), *EVENT_LABELS.values(), *FORMAT_TITLES.values()} | {
-        *REGISTRY_SUMMARIES.values(), *(label for label, _ in SORTINGS.values()), "Any status", *_OUTCOMES,
-    }  # fmt: skip
+    marked = (_list_texts(template) for template in (*TRANSLATED, "parts/macros.html"))
+    return _list_code_texts().union(*marked, *_list_tables())
 
 
 @as_subtests("language", OTHERS)
-def test_every_text_has_a_translation(language: str) -> None:
-    known = load_translations(language).texts
-    missing = _list_all_texts() - set(known)
-    assert missing == set()
+def test_every_text_has_a_translation_and_every_translation_a_text(language: str) -> None:
+    known, texts = set(load_translations(language).texts), _list_all_texts()
+    assert texts - known == set()
+    assert known - texts == set()
 
 
 @as_subtests("language", OTHERS)
@@ -66,8 +102,8 @@ def test_a_translated_template_has_no_text_outside_the_marks(template: str) -> N
     environment = get_template_environment()
     assert environment.loader is not None
     source = environment.loader.get_source(environment, template)[0]
-    plain = re.sub(r"{% trans.*?{% endtrans %}|{{.*?}}|{%.*?%}", "", source, flags=re.DOTALL)
-    attributes = re.findall(r'(?:title|placeholder|aria-label)="([^"]*)"', plain)
+    plain = re.sub(r"{% trans.*?{% endtrans %}|{{.*?}}|{%.*?%}|{#.*?#}", "", source, flags=re.DOTALL)
+    attributes = re.findall(r'(?:title|placeholder|aria-label|data-label)="([^"]*)"', plain)
     # the mark in the corner is the name's
     outside = re.sub(r"<[^>]*>", "", plain).replace("on\n", "\n")
     words = [*re.findall(r"[A-Za-z]{3,}", outside), *filter(None, attributes)]
@@ -107,10 +143,119 @@ def test_a_link_chooses_the_language_and_leads_back(fresh: Site) -> None:
     assert "Anmelden" in fresh.get("/login").text
 
 
-def test_a_page_without_translations_is_english_as_a_whole(shared: Site) -> None:
-    page = shared.get("/help", {"accept-language": "de"}).text
+class _PageTexts(HTMLParser):
+    """The texts and spoken attributes of a page, without code, times, drawings and parts that are marked."""
+
+    _APART = frozenset({"script", "pre", "code", "svg", "time"})
+    _EMPTY = frozenset({"meta", "link", "input", "br"})
+    _SPOKEN = ("aria-label", "title", "placeholder", "data-label")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        #: the open elements, and whether their texts are left out
+        self._open: list[tuple[str, bool]] = [("", False)]
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        is_english = given.get("lang") == "en" and tag != "html"
+        is_apart = self._open[-1][1] or is_english or tag in self._APART
+        if not is_apart:
+            self.found |= {text for name in self._SPOKEN if (text := given.get(name))}
+        if tag not in self._EMPTY:
+            self._open.append((tag, is_apart))
+
+    def handle_endtag(self, tag: str) -> None:
+        while len(self._open) > 1 and self._open.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if not self._open[-1][1]:
+            self.found.add(" ".join(data.split()).strip(" .·,():"))
+
+
+#: texts that are the same in both languages: words, names of registries and policies, and what people wrote
+_SAME = frozenset(
+    (
+        "CSV", "JSON", "Code", "Name", "Status", "Syntax", "Parameter", "IANA", "IESG", "English", "Deutsch",
+        "on", "Onym registry", "Programs", "Robots", "htpp", "RFC3986", "[RFC3986]", "user-rita",
+        "Expert Review", "Specification Required",
+        "Clear and useful", "Fine", "No contact", "missing: contact; No contact", "Changed our mind",
+        "It touches several protocols", "Say how the host is found", "Never resolve it as root",
+        "Never resolve it as root. [[RFC3986]]", "The name is a trademark of somebody else", "security",
+        "security: Never resolve it as root. [[RFC3986]]",
+    )
+)  # fmt: skip
+_SAME_FORMS = re.compile(
+    r"[^A-Za-z]*[A-Za-z]?[^A-Za-z]*"
+    r"|(?:RFC|BCP) [0-9]{2,4}( [0-9.]+)?( \(BCP [0-9]+, [0-9]{4})?|draft-[a-z0-9-]+( [0-9.]+)?"
+    r"|https://(list|robots)\.example(/[0-9])?|(Rita|Ian|Eve|Ingo) Example"
+    r"|(Rita|Example) <(rita|standards)@example\.org>"
+    r"|(uri-schemes|ai-namespaces|llm-parameters)-[0-9]+(: [a-z_]+ · Onym registry)?"
+)
+
+
+def _list_reader_pages(site: Site) -> list[str]:
+    """Addresses of every page that a reader sees, with the forms that they take."""
+    names = ("approvy", "proviso", "http", "ftp", "experty")
+    public = ("list", "submitted", "expert", "more", "ietf", "approved", "rejected", "incomplete", "old")
+    return [
+        "/", "/login", "/login?done=signed-out", "/requests", "/requests?state=draft", "/requests?limit=2",
+        "/search", "/search?q=http", "/search?q=htpp", "/search?q=zzzzzzzz", "/statistics",
+        "/r/uri-schemes", "/r/uri-schemes?q=zz", "/r/uri-schemes?status=permanent", "/r/ai-namespaces",
+        "/r/ai-namespaces/robots", "/nothing", "/r/uri-schemes/nonono", "/r/uri-schemes?sort=x",
+        "/r/uri-schemes/approvy/compare", "/r/uri-schemes/proviso/compare",
+        *(f"/r/uri-schemes/{name}" for name in names),
+        *(f"/requests/{site.ids[label]}" for label in (*public, "registered", "namespace")),
+    ]  # fmt: skip
+
+
+def test_a_german_page_has_no_english_text(shared: Site) -> None:
+    same = _SAME | {profile.title.rstrip(")") for profile in PROFILES.values()} | {HOSTILE}
+    titles = "|".join(re.escape(row.title) for row in REGISTRIES.values())
+    known = re.compile(rf"{_SAME_FORMS.pattern}|(Namespace in )?({titles})( · Onym registry)?")
+    store, do = shared.world.store, shared.world.do
+    names = {entry.name for entry in do(store.entries, "uri-schemes").items}
+    names |= {about.name for about in do(store.requests, limit=100).items}
+    for path in _list_reader_pages(shared):
+        shared.world.client.cookies.clear()
+        english, german = (shared.get(path, {"accept-language": language}) for language in ("en", "de"))
+        assert english.status_code == german.status_code
+        assert '<html lang="en">' in english.text
+        assert '<html lang="de">' in german.text
+        assert 'lang="en"' not in english.text.replace('<html lang="en">', "", 1)
+        both = _PageTexts(english.text).found & _PageTexts(german.text).found
+        left = {text for text in both - same - names if not known.fullmatch(text)}
+        assert left == set(), path
+
+
+def test_the_message_of_an_error_is_english_and_marked_so(shared: Site) -> None:
+    page = shared.get("/r/uri-schemes/nonono", {"accept-language": "de"}).text
+    assert '<title lang="en">Not found' in page
+    assert "Fehler 404" in page
+    assert '<h1 lang="en">Not found</h1>' in page
+    assert re.search(r'<p class="value" lang="en">No scheme of that name is registered', page)
+    assert re.search(r'<strong>Was Sie tun können:</strong> <span lang="en">', page)
+
+
+def test_the_forms_of_a_request_s_actions_are_english_and_marked_so(
+    shared: Site, people: dict[str, dict[str, str]]
+) -> None:
+    path = f"/requests/{shared.ids['expert']}"
+    page = shared.get(path, {**people["eve"], "accept-language": "de"}).text
+    assert "Was Sie jetzt tun können" in page
+    actions = page.split('<div class="actions" lang="en">')[1].split("</section>")[0]
+    assert "Approve and register as permanent" in actions
+
+
+@as_subtests("path", ["/help", "/submit", "/r/uri-schemes/http/change"])
+def test_a_page_without_translations_is_english_as_a_whole(shared: Site, path: str) -> None:
+    shared.world.client.cookies.clear()
+    page, english = (shared.get(path, {"accept-language": language}).text for language in ("de", "en"))
     assert '<html lang="en">' in page
-    assert "Anmelden" not in page
+    texts, expected = _PageTexts(page).found, _PageTexts(english).found
+    assert texts == expected
 
 
 def test_a_link_leads_nowhere_else_and_to_no_other_language(shared: Site) -> None:

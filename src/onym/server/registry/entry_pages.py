@@ -192,33 +192,38 @@ _MAX_REQUESTS: Final = 20
 _LIST_SIZE: Final = 500
 
 
+@labels.translate_page
 async def home_page(request: HTTPRequest) -> Response:
     """The search, the three registries, what is new, how to register."""
     outcomes = await responses.get_outcomes(request)
     hidden = await dependencies.find_hidden_ids(request, (record for record, _ in outcomes))
-    with labels.use_language(labels.choose_language(request)):
-        news = [
-            (
-                record,
-                page_parts.describe_outcome(record, change),
-                await _find_event_link(request, record.event, change),
-            )
-            for record, change in page_parts.select_news(outcomes, hidden, _MAX_NEWS)
-        ]
+    news = [
+        (
+            record,
+            page_parts.describe_outcome(record, change),
+            await _find_event_link(request, record.event, change),
+        )
+        for record, change in page_parts.select_news(outcomes, hidden, _MAX_NEWS)
+    ]
     open_ones: list[Request] = []
     for role in (Role.IANA, Role.EXPERT, Role.IESG):
         open_ones += (await dependencies.get_store(request).requests(holder=role, limit=_MAX_NEWS)).items
     return responses.make_page_response(
         request,
         "home.html",
-        responses.build_page_frame(request, "Home"),
+        responses.build_page_frame(request, labels.translate_text("Home")),
         cards=[(row, await responses.get_entry_counts(request, row.id)) for row in REGISTRIES.values()],
-        summaries={row.id: labels.REGISTRY_SUMMARIES.get(row.id, row.summary) for row in REGISTRIES.values()},
+        summaries={row.id: _summarize_registry(row) for row in REGISTRIES.values()},
         defined=get_catalog().digest != "",
         news=news,
         open_requests=sorted(open_ones, key=lambda about: about.since),
         now=dependencies.get_current_time(request),
     )
+
+
+def _summarize_registry(row: Registry) -> str:
+    own = labels.REGISTRY_SUMMARIES.get(row.id)
+    return row.summary if own is None else labels.translate_text(own)
 
 
 async def _find_event_link(request: HTTPRequest, event: Event, change: EntryChange | None) -> page_parts.Link:
@@ -266,6 +271,7 @@ def _parse_sorting(request: HTTPRequest) -> str:
     return said
 
 
+@labels.translate_page
 async def list_page(request: HTTPRequest) -> Response:
     """One registry, filtered and sorted."""
     row, query = dependencies.find_registry(request), _parse_query(request)
@@ -284,11 +290,14 @@ async def list_page(request: HTTPRequest) -> Response:
         procedures=_list_procedures(request, row),
         query=query,
         statuses=page_parts.build_choices(
-            [("", "Any status"), *((str(choice), labels.STATUS_LABELS[choice]) for choice in row.statuses)],
+            [
+                ("", labels.translate_text("Any status")),
+                *((str(choice), labels.STATUS_LABELS[choice]) for choice in row.statuses),
+            ],
             chosen,
         ),
         sortings=page_parts.build_choices(
-            [(key, label) for key, (label, _) in page_parts.SORTINGS.items()], sort
+            [(key, labels.translate_text(label)) for key, (label, _) in page_parts.SORTINGS.items()], sort
         ),
         formats=responses.list_formats(row.id),
     )
@@ -322,10 +331,8 @@ async def _render_listing(
         return dependencies.CachedResponse(str(macros.listing(view)).encode(), "")
 
     is_shared = not query and after is None and size == _LIST_SIZE
-    language = labels.choose_language(request)
-    key = (f"list {row.id}", f"{chosen} {sort} {language}")
-    with labels.use_language(language):
-        found = await dependencies.get_response_cache(request).get(key, make) if is_shared else await make()
+    key = (f"list {row.id}", f"{chosen} {sort} {labels.get_language()}")
+    found = await dependencies.get_response_cache(request).get(key, make) if is_shared else await make()
     return Markup(found.body.decode())  # noqa: S704 - a template wrote it
 
 
@@ -335,6 +342,7 @@ def _list_procedures(request: HTTPRequest, row: Registry) -> tuple[tuple[Status,
     return tuple(PROFILES[offered[0]].policies.items())
 
 
+@labels.translate_page
 async def search_page(request: HTTPRequest) -> Response:
     """Search across the registries."""
     query = _parse_query(request)
@@ -346,7 +354,7 @@ async def search_page(request: HTTPRequest) -> Response:
     return responses.make_page_response(
         request,
         "search.html",
-        responses.build_page_frame(request, "Search", (urls.HOME_URL, "Home")),
+        responses.build_page_frame(request, labels.translate_text("Search"), (urls.HOME_URL, "Home")),
         query=query,
         hits=groups,
         total=sum(len(rows) for _, rows in groups),
@@ -370,6 +378,7 @@ def build_crumbs(row: Registry, *more: tuple[str, str]) -> tuple[tuple[str, str]
     return ((urls.HOME_URL, "Home"), (urls.entries_url(row.id), row.title), *more)
 
 
+@labels.translate_page
 async def entry_page(request: HTTPRequest) -> Response:
     """GET: one entry."""
     entry = await dependencies.find_entry(request)
@@ -387,7 +396,9 @@ async def entry_page(request: HTTPRequest) -> Response:
     return responses.make_page_response(
         request,
         "entry.html",
-        responses.build_page_frame(request, f"{entry.name} ({row.noun})", *build_crumbs(row)),
+        responses.build_page_frame(
+            request, f"{entry.name} ({labels.name_entries(row, 1)})", *build_crumbs(row)
+        ),
         registry=row,
         entry=entry,
         status_help=labels.STATUS_HELP[entry.status],
@@ -414,13 +425,13 @@ async def entry_page(request: HTTPRequest) -> Response:
 
 
 def _format_draft(entry: Entry) -> str:
-    return (
-        ""
-        if entry.draft is None
-        else f"{entry.draft.name}, expires {labels.format_date(entry.draft.expires)}"
-    )
+    if entry.draft is None:
+        return ""
+    said = labels.translate_text("%(name)s, expires %(date)s")
+    return said % {"name": entry.draft.name, "date": labels.format_date(entry.draft.expires)}
 
 
+@labels.translate_page
 async def compare_page(request: HTTPRequest) -> Response:
     """GET: two versions of an entry, by default the last two."""
     entry = await dependencies.find_entry(request)
@@ -442,11 +453,14 @@ async def compare_page(request: HTTPRequest) -> Response:
         )
     fields = page_parts.compare_versions(versions[before][0], versions[after][0])
     here = (urls.entry_url(row.id, entry.name), entry.name)
+    title = labels.translate_text("%(name)s: versions %(before)s and %(after)s")
     return responses.make_page_response(
         request,
         "compare.html",
         responses.build_page_frame(
-            request, f"{entry.name}: versions {before} and {after}", *build_crumbs(row, here)
+            request,
+            title % {"name": entry.name, "before": before, "after": after},
+            *build_crumbs(row, here),
         ),
         registry=row.id,
         name=entry.name,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import date, datetime
-from functools import cache
+from functools import cache, wraps
 from gettext import NullTranslations
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
+from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
 from onym.accounts.sign_in import sanitize_target
@@ -25,11 +26,17 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from starlette.requests import Request
 
+    from onym.registry.registries import Registry
+
 _Key = TypeVar("_Key")
+_Parameters = ParamSpec("_Parameters")
 
 
 class TextTable(Mapping[_Key, str], Generic[_Key]):
-    """Texts by key, in the words of the registries in force. Their labels `PREFIX.KEY` take precedence."""
+    """Texts by key, in the language of the page and the words of the registries in force.
+
+    The labels `PREFIX.KEY` of the registries take precedence.
+    """
 
     def __init__(self, prefix: str, texts: Mapping[_Key, str]) -> None:
         self._prefix = prefix
@@ -37,7 +44,7 @@ class TextTable(Mapping[_Key, str], Generic[_Key]):
 
     def __getitem__(self, key: _Key) -> str:
         text = self._texts[key]
-        return get_catalog().labels.get(f"{self._prefix}.{key}") or apply_words(text)
+        return get_catalog().labels.get(f"{self._prefix}.{key}") or apply_words(translate_text(text))
 
     def __iter__(self) -> Iterator[_Key]:
         return iter(self._texts)
@@ -153,12 +160,13 @@ _APPEAL_LEVEL_LABELS: Final[Mapping[AppealLevel, str]] = {
     AppealLevel.IAB: "Appeal to the IAB",
 }
 APPEAL_LEVEL_LABELS: Final = TextTable("appeal-level", _APPEAL_LEVEL_LABELS)
-APPEAL_STATE_LABELS: Final[Mapping[AppealState, str]] = {
+_APPEAL_STATE_LABELS: Final[Mapping[AppealState, str]] = {
     AppealState.PENDING: "Not decided yet",
     AppealState.UPHELD: "Upheld",
     AppealState.DISMISSED: "Dismissed",
     AppealState.WITHDRAWN: "Withdrawn",
 }
+APPEAL_STATE_LABELS: Final = TextTable("appeal-state", _APPEAL_STATE_LABELS)
 
 _ROLE_LABELS: Final[Mapping[Role, str]] = {
     Role.REGISTRANT: "the registrant",
@@ -238,9 +246,8 @@ ENDING_TONES: Final[Mapping[EventKind, str]] = {
 }
 EVENT_LABELS: Final = TextTable("event", _EVENT_LABELS)
 
-#: value of `done` in the URL -> message after a form
+#: value of `done` in the URL -> message after a form; an event has its label
 _DONE_MESSAGES: Final[Mapping[str, str]] = {
-    **{str(kind): f"{label}." for kind, label in _EVENT_LABELS.items()},
     "open": "Saved as a draft request. Announce it for review, or submit it, below.",
     "account-added": "The account is added.",
     "account-saved": "The account is saved.",
@@ -251,6 +258,17 @@ _DONE_MESSAGES: Final[Mapping[str, str]] = {
 }
 DONE_MESSAGES: Final = TextTable("done", _DONE_MESSAGES)
 
+
+def describe_done(done: str) -> str:
+    """Return the message after a form with this value of `done`, or ""."""
+    if done in DONE_MESSAGES:
+        return DONE_MESSAGES[done]
+    label = next((label for kind, label in _EVENT_LABELS.items() if kind == done), "")
+    own = get_catalog().labels.get(f"done.{done}")
+    return own or (label and apply_words(f"{translate_text(label)}."))
+
+
+#: the summaries and short titles of the built-in registries
 REGISTRY_SUMMARIES: Final[Mapping[str, str]] = {
     "uri-schemes": "The part before the first colon of a URI, such as http, mailto or llm.",
     "llm-parameters": "Standard query parameters of llm: URIs, with their meaning.",
@@ -329,8 +347,6 @@ def format_date(on: date | None) -> str:
 #: language -> its name in itself
 LANGUAGES: Final[Mapping[str, str]] = {"en": "English", "de": "Deutsch"}
 DEFAULT: Final = "en"
-#: templates whose texts are in every language
-TRANSLATED: Final = frozenset({"base.html", "home.html", "list.html", "login.html"})
 _LANGUAGE: Final[ContextVar[str]] = ContextVar("page_language", default=DEFAULT)
 _YEAR: Final = 366 * 24 * 3600
 #: ranges of Accept-Language that are read
@@ -363,21 +379,43 @@ def load_translations(language: str) -> Translations:
 
 
 def translate_text(message: str) -> str:
-    """Return a text in the language in force. As a filter it is for texts that are not a template's own.
+    """Return a text of Onym in the language in force; for texts that are not a template's own.
 
-    `_()` takes its text for HTML and for a format, so names and an operator's words must not get there.
+    In a template, `_()` takes its text for HTML and for a format. Names, reasons and an operator's words must
+    get to neither function.
     """
     return load_translations(_LANGUAGE.get()).gettext(message)
 
 
-def _ngettext(one: str, many: str, number: int) -> str:
+def translate_plural(one: str, many: str, number: int) -> str:
+    """Return the form of a text for a number, in the language in force."""
     return load_translations(_LANGUAGE.get()).ngettext(one, many, number)
+
+
+def translate_row(text: str, row: Registry) -> str:
+    """Return a text of a registry: a built-in one's in the language in force, an operator's as it is."""
+    return text if row.is_defined else translate_text(text)
+
+
+def name_entries(row: Registry, count: int) -> str:
+    """Return the word for this number of the registry's entries."""
+    return translate_row(row.noun if count == 1 else f"{row.noun}s", row)
+
+
+def format_inside(label: str) -> str:
+    """Return a label as it appears inside a sentence: German nouns keep their first letter."""
+    return label.lower() if _LANGUAGE.get() == DEFAULT else label[:1].lower() + label[1:]
+
+
+def mark_english() -> Markup:
+    """Return the attribute `lang` of an element with English text; "" on an English page."""
+    return Markup("") if _LANGUAGE.get() == DEFAULT else Markup(' lang="en"')
 
 
 def install_translations(environment: Environment) -> None:
     """Let the templates translate: `_()`, `gettext()` and `{% trans %}`."""
     environment.add_extension("jinja2.ext.i18n")
-    environment.install_gettext_callables(translate_text, _ngettext, newstyle=True)  # type: ignore[attr-defined]
+    environment.install_gettext_callables(translate_text, translate_plural, newstyle=True)  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -388,6 +426,24 @@ def use_language(language: str) -> Iterator[None]:
         yield
     finally:
         _LANGUAGE.reset(token)
+
+
+def get_language() -> str:
+    """Return the language in force."""
+    return _LANGUAGE.get()
+
+
+def translate_page(
+    handler: Callable[Concatenate[Request, _Parameters], Awaitable[Response]],
+) -> Callable[Concatenate[Request, _Parameters], Awaitable[Response]]:
+    """Answer with a page in the visitor's language. A page without this mark is English as a whole."""
+
+    @wraps(handler)
+    async def answer(request: Request, /, *args: _Parameters.args, **members: _Parameters.kwargs) -> Response:
+        with use_language(choose_language(request)):
+            return await handler(request, *args, **members)
+
+    return answer
 
 
 def choose_language(request: Request) -> str:

@@ -33,7 +33,9 @@ from onym.server.registry.labels import (
     STATUS_LABELS,
     STATUS_TONES,
     format_date,
+    format_inside,
     format_time,
+    translate_row,
     translate_text,
 )
 
@@ -244,9 +246,10 @@ def _build_cell(identifier: str, heading: str, text: str) -> Cell:
 
 def build_entry_row(entry: Entry) -> tuple[Entry, tuple[Cell, ...]]:
     """Return an entry with the cells of its registry's columns."""
-    columns = REGISTRIES[entry.registry].columns
+    row = REGISTRIES[entry.registry]
     return entry, tuple(
-        _build_cell(column.id, column.heading, get_column_value(entry, column.id)) for column in columns
+        _build_cell(column.id, translate_row(column.heading, row), get_column_value(entry, column.id))
+        for column in row.columns
     )
 
 
@@ -315,7 +318,8 @@ def build_listing(
 
 def build_field_cells(registry: str, values: Mapping[str, str]) -> tuple[Cell, ...]:
     """Return the fields that have a value, in the registry's order, unknown fields last."""
-    labels = REGISTRIES[registry].map_headings()
+    row = REGISTRIES[registry]
+    labels = {key: translate_row(heading, row) for key, heading in row.map_headings().items()}
     order = [*labels, *sorted(set(values) - set(labels))]
     return tuple(_build_cell(key, labels.get(key, key), values[key]) for key in order if values.get(key))
 
@@ -352,23 +356,23 @@ def describe_outcome(record: LogRecord, change: EntryChange | None) -> Outcome:
     """
     kind = record.event.kind
     if kind in ENDING_TONES or change is None:
-        return Outcome(label=translate_text(EVENT_LABELS[kind]), tone=ENDING_TONES.get(kind, "plain"))
+        return Outcome(label=EVENT_LABELS[kind], tone=ENDING_TONES.get(kind, "plain"))
     before, after = change.before, change.after
     if after is None:
         return Outcome(label=translate_text("Removed"), tone="bad")
-    label, tone = translate_text(STATUS_LABELS[after.status]), STATUS_TONES[after.status]
+    label, tone = STATUS_LABELS[after.status], STATUS_TONES[after.status]
     pending = Status.PENDING_REVIEW
     if after.status is pending or (before is not None and set(after.pending) > set(before.pending)):
         return Outcome(label=translate_text("Under review"), tone="warn")
     if before is None or before.status is pending:
         is_plain = after.status is Status.REGISTERED
         return Outcome(
-            label=label if is_plain else f"{translate_text('Registered')}: {label.lower()}", tone=tone
+            label=label if is_plain else f"{translate_text('Registered')}: {format_inside(label)}", tone=tone
         )
     if before.status is not after.status:
-        return Outcome(label=f"{translate_text('Now')} {label.lower()}", tone=tone)
-    label = "Updated" if kind in _DECISIONS else EVENT_LABELS[kind]
-    return Outcome(label=translate_text(label), tone="plain")
+        return Outcome(label=f"{translate_text('Now')} {format_inside(label)}", tone=tone)
+    label = translate_text("Updated") if kind in _DECISIONS else EVENT_LABELS[kind]
+    return Outcome(label=label, tone="plain")
 
 
 def select_news(
@@ -394,10 +398,14 @@ def describe_missing_registrant(entry: Entry) -> str:
     if entry.registrant is not None or entry.status is Status.PENDING_REVIEW:
         return ""
     if entry.registry == "ai-namespaces" or REGISTRIES[entry.registry].is_defined:
-        return apply_words("none; IANA can record one")
+        return apply_words(translate_text("none; IANA can record one"))
     if entry.status is Status.PROVISIONAL:
-        return "none; the IESG can reassign the entry, and anyone can ask to make it permanent"
-    return "none. The IESG decides who controls the entry; changes of an RFC's definition need its approval."
+        return translate_text(
+            "none; the IESG can reassign the entry, and anyone can ask to make it permanent"
+        )
+    return translate_text(
+        "none. The IESG decides who controls the entry; changes of an RFC's definition need its approval."
+    )
 
 
 def paginate_records(
@@ -416,7 +424,7 @@ def build_choices(pairs: Iterable[tuple[str, str]], chosen: str) -> tuple[Choice
     return tuple(Choice(value=value, label=label, chosen=value == chosen) for value, label in pairs)
 
 
-_MARKS: Final[Mapping[str, str]] = {
+STEP_MARKS: Final[Mapping[str, str]] = {
     "done": "done",
     "current": "now",
     "left": "to come",
@@ -454,7 +462,7 @@ _STEP_OF_EVENT: Final[Mapping[EventKind, str]] = {
     EventKind.APPEAL: "appeal",
     EventKind.APPEAL_TO_IAB: "appeal",
 }
-_STEP_LABELS: Final[Mapping[str, str]] = {
+STEP_LABELS: Final[Mapping[str, str]] = {
     "draft": "Draft",
     "list": "List review",
     "iana": "IANA check",
@@ -495,7 +503,7 @@ def build_steps(request: Request, records: Iterable[LogRecord]) -> tuple[Step, .
     planned = _plan_steps(request, profile)
     here = _STEP_OF_STATE.get(request.state) or _find_last_step(began)
     began.setdefault(here, format_time(request.since))
-    order = [name for name in _STEP_LABELS if name in planned or name in began]
+    order = [name for name in STEP_LABELS if name in planned or name in began]
     place = order.index(here)
     return tuple(
         _build_step(request, name, index - place, name in began, began) for index, name in enumerate(order)
@@ -504,7 +512,7 @@ def build_steps(request: Request, records: Iterable[LogRecord]) -> tuple[Step, .
 
 def _find_last_step(began: Mapping[str, str]) -> str:
     """Return the last step of an ended request."""
-    return [name for name in _STEP_LABELS if name in began][-1] if began else "draft"
+    return [name for name in STEP_LABELS if name in began][-1] if began else "draft"
 
 
 def _build_step(request: Request, name: str, distance: int, seen: bool, began: Mapping[str, str]) -> Step:
@@ -514,10 +522,11 @@ def _build_step(request: Request, name: str, distance: int, seen: bool, began: M
         mark = "done" if seen else "skipped"
     else:
         mark = "skipped" if request.state in _ENDED else "left"
-    said = "not reached" if distance > 0 and mark == "skipped" else _MARKS[mark]
+    is_beyond = distance > 0 and mark == "skipped"
+    said = translate_text("not reached") if is_beyond else translate_text(STEP_MARKS[mark])
     return Step(
         id=name,
-        label=apply_words(_STEP_LABELS[name]),
+        label=apply_words(translate_text(STEP_LABELS[name])),
         mark=mark,
         mark_label=said,
         note=began.get(name, "") if seen else "",
@@ -553,13 +562,13 @@ def build_version_options(versions: Mapping[int, Version]) -> list[tuple[int, st
 
 def _list_values(entry: Entry) -> dict[str, tuple[str, str]]:
     """Return the fields of a version: ID -> (heading, text)."""
-    found = {"status": ("Status", STATUS_LABELS[entry.status])}
+    found = {"status": (translate_text("Status"), STATUS_LABELS[entry.status])}
     for cell in build_field_cells(entry.registry, entry.fields):
         found[cell.id] = (cell.heading, cell.value)
-    found["registrant"] = ("Registrant", entry.registrant or "")
-    found["expires"] = ("Valid until", format_date(entry.expires))
+    found["registrant"] = (translate_text("Registrant"), entry.registrant or "")
+    found["expires"] = (translate_text("Valid until"), format_date(entry.expires))
     found["notes_attached"] = (
-        "Notes attached",
+        translate_text("Notes attached"),
         "\n".join(f"{note.kind}: {note.text}" for note in entry.notes),
     )
     return found

@@ -24,7 +24,16 @@ from onym.server.registry.actions import (
     require_correctable,
     show_error,
 )
-from onym.server.registry.labels import FIELD_EXAMPLES, NEXT_STEPS, STATE_LABELS, STATUS_LABELS
+from onym.server.registry.labels import (
+    DEFAULT,
+    FIELD_EXAMPLES,
+    NEXT_STEPS,
+    STATE_LABELS,
+    STATUS_LABELS,
+    translate_page,
+    translate_text,
+    use_language,
+)
 from onym.server.registry.urls import make_route
 from onym.server.responses import parse_cursor, parse_page_size
 from onym.server.services import get_services
@@ -299,6 +308,7 @@ _REVIEWERS: Final = (Role.EXPERT, Role.IANA, Role.IESG)
 _BY_FORM: Final = frozenset({EventKind.REVISE, EventKind.RESUBMIT})
 
 
+@translate_page
 async def requests_page(request: HTTPRequest) -> Response:
     """All requests, filtered by registry, state and registrant."""
     query = request.query_params
@@ -317,14 +327,19 @@ async def requests_page(request: HTTPRequest) -> Response:
     return responses.make_page_response(
         request,
         "requests.html",
-        responses.build_page_frame(request, "Requests", (urls.HOME_URL, "Home")),
+        responses.build_page_frame(request, translate_text("Requests"), (urls.HOME_URL, "Home")),
         rows=dependencies.filter_visible_requests(request, page.items),
         now=dependencies.get_current_time(request),
         registry_choices=page_parts.build_choices(
-            [("", "Every registry"), *((row.id, row.title) for row in REGISTRIES.values())], registry
+            [("", translate_text("Every registry")), *((row.id, row.title) for row in REGISTRIES.values())],
+            registry,
         ),
         states=page_parts.build_choices(
-            [("", "Any state"), *((str(known), text) for known, text in STATE_LABELS.items())], state
+            [
+                ("", translate_text("Any state")),
+                *((str(known), text) for known, text in STATE_LABELS.items()),
+            ],
+            state,
         ),
         mine="" if visitor.account is None or mine else urls.requests_url(mine=1),
         action=urls.requests_url(),
@@ -352,17 +367,18 @@ async def _list_request_actions(
     kinds = tuple(
         kind for kind in dependencies.list_visitor_events(request, about, entry) if kind not in _BY_FORM
     )
-    views = build_actions(
-        kinds,
-        href=urls.request_events_url(about.id),
-        version=about.version,
-        about=about,
-        fields=((field.id, field.label) for field in PROFILES[about.profile].fields),
-        missing=(field for field, _ in service.list_missing_fields(about, entry)),
-        outcomes=dependencies.preview_decisions(
-            request, about, entry, (kind for kind in kinds if kind in DECISIONS)
-        ),
-    )
+    with use_language(DEFAULT):  # the forms of actions are English on every page
+        views = build_actions(
+            kinds,
+            href=urls.request_events_url(about.id),
+            version=about.version,
+            about=about,
+            fields=((field.id, field.label) for field in PROFILES[about.profile].fields),
+            missing=(field for field, _ in service.list_missing_fields(about, entry)),
+            outcomes=dependencies.preview_decisions(
+                request, about, entry, (kind for kind in kinds if kind in DECISIONS)
+            ),
+        )
     views = tuple(replace(view, shown_on=shown_on) for view in views)
     return views if form is None or error is None else show_error(views, form, error)
 
@@ -377,11 +393,14 @@ def _describe_next_step(about: Request) -> str:
         and about.kind == "new"
     ):
         said = apply_words(
-            "IANA checks that it is complete, then registers it at once (first come, first served)."
+            translate_text(
+                "IANA checks that it is complete, then registers it at once (first come, first served)."
+            )
         )
     timeout = PROFILES[about.profile].expert_timeout
     if about.state in (RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW) and timeout is not None:
-        said += f" Without an explicit rejection within {timeout.days} days it goes on by time alone."
+        more = translate_text("Without an explicit rejection within %(days)s days it goes on by time alone.")
+        said += " " + more % {"days": timeout.days}
     return said
 
 
@@ -390,6 +409,7 @@ async def request_page(request: HTTPRequest) -> Response:
     return await _make_request_response(request, await dependencies.find_request(request))
 
 
+@translate_page
 async def _make_request_response(
     request: HTTPRequest,
     about: Request,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +21,7 @@ from onym.registry.service import render_entries, render_feed
 from onym.registry.words import apply_words, name_role
 from onym.server.registry import labels, urls
 from onym.server.registry.dependencies import find_registry, get_current_time, get_store
+from onym.server.registry.labels import translate_text
 from onym.server.registry.page_parts import Link, PageFrame, split_clauses
 from onym.server.responses import make_cached_response
 from onym.server.services import get_services, make_template_environment
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from onym.registry.records import Entry, LogRecord, Status
+    from onym.registry.registries import Registry
     from onym.registry.store import EntryChange
 
 #: characters of a pasted template, draft or RFC
@@ -167,7 +168,7 @@ class StaticAssets(StaticFiles):
 
 
 #: queues, by the role that works at them
-_QUEUES: Final = ((Role.EXPERT, "Review queue"), (Role.IANA, "IANA queue"), (Role.IESG, "IESG queue"))
+QUEUES: Final = ((Role.EXPERT, "Review queue"), (Role.IANA, "IANA queue"), (Role.IESG, "IESG queue"))
 
 
 @cache
@@ -181,11 +182,14 @@ def get_template_environment() -> Environment:
     found.filters["roles"] = labels.format_roles
     found.filters["reason"] = _get_reason
     found.filters["words"] = _make_words_filter()
-    found.filters["translated"] = labels.translate_text
+    found.filters["of_row"] = labels.translate_row
+    found.filters["noun"] = labels.name_entries
+    found.filters["inside"] = labels.format_inside
     found.filters["clauses"] = split_clauses
     labels.install_translations(found)
     found.globals |= {
         "urls": urls, "registries": REGISTRIES, "profiles": PROFILES, "state_tones": labels.STATE_TONES,
+        "mark_english": labels.mark_english,
     }  # fmt: skip
     found.filters["coded"] = _split_code
     return found
@@ -228,34 +232,37 @@ def list_all_roles(request: Request) -> frozenset[Role]:
 
 
 def build_page_frame(request: Request, title: str, *crumbs: tuple[str, str]) -> PageFrame:
-    """Return the frame of a page; `crumbs` are (URL, text) pairs from the root down."""
+    """Return the frame of a page in the language in force.
+
+    `crumbs` are (URL, text) pairs from the root down. Texts of the navigation are translated there.
+    """
     visitor, here, roles = get_visitor(request), request.url.path, list_all_roles(request)
+    own = {(url, text): translate_text(text) for url, text in NAV_LINKS}
     nav = (
-        (urls.HOME_URL, "Home"),
-        *(
-            (urls.entries_url(row.id), _NAV_LABELS.get(row.id) or row.short_title or row.title)
-            for row in REGISTRIES.values()
-        ),
-        (urls.requests_url(), "Requests"),
-        (urls.SUBMIT_URL, "Register"),
-        (urls.help_url(), "How it works"),
+        (urls.HOME_URL, translate_text("Home")),
+        *((urls.entries_url(row.id), _name_registry(row)) for row in REGISTRIES.values()),
+        *((url, text) for (url, _), text in own.items() if url != urls.HOME_URL),
     )
-    desk = [(urls.queue_url(name_role(role)), apply_words(label)) for role, label in _QUEUES if role in roles]
+    desk = [
+        (urls.queue_url(name_role(role)), apply_words(translate_text(label)))
+        for role, label in QUEUES
+        if role in roles
+    ]
     account = visitor.account
     if visitor.is_administrator:
-        desk.append((urls.ACCOUNTS_URL, "Accounts"))
+        desk.append((urls.ACCOUNTS_URL, translate_text("Accounts")))
     if account is not None and is_administrator(account) and Role.IANA in roles:
-        desk.append((urls.AUDIT_URL, "Audit"))
+        desk.append((urls.AUDIT_URL, translate_text("Audit")))
     return PageFrame(
         title=title,
         nav=tuple(Link(href=href, text=text, current=href == here) for href, text in nav),
         desk=tuple(Link(href=href, text=text, current=href == here) for href, text in desk),
-        crumbs=tuple(Link(href=href, text=text) for href, text in crumbs),
+        crumbs=tuple(Link(href=href, text=own.get((href, text), text)) for href, text in crumbs),
         who="" if account is None else account.name or account.login,
         csrf=visitor.csrf_token,
-        done=labels.DONE_MESSAGES.get(request.query_params.get("done", ""), ""),
+        done=labels.describe_done(request.query_params.get("done", "")),
         service=get_catalog().title or "Onym registry",
-        language=labels.choose_language(request),
+        language=labels.get_language(),
         languages=tuple(
             Link(
                 href=urls.language_url(language, here),
@@ -267,28 +274,39 @@ def build_page_frame(request: Request, title: str, *crumbs: tuple[str, str]) -> 
     )
 
 
-_NAV_LABELS: Final = {
+#: links of the navigation that every registry has; the registries are between the first and the others
+NAV_LINKS: Final = (
+    (urls.HOME_URL, "Home"),
+    (urls.requests_url(), "Requests"),
+    (urls.SUBMIT_URL, "Register"),
+    (urls.help_url(), "How it works"),
+)
+NAV_LABELS: Final = {
     "uri-schemes": "URI schemes",
     "llm-parameters": "llm parameters",
     "ai-namespaces": "ai namespaces",
 }
 
 
+def _name_registry(row: Registry) -> str:
+    own = NAV_LABELS.get(row.id)
+    return translate_text(own) if own else row.short_title or row.title
+
+
 def render_page(template: str, page: PageFrame, /, **members: Any) -> str:
     """Return the whole HTML document; the template uses the frame, every member and nothing else."""
-    # a page without translations is English as a whole
-    language = page.language if template in labels.TRANSLATED else labels.DEFAULT
-    with labels.use_language(language):
-        return (
-            get_template_environment()
-            .get_template(template)
-            .render(members, page=replace(page, language=language))
-        )
+    return get_template_environment().get_template(template).render(members, page=page)
+
+
+#: pages of the service itself that are in every language
+_TRANSLATED: Final = frozenset({"error.html", "login.html"})
 
 
 def render_service_page(request: Request, template: str, title: str, /, **members: Any) -> str:
     """Return a page of the service itself: errors, sign-in or the account."""
-    return render_page(template, build_page_frame(request, title, (urls.HOME_URL, "Home")), **members)
+    with labels.use_language(labels.choose_language(request) if template in _TRANSLATED else labels.DEFAULT):
+        title = translate_text(title) if template == "login.html" else title
+        return render_page(template, build_page_frame(request, title, (urls.HOME_URL, "Home")), **members)
 
 
 def negotiate_media_type(request: Request, offered: Iterable[str]) -> str:
@@ -384,10 +402,10 @@ _SCHEMES: Final = frozenset({"csv-2015", "csv-2022"})
 
 
 def list_formats(registry: str) -> tuple[tuple[str, str], ...]:
-    """Return (format, title) of every file format of this registry."""
+    """Return (format, title) of every file format of this registry, in the language in force."""
     own = {"xml": "XML"} if registry in REGISTRIES and REGISTRIES[registry].is_defined else {}
     return tuple(
-        (form, own.get(form, title))
+        (form, own.get(form) or translate_text(title))
         for form, title in FORMAT_TITLES.items()
         if form not in _SCHEMES or registry == "uri-schemes"
     )

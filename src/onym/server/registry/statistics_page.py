@@ -10,7 +10,13 @@ from starlette.responses import Response
 from onym.registry.registries import REGISTRIES
 from onym.server.registry import urls
 from onym.server.registry.dependencies import get_store
-from onym.server.registry.labels import STATE_LABELS, format_time
+from onym.server.registry.labels import (
+    STATE_LABELS,
+    format_time,
+    translate_page,
+    translate_plural,
+    translate_text,
+)
 from onym.server.registry.responses import build_page_frame, make_page_response
 from onym.server.registry.urls import make_route
 
@@ -28,7 +34,12 @@ STAGE_LABELS: Final[Mapping[str, str]] = {
 }
 #: months on the page; the API has more
 _MONTHS_SHOWN: Final = 24
-_UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+#: seconds of a unit, and its forms for one and for several
+UNITS: Final = (
+    (86_400, "%(count)s day", "%(count)s days"),
+    (3_600, "%(count)s hour", "%(count)s hours"),
+    (60, "%(count)s minute", "%(count)s minutes"),
+)
 
 
 async def load_statistics(request: Request) -> Statistics:
@@ -40,13 +51,14 @@ async def load_statistics(request: Request) -> Statistics:
     return kept
 
 
+@translate_page
 async def statistics_page(request: Request) -> Response:
     """GET: the statistics of all registries."""
     found = await load_statistics(request)
     return make_page_response(
         request,
         "statistics.html",
-        build_page_frame(request, "Statistics", (urls.HOME_URL, "Home")),
+        build_page_frame(request, translate_text("Statistics"), (urls.HOME_URL, "Home")),
         number=found.number,
         at=format_time(found.at),
         groups=[
@@ -54,7 +66,7 @@ async def statistics_page(request: Request) -> Response:
             for numbers in found.registries
         ],
         state_labels=STATE_LABELS,
-        stage_labels=STAGE_LABELS,
+        stage_labels={stage: translate_text(label) for stage, label in STAGE_LABELS.items()},
         describe_time=describe_time,
         data=urls.api_url("statistics"),
     )
@@ -62,11 +74,11 @@ async def statistics_page(request: Request) -> Response:
 
 def describe_time(seconds: int) -> str:
     """Return a length of time in its largest unit: "12 days"."""
-    for size, unit in _UNITS:
+    for size, one, many in UNITS:
         if seconds >= size:
             count = round(seconds / size)
-            return f"{count} {unit}{'' if count == 1 else 's'}"
-    return "less than a minute"
+            return translate_plural(one, many, count) % {"count": count}
+    return translate_text("less than a minute")
 
 
 ROUTES: Final = (make_route(urls.STATISTICS_URL, {"GET": statistics_page}),)
