@@ -248,7 +248,7 @@ EVENT_LABELS: Final = TextTable("event", _EVENT_LABELS)
 
 #: value of `done` in the URL -> message after a form; an event has its label
 _DONE_MESSAGES: Final[Mapping[str, str]] = {
-    "open": "Saved as a draft request. Announce it for review, or submit it, below.",
+    "open": "Saved as a draft request. Its next steps are below.",
     "account-added": "The account is added.",
     "account-saved": "The account is saved.",
     "account-disabled": "The account is disabled. Its sessions have ended.",
