@@ -366,3 +366,20 @@ def test_json_output_is_ascii_whatever_the_text(run):
     ran = run("parse", "--json", "llm://h/m?x=%C3%A9%F0%9F%98%80")
     assert ran.out.isascii()
     assert json.loads(ran.out)["params"]["x"] == "é😀"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["check", "llm://ollama/llama3:8b?temperature=0.2"],
+        ["chat", "llm://ollama/llama3?temp=as-hot-as-possible", "Hi"],
+    ],
+    ids=["findings", "error"],
+)
+def test_at_a_terminal_no_line_breaks_inside_a_word(terminal, command):
+    shown = terminal(*command, env={"NO_COLOR": "1"})
+    assert shown.end() != 0
+    lines = shown.shown.splitlines()
+    assert len(lines) > 3
+    assert all(len(line) <= 80 for line in lines), lines
+    assert "draft-levy-llm-uri-scheme-00" in " ".join(lines)

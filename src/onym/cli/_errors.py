@@ -118,7 +118,8 @@ def build_error_record(session: Session, error: errors.OnymError) -> dict[str, o
 def format_error(session: Session, error: errors.OnymError) -> str:
     """Format the error for a terminal: several lines, redacted, without control characters."""
     head = session.paint("error", "error", sys.stderr)
-    lines = [f"{head}: {_sanitize_text(session, error.message)}", *_format_place(session, error)]
+    message = wrap_text(_sanitize_text(session, error.message), len("error: "), get_width(sys.stderr))
+    lines = [f"{head}: {message}", *_format_place(session, error)]
     fields = _collect_fields(session, error)
     rows = [(label, fields[name]) for name, label in _LINES.items() if name in fields]
     rows.append(("code", error.code))

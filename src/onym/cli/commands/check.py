@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
@@ -28,7 +29,7 @@ from onym.cli._input import (
     read_file,
     read_text_file,
 )
-from onym.cli._output import Session, Subject, point_at
+from onym.cli._output import Session, Subject, get_width, point_at, wrap_text
 from onym.common.text import escape_unprintable
 from onym.errors import OnymError, ParameterError, UnsupportedError, URIError, UsageError
 from onym.uri.generic import split_uri
@@ -377,7 +378,9 @@ def _print_diagnostics(
     for diagnostic in diagnostics:
         pointed = point_at(subject.text, diagnostic.start, diagnostic.end)
         severity = session.paint(diagnostic.severity, diagnostic.severity)
-        session.print_line(f"{severity}: {escape_unprintable(diagnostic.message)}  [{diagnostic.clause}]")
+        said = f"{escape_unprintable(diagnostic.message)}  [{diagnostic.clause}]"
+        said = wrap_text(said, len(diagnostic.severity) + 2, get_width(sys.stdout))
+        session.print_line(f"{severity}: {said}")
         session.print_line(f"  {pointed.text}")
         if pointed.carets:
             code = session.paint(diagnostic.code, "dim")
