@@ -348,7 +348,7 @@ def check_complete(ctx: context.CheckContext) -> context.Findings:
         needed = ", ".join(field.label for field in ctx.profile.fields if field.required)
         yield ctx.report(
             "no-template",
-            f"no registration template was found ({ctx.profile.template_clause})",
+            "no registration template was found",
             line=1,
             fix=f"add a template with these fields, each on its own line as `Label: value`: {needed}",
         )
