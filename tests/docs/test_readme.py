@@ -8,7 +8,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import pytest
 from docgen.consoles import commands
 from docgen.fences import Fence, fences
 from docgen.paths import DOCS, ROOT
@@ -60,7 +59,6 @@ def test_make_run_ends_with_the_lines_that_the_landing_page_shows() -> None:
 
 @as_subtests("suffix", ["", "-narrow"])
 def test_make_run_ends_with_the_lines_of_its_recording(suffix: str) -> None:
-    pytest.importorskip("pyte", reason="the docs group is not installed")
     from record_terminal import FOLDER, LAYOUTS, read_last_lines, wrap_lines
 
     shown = read_last_lines((FOLDER / f"make-run{suffix}.svg").read_text(encoding="utf-8"))

@@ -7,9 +7,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from docgen.paths import pages
-
-pytest.importorskip("pyte", reason="the docs group is not installed")
-
 from record_terminal import (
     DATE,
     FOLDER,

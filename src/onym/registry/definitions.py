@@ -63,7 +63,7 @@ _LABELLED: Final[Mapping[str, type[StrEnum]]] = {
     "event": EventKind,
     "action": EventKind,
 }
-_LABEL_KEYS: Final = re.compile(r"(?:status|status-help|state|next|kind|event|action|done)\.[a-z0-9-]{1,40}")
+_LABEL_KEYS: Final = re.compile(rf"(?:{'|'.join([*_LABELLED, 'done'])})\.[a-z0-9-]{{1,40}}")
 
 
 def _make_line_parser(most: int) -> Parser:

@@ -338,8 +338,8 @@ class Entry:
     pending: tuple[str, ...] = ()
     #: the last day of validity (namespaces)
     expires: date | None = None
-    #: the last day, of the draft or of validity, that the registrant was told of
-    told: date | None = None
+    #: the last day, of the draft or of validity, of which the registrant was notified
+    notified_expiry: date | None = None
     registered: datetime | None = None
     updated: datetime | None = None
     version: int = 0

@@ -41,6 +41,7 @@ from onym.registry.words import apply_words, name_role
 __all__ = [
     "EXPIRY_NOTICE_DAYS",
     "RULES",
+    "TIMER_EVENTS",
     "Decide",
     "RegistryState",
     "Rule",
@@ -69,8 +70,8 @@ _BY_EVENT: Final[dict[EventKind, tuple[Rule, ...]]] = {
     kind: tuple(rule for rule in RULES if rule.event is kind and not rule.retired) for kind in EventKind
 }
 _DEFINE_CLAUSE: Final = "docs/decisions/0057"
-#: events of timers
-_TIMER_EVENTS: Final = (
+#: events that the clock causes, and no person
+TIMER_EVENTS: Final = (
     EventKind.REVIEW_TIMEOUT,
     EventKind.REMIND,
     EventKind.EXPIRY_NEAR,
@@ -79,7 +80,7 @@ _TIMER_EVENTS: Final = (
 )
 #: events that no form offers
 _NOT_OFFERED: Final = frozenset(
-    {*_TIMER_EVENTS, EventKind.OPEN, EventKind.IMPORT, EventKind.DEFINE, EventKind.REDACT}
+    {*TIMER_EVENTS, EventKind.OPEN, EventKind.IMPORT, EventKind.DEFINE, EventKind.REDACT}
 )
 _REQUEST_EVENTS: Final = frozenset(
     rule.event for rule in RULES if any(state is not None for state in rule.states)

@@ -102,17 +102,17 @@ def _change_designees(case: EventContext, rule: Rule) -> Decision:
     return make_decision(case, rule, entry=update_entry(case, case.current_entry, designees=frozenset(named)))
 
 
-#: how long before a draft or a namespace expires its registrant is told
+#: days before a draft or a namespace expires, at which its registrant is notified
 EXPIRY_NOTICE_DAYS: Final = 30
 
 
 def find_expiry_notice(entry: Entry, today: date) -> date | None:
-    """Return the day from which the registrant is to be told that the draft or the entry expires.
+    """Return the day from which the registrant is notified that the draft or the entry expires.
 
-    None if nothing expires, or if it is too late to tell, or if the registrant was told.
+    None if nothing expires, if that day is past, or if the registrant was notified.
     """
     last = _find_last_day(entry)
-    if last is None or last < today or entry.registrant is None or entry.told == last:
+    if last is None or last < today or entry.registrant is None or entry.notified_expiry == last:
         return None
     return date.fromordinal(max(last.toordinal() - EXPIRY_NOTICE_DAYS, 1))
 
@@ -130,7 +130,7 @@ def _is_expiry_near(case: EventContext) -> bool:
     return day is not None and day <= today
 
 
-def _tell_of_expiry(case: EventContext, rule: Rule) -> Decision:
+def _notify_of_expiry(case: EventContext, rule: Rule) -> Decision:
     entry = case.current_entry
     last = _find_last_day(entry)
     assert last is not None  # noqa: S101
@@ -138,9 +138,11 @@ def _tell_of_expiry(case: EventContext, rule: Rule) -> Decision:
         what = entry.draft.name
         step = "Submit a new version of the draft, or ask IANA to cite what replaces it."
     else:
-        what, step = "the registration", "Ask for it to be renewed if it shall hold longer."
+        what, step = "the registration", "Ask for a renewal if you still need it."
     subject = f"the last day of {what} is {last.isoformat()}"
-    return decide_entry(case, rule, update_entry(case, entry, told=last), subject, apply_words(step))
+    return decide_entry(
+        case, rule, update_entry(case, entry, notified_expiry=last), subject, apply_words(step)
+    )
 
 
 def _is_draft_expired(case: EventContext) -> bool:
@@ -222,8 +224,8 @@ ENTRY_RULES: Final = (
     ),
     Rule(
         id="T4", event=EventKind.EXPIRY_NEAR, clauses=build_common_clauses("docs/decisions/0054"),
-        roles=_IANA, when=_is_expiry_near, effect=_tell_of_expiry,
-        said="its draft or its registration expires within 30 days: the registrant is told, once",
+        roles=_IANA, when=_is_expiry_near, effect=_notify_of_expiry,
+        said="its draft or its registration expires within 30 days: the registrant is notified once",
     ),
     Rule(
         id="U4", event=EventKind.DRAFT_EXPIRED, clauses=build_clauses("5.4", "7.4", _DECISION), roles=_IANA,

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from onym.errors import RefusalError
 from onym.registry import records
-from onym.registry.engine import decide, list_allowed_events
+from onym.registry.engine import TIMER_EVENTS, decide, list_allowed_events
 from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry, get_catalog
 from onym.registry.words import apply_words
 from onym.server.registry import urls
@@ -158,9 +158,6 @@ _GRID_STEP: Final = (192, 112)
 
 _EDGE: Final = 24
 
-#: events of a request that no person causes
-_TIMERS: Final = (records.EventKind.REVIEW_TIMEOUT, records.EventKind.REMIND)
-
 
 @dataclass(frozen=True, slots=True)
 class Transition:
@@ -225,7 +222,7 @@ def _iter_transitions(
     request: records.Request, entry: records.Entry | None
 ) -> Iterator[tuple[Transition, tuple[records.Request, records.Entry | None]]]:
     at = request.since + _WAIT
-    offered = [(actor, {*list_allowed_events(request, entry, actor, at), *_TIMERS}) for actor in _ACTORS]
+    offered = [(actor, {*list_allowed_events(request, entry, actor, at), *TIMER_EVENTS}) for actor in _ACTORS]
     for kind in records.EventKind:
         event = records.Event(
             kind=kind, registry=request.registry, request=request.id, name=_NAME, data=_DATA
@@ -239,7 +236,7 @@ def _iter_transitions(
                 continue
             after = None if decision.removed else decision.entry or entry
             role = next(iter(actor.roles))
-            who = "time" if kind in _TIMERS else ROLE_LABELS[role]
+            who = "time" if kind in TIMER_EVENTS else ROLE_LABELS[role]
             yield (
                 Transition(request.state, decision.request.state, kind, who, decision.clause),
                 (replace(decision.request, version=1), after),

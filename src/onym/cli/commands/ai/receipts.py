@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from base64 import urlsafe_b64decode
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +17,7 @@ from onym.cli._output import Session, replace_text_file, select_fields
 from onym.common.text import escape_unprintable
 from onym.errors import CredentialError, NetError, ProvenanceError, SignatureError, UsageError
 from onym.sign.keys import RECEIPT_ALGORITHMS
+from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from onym.sign.keys import AuthorityKeys
@@ -255,10 +254,9 @@ def _load_keys(token: str, history: str | None, keys: str | None) -> AuthorityKe
 
 def _describe_keys(token: str) -> str:
     """Return where the keys are. The receipt is not verified: people compare its issuer themselves."""
-    try:
-        issuer = json.loads(urlsafe_b64decode(token.split(".")[1] + "=="))["iss"]
-    except (ValueError, IndexError, KeyError, TypeError, RecursionError):
-        issuer = ""
+    from onym.sign.jws import read_unverified_claims
+
+    issuer = (read_unverified_claims(Secret(token)) or {}).get("iss")
     if not isinstance(issuer, str) or _ORIGIN.fullmatch(issuer) is None:
         return "add --history FILE or --keys FILE, from ANCHOR/.well-known/aiip.jwks.json (?history)"
     return (

@@ -18,6 +18,7 @@ from onym.cli._output import Session, select_fields
 from onym.cli.commands.registry import _common
 from onym.errors import ConfigError, RefusalError, TemplateError, URIError, UsageError
 from onym.registry import service
+from onym.registry.engine import TIMER_EVENTS
 from onym.registry.records import (
     IANA_CLOCK,
     Actor,
@@ -413,18 +414,7 @@ def _print_submission(
 
 #: events that `decide_command` does not offer: others open requests, import rows and link messages, and
 #: `tick_command` does the rest
-_NOT_HERE: Final = frozenset(
-    {
-        EventKind.OPEN,
-        EventKind.IMPORT,
-        EventKind.REVIEW_TIMEOUT,
-        EventKind.REMIND,
-        EventKind.EXPIRY_NEAR,
-        EventKind.DRAFT_EXPIRED,
-        EventKind.NAMESPACE_EXPIRED,
-        EventKind.LINK_MESSAGES,
-    }
-)
+_NOT_HERE: Final = frozenset({*TIMER_EVENTS, EventKind.OPEN, EventKind.IMPORT, EventKind.LINK_MESSAGES})
 _DECISIONS: Final = tuple(str(kind) for kind in EventKind if kind not in _NOT_HERE)
 #: how often `tick_command` looks for due events, because an event may make others due
 _ROUNDS: Final = 20
