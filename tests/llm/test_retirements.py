@@ -145,10 +145,18 @@ def test_the_error_about_a_model_that_is_not_there_says_what_to_do(uri: str, hin
     assert error.hint == hint
 
 
-def test_hints_about_a_local_ollama_name_its_commands() -> None:
-    endpoint = connect("llm://ollama/qwen3%3A8b", policy=Policy.local(), config=Config.empty()).endpoint
+@pytest.mark.parametrize(
+    ("uri", "start", "fetch"),
+    [
+        ("llm://ollama/qwen3%3A8b", "ollama serve", "ollama pull qwen3:8b"),
+        ("llm://ollama/a%3Brm%20x", "ollama serve", "ollama pull 'a;rm x'"),
+        ("llm://lmstudio/qwen3-8b", "lms server start", "lms get qwen3-8b"),
+    ],
+)
+def test_hints_about_a_local_server_name_its_commands(uri: str, start: str, fetch: str) -> None:
+    endpoint = connect(uri, policy=Policy.local(), config=Config.empty(), environ={}).endpoint
     missing = NotFoundError("no such model", endpoint=endpoint.text, status=404)
     refused = ConnectionFailed("connection refused", code="net.connection.refused")
-    for error, hint in ((missing, "ollama pull qwen3:8b"), (refused, "ollama serve")):
+    for error, hint in ((missing, fetch), (refused, start)):
         set_error_hint(error, endpoint, "chat")
-        assert hint in (error.hint or "")
+        assert (error.hint or "").endswith(f"with: {hint}")

@@ -126,13 +126,19 @@ def model_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[ModelInfo]:
                 raise
             plan = listing
     model = plan.endpoint.model
-    names = {model, model.partition(":")[0]} if model.endswith(":latest") else {model, f"{model}:latest"}
+    names = list_model_ids(model)
     for listed in (yield from models_flow(plan, clock)):
         if listed.id in names:
             return listed
     raise errors.NotFoundError(
         f"the server does not list the model {model}", endpoint=plan.endpoint.text, status=200
     )
+
+
+def list_model_ids(model: str) -> frozenset[str]:
+    """Return the IDs under which a server may list the model: without a tag, its tag is `latest` (Ollama)."""
+    untagged = model.removesuffix(":latest")
+    return frozenset((untagged, f"{untagged}:latest"))
 
 
 def _decode_answer(plan: Plan, reply: Reply) -> Any:

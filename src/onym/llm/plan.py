@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -303,15 +304,16 @@ def set_error_hint(
             hint = _suggest_model(endpoint) or f"Run: onym models list {endpoint.text}"
     elif isinstance(error, errors.AuthenticationError):
         hint = _describe_key_origin(endpoint)
-    elif error.code == "net.connection.refused" and endpoint.provider.name == "ollama":
-        hint = "Is Ollama running? Start it with: ollama serve"
+    elif error.code == "net.connection.refused" and endpoint.provider.start_command is not None:
+        hint = f"Is {endpoint.provider.title} running? Start it with: {endpoint.provider.start_command}"
     error.hint = hint or error.hint
 
 
 def _suggest_model(endpoint: Endpoint) -> str | None:
     """Return how to get a model that the server does not have, or what is known about its end."""
-    if endpoint.provider.name == "ollama":
-        return f"Fetch the model with: ollama pull {endpoint.model}"
+    if endpoint.provider.fetch_command is not None:
+        command = endpoint.provider.fetch_command.replace("{model}", shlex.quote(endpoint.model))
+        return f"Fetch the model with: {command}"
     from onym.llm.retirements import find_retirement  # only this error needs the table
 
     retirement = find_retirement(endpoint.provider.name, endpoint.model)

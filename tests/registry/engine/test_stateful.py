@@ -160,7 +160,8 @@ class RegistryMachine(RuleBasedStateMachine):
             url = f"https://list.example/{self.messages}"
             brought["messages"] = [{"url": url, "subject": "", "at": "2026-01-01T00:00:00Z"}]
         if kind in (K.ASSIGN_EXPERT, K.APPOINT_EXPERT):
-            brought["expert"] = f"expert-{number}"
+            # one who is not recused
+            brought["expert"] = f"expert-{len(about.recused)}"
         assert self.ask(
             Event(kind=kind, registry=about.registry, request=number, name=about.name, data=brought), actor
         )
@@ -214,6 +215,10 @@ class RegistryMachine(RuleBasedStateMachine):
     def _holder(self, about: Request) -> Actor | None:
         if about.holder is Role.REGISTRANT:
             return next(person for person in PEOPLE if person.id == about.registrant)
+        if about.holder is Role.EXPERT and BY_ROLE[Role.EXPERT].id in about.recused:
+            # the only expert has a conflict of interest: the IESG appoints another one (RFC 8126 5.2)
+            temporary = min(about.temporary_experts, default=None)
+            return BY_ROLE[Role.IESG] if temporary is None else Actor(id=temporary)
         return None if about.holder is None else BY_ROLE[about.holder]
 
     @invariant()

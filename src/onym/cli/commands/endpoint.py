@@ -337,6 +337,8 @@ def _check_connection(steps: _Steps, to: ConnectedCall, origin: Origin, timeout:
 
 def _check_request(steps: _Steps, to: ConnectedCall, plan: Plan, timeout: float) -> None:
     """Request the list of models, or one token of chat if the provider has no list."""
+    from onym.llm.flow import list_model_ids  # `onym --help` does not load the client
+
     limits: dict[str, Any] = {"timeout": max(1, int(timeout * 1000)), "retries": 0}
     began = monotonic()
     try:
@@ -348,9 +350,7 @@ def _check_request(steps: _Steps, to: ConnectedCall, plan: Plan, timeout: float)
             facts: Step = {"operation": "chat", "model_listed": None}
             text = f"chat works ({answer.finish_reason})"
         else:
-            # Ollama's list has a tag for every model, and a model without one means `latest`
-            tagged = {f"{plan.endpoint.model}:latest"} if plan.endpoint.dialect.name == "ollama" else set()
-            listed = not {plan.endpoint.model, *tagged}.isdisjoint(model.id for model in models)
+            listed = not list_model_ids(plan.endpoint.model).isdisjoint(model.id for model in models)
             facts = {"operation": "models", "model_listed": listed}
             count = f"{len(models)} {'model' if len(models) == 1 else 'models'}"
             text = f"{count}, {plan.endpoint.model} {'is' if listed else 'is not'} among them"

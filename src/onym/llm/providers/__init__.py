@@ -111,8 +111,10 @@ class Provider:
     request's query, `headers` are sent with every request, and `apis` are other API formats by name.
     `key_forms` are (start of a key, or `env:NAME` for its variable; header; prefix) for keys with another
     header. `chain` names the source of credentials
-    after the key variables, and `signing` the scheme of request signatures. `docs` is the provider's
-    reference, `source` the origin of these facts, and `checked` the date when they were checked (ISO).
+    after the key variables, and `signing` the scheme of request signatures. `start_command` starts a local
+    server, and `fetch_command` fetches the `{model}` that it does not have: errors suggest them. `docs` is
+    the provider's reference, `source` the origin of these facts, and `checked` the date when they were
+    checked (ISO).
 
     Raises UsageError for an invalid row.
     """
@@ -144,6 +146,8 @@ class Provider:
     ranges: Mapping[str, Range] = field(default_factory=dict, hash=False)
     stop_max: int | None = None
     capabilities: Mapping[str, Capability] = field(default_factory=dict, hash=False)
+    start_command: str | None = None
+    fetch_command: str | None = None
     docs: str
     source: str
     checked: str
