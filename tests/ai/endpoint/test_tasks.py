@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from ai_support import PATIENCE, Heard, Line, key_store, serve_authority
-from onym.ai.endpoint import Answer, Call, Caller, Endpoint, Limits, Task, ThreadTask
+from onym.ai.endpoint import Answer, Call, Caller, Endpoint, Limits, Task, ThreadTask, tasks
 from onym.ai.endpoint.context import AccessRequest
 from onym.ai.endpoint.task_store import KEPT_SECONDS
 from onym.errors import AIIPError, TaskCancelled, UsageError
@@ -310,6 +310,20 @@ def test_a_task_asks_for_input_and_takes_it_once(serving: Serving) -> None:
         assert (late.status, late.json()["code"]) == (409, "task-not-waiting")
         assert on(line, "GET", task, "/result").json() == {"moved": "crate", "zone": "A3"}
         assert works.ran == ["move crate to A3"]
+
+
+def test_a_wait_for_the_result_ends_when_the_task_asks(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "MOST_WAIT", 3600.0)
+    wait = "wait=3600"
+    with serving(Works().fill) as (_, line):
+        begun = line.ask(
+            "POST", "/move", b'{"load": "crate"}', ("Prefer", f"respond-async, {wait}"), TYPE, key("a")
+        )
+        assert (begun.status, begun.json()["state"]) == (202, "input-required")
+        early = on(line, "GET", begun.json()["id"], "/result", b"", ("Prefer", wait))
+        assert (early.status, early.json()["state"]) == (202, "input-required")
 
 
 def test_input_and_cancel_of_a_call_that_is_no_task(serving: Serving) -> None:

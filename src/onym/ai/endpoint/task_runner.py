@@ -671,10 +671,6 @@ class TaskRunner:
             raise make_task_error("task-not-found", "the task does not exist, or belongs to another caller")
         return record
 
-    async def wait_for_end(self, task: str, seconds: float) -> TaskRecord:
-        """Return the task when it has ended, or when the time is over."""
-        return await self._wait_for(task, seconds, lambda record: record.is_final)
-
     async def wait_for_change(self, task: str, known: str | None, seconds: float) -> TaskRecord:
         """Wait for another version than the caller's, or without one for the end or a question."""
         waiting = FINAL_STATES | {TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED}

@@ -115,7 +115,7 @@ class TaskService:
             return await self.make_started_answer(earlier, preferences, replayed=True)
         if preferences.wait:
             wait = min(preferences.wait, MOST_WAIT)
-            record = await self.runner.wait_for_end(task, wait)
+            record = await self.runner.wait_for_change(task, None, wait)
             if record.is_final:
                 answer = await self._load_answer(record)
                 return replace(answer, headers=(*answer.headers, _format_wait(wait)))
@@ -259,7 +259,7 @@ class TaskService:
     async def _answer_result(self, record: TaskRecord, wait: float | None, watcher: str) -> Answer:
         if wait and not record.is_final:
             with self._watching.reserve(caller=watcher):
-                record = await self.runner.wait_for_end(record.id, min(wait, MOST_WAIT))
+                record = await self.runner.wait_for_change(record.id, None, min(wait, MOST_WAIT))
         if record.is_final:
             return await self._load_answer(record)
         return replace(self._make_status_answer(record, wait), status=202)
