@@ -7,6 +7,7 @@ import gzip
 import json
 import logging
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -279,16 +280,19 @@ def test_a_server_that_dies_in_a_call_does_not_answer(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_takes_too_long_is_a_timeout_over_http_too(server: MCPServer) -> None:
+    over = threading.Event()
+
     @server.tool()
     async def hang() -> str:
-        """Never ends."""
-        await asyncio.Event().wait()
+        """Does not end before the client has given up; the server waits for it when it closes."""
+        await asyncio.to_thread(over.wait, PATIENCE)
         return ""
 
     with serve_asgi(server.streamable_http_app(json_response=True, stateless_http=True)) as port:
         handler = run(mcp_tool(f"http://127.0.0.1:{port}/mcp", "hang", timeout=1.0))
         with pytest.raises(AIIPError) as found:
             given(handler, call())
+        over.set()
     assert found.value.code == "aiip.upstream-timeout"
 
 
