@@ -266,6 +266,16 @@ def test_check_searches_a_folder_for_files_with_uris(run, tmp_path):
     assert places == [f"{tmp_path}/sub/a.env:1:9", f"{tmp_path}/sub/latin.txt:1:6"]
 
 
+def test_check_of_files_says_how_to_find_the_keys_in_valid_uris(run, tmp_path):
+    path = tmp_path / "a b.env"
+    path.write_text(f"LLM_URI=llm://app:{KEY}@openai/gpt-5.4-mini\n")
+    ran = run("check", "--files", str(path))
+    assert (ran.code, ran.out) == (0, "")
+    assert f"onym redact --check '{path}'" in ran.err
+    assert KEY not in ran.err
+    assert run("redact", "--check", str(path)).code == 1
+
+
 def test_normalize_writes_the_real_host_and_one_spelling(run):
     ran = run("normalize", "LLM://OpenAI/gpt%2d5.5?temp=0.70", "llm://LOCALHOST:11434/m")
     assert ran.out == "llm://api.openai.com/gpt-5.5?temp=0.7\nllm://localhost/m\n"

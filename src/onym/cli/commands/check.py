@@ -269,7 +269,7 @@ def check_command(session: Session, uris: tuple[str, ...], strict: bool, files: 
       onym check --files .env config/*.yaml
     """
     fatal = {"error", "warning"} if strict else {"error"}
-    failed = False
+    failed, keys = False, 0
     if not files:
         _require_uris(session, uris)
     providers = load_providers()
@@ -281,11 +281,16 @@ def check_command(session: Session, uris: tuple[str, ...], strict: bool, files: 
             diagnostics = (*check(text).diagnostics, *check_provider(text, providers))
         wrong = any(diagnostic.severity in fatal for diagnostic in diagnostics)
         failed |= wrong
+        keys += any(diagnostic.code == "llm.key-in-uri" for diagnostic in diagnostics)
         if place and not wrong:
             continue
         if place and not session.as_json:
             session.print_line(f"{escape_unprintable(place)}:")
         _print_diagnostics(session, subject, diagnostics, place)
+    if files and keys:
+        found = "a URI contains a key" if keys == 1 else f"{keys} URIs contain a key"
+        command = f"onym redact --check {' '.join(map(quote, uris))}"
+        session.print_note(f"{found}; find keys in files with: {command}")
     exit_with(exit_codes.CHECK_FAILED if failed else exit_codes.OK)
 
 
