@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import re
 from collections.abc import Iterator
+from enum import Enum
 from types import ModuleType
 from typing import Any, get_origin
 
@@ -49,7 +51,10 @@ def entry(name: str, value: Any, level: str = "##", anchor: str | None = None) -
     if get_origin(value) is not None or not (inspect.isclass(value) or callable(value)):
         yield f"```text\n{name} = {_plain(str(value))}\n```\n"
         return
-    if not _made_elsewhere(value):
+    if inspect.isclass(value) and issubclass(value, Enum):
+        # not its signature, which is that of every enumeration and differs between versions of Python
+        yield f"```text\n{name} = {' | '.join(json.dumps(member.value) for member in value)}\n```\n"
+    elif not _made_elsewhere(value):
         yield f"```text\n{name}{_signature(value)}\n```\n"
     yield paragraphs(inspect.getdoc(value) or "")
     if inspect.isclass(value):
