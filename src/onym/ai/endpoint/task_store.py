@@ -281,7 +281,7 @@ def _require_room(base: sqlite3.Connection, holder: str, limits: Limits, at: flo
     if running >= limits.tasks_running:
         message = f"the caller has {limits.tasks_running} running tasks"
         hint = "Wait for one to end, or cancel one."
-        raise _make_error("too-many-requests", message, target=target, hint=hint, retryable=True)
+        raise make_task_error("too-many-requests", message, target=target, hint=hint, retryable=True)
     for quota in _list_quotas(holder, limits):
         kept, size, ended = base.execute(
             f"SELECT count(*), coalesce(sum(size), 0), min(ended) FROM tasks WHERE {quota.condition}",  # noqa: S608
@@ -290,7 +290,9 @@ def _require_room(base: sqlite3.Connection, holder: str, limits: Limits, at: flo
         if kept >= quota.most or size >= quota.size:
             wait = KEPT_SECONDS if ended is None else ended + KEPT_SECONDS - at
             hint = "Nothing was done. A task is deleted 24 hours after its end."
-            error = _make_error(quota.code, quota.message, target=target, hint=hint, retryable=wait <= SOON)
+            error = make_task_error(
+                quota.code, quota.message, target=target, hint=hint, retryable=wait <= SOON
+            )
             error.retry_after = max(1, math.floor(wait) + 1)
             raise error
 
@@ -314,7 +316,8 @@ def _append_events(
     base.execute("UPDATE tasks SET seq = seq + ?, size = size + ? WHERE id = ?", (len(events), size, task))
 
 
-def _make_error(code: str, message: str, **fields: Any) -> AIIPError:
+def make_task_error(code: str, message: str, **fields: Any) -> AIIPError:
+    """Return an error of a request to a task, or of a task."""
     return AIIPError(message, code=f"aiip.{code}", clause=_CLAUSE, **fields)
 
 
@@ -495,7 +498,7 @@ class SQLiteTaskStore:
 
     async def _run(self, work: Callable[..., T], *args: Any) -> T:
         if self._closed.is_set():
-            raise _make_error("unavailable", "the endpoint was closed")
+            raise make_task_error("unavailable", "the endpoint was closed")
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._call, work, args)
 
     def _call(self, work: Callable[..., T], args: tuple[Any, ...]) -> T:
@@ -509,7 +512,7 @@ class SQLiteTaskStore:
                 yield self._base
         except sqlite3.Error as error:
             message = f"tasks cannot be stored now ({type(error).__name__})"
-            raise _make_error("unavailable", message, retryable=True) from error
+            raise make_task_error("unavailable", message, retryable=True) from error
 
     def _find(self, base: sqlite3.Connection, task: str) -> TaskRecord | None:
         row = base.execute(f"{_SELECT} WHERE id = ?", (task,)).fetchone()
