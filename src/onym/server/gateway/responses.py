@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from onym.ai.client import AsyncAIStream
-    from onym.ai.records import Description, Requirements, Resolution, Result, TaskStatus
+    from onym.ai.records import Description, Requirements, Resolution, Result
     from onym.ai.tasks import TaskReference
     from onym.server.gateway.dependencies import Dependencies, RequestContext, StoredResult
     from onym.server.gateway.settings import GatewaySettings
@@ -349,56 +349,6 @@ def render_result(settings: GatewaySettings, name: str, stored: StoredResult) ->
         as_service=stored.as_service,
         commands=_VERIFY.format(anchor=result.resolution.anchor, uri=uri.without_query),
         stream=build_stream_view(result.body) if is_stream else None,
-    )
-
-
-#: heading and colour of a task's page by its state
-_TASK_HEADINGS: Final = {
-    "completed": ("It has ended", "registered"),
-    "failed": ("It has failed", "revoked"),
-    "rejected": ("It was refused", "revoked"),
-    "canceled": ("It was cancelled", "revoked"),
-    "input-required": ("It has a question", "pending-review"),
-}
-
-
-def render_task(
-    settings: GatewaySettings,
-    status: TaskStatus,
-    result: Result,
-    *,
-    links: Mapping[str, str],
-    csrf: str,
-    reloads: bool,
-    personal: bool,
-    question: str,
-    controls: Sequence[ControlView],
-    fault: AIIPError | None = None,
-) -> str:
-    """Return the page of a long task. `result` is the verified response with its status.
-
-    `reloads` tells that the browser loads the page again every few seconds, `personal` that only the person
-    who began the task can open it. `controls` are those of the input that it waits for, `question` names it,
-    and `fault` is what is wrong with the values.
-    """
-    heading, mark = _TASK_HEADINGS.get(status.state, ("It is running", "pending-review"))
-    return render_page(
-        "task.html",
-        settings,
-        status=status,
-        result=result,
-        heading=heading,
-        mark=mark,
-        begun=format_time(status.created),
-        proof=build_proof(result),
-        links=links,
-        csrf=csrf,
-        reloads=reloads,
-        personal=personal,
-        question=question,
-        controls=controls,
-        fault="" if fault is None else fault.message,
-        hint="" if fault is None else fault.hint or "",
     )
 
 
