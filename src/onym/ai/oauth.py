@@ -46,7 +46,6 @@ EXCHANGE_GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 BACKCHANNEL_GRANT: Final = "urn:openid:params:grant-type:ciba"
 ACCESS_TOKEN_TYPE: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - a URN
-REFRESH_TOKEN_TYPE: Final = "urn:ietf:params:oauth:token-type:refresh_token"  # noqa: S105 - a URN
 ID_TOKEN_TYPE: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105 - a URN
 ID_JAG_TYPE: Final = "urn:ietf:params:oauth:token-type:id-jag"
 

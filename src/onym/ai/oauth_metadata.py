@@ -169,13 +169,7 @@ class ServerMetadata:
     names_issuer: bool = False
     requires_pushed_requests: bool = False
     scopes: frozenset[str] = frozenset()
-    grant_types: frozenset[str] = frozenset({"authorization_code", "implicit"})
-    auth_methods: frozenset[str] = frozenset({"client_secret_basic"})
     challenge_methods: frozenset[str] = frozenset()
-    dpop_algorithms: frozenset[str] = frozenset()
-    detail_types: frozenset[str] = frozenset()
-    grant_profiles: frozenset[str] = frozenset()
-    requested_token_types: frozenset[str] = frozenset()
 
     def get_url(self, member: str, *, mtls: bool) -> str | None:
         """Return the URL of this member; with `mtls` its alias, if there is one."""
@@ -191,7 +185,6 @@ class ResourceMetadata:
     authorization_servers: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     dpop_required: bool = False
-    mtls_required: bool = False
 
 
 _RESOURCE_CLAUSE: Final = "RFC 9728 3.3"
@@ -221,7 +214,6 @@ def fetch_resource_metadata(
         authorization_servers=tuple(_get_texts(members, "authorization_servers")),
         scopes=tuple(scope for scope in _get_texts(members, "scopes_supported") if oauth.SCOPE.match(scope)),
         dpop_required=members.get("dpop_bound_access_tokens_required") is True,
-        mtls_required=members.get("tls_client_certificate_bound_access_tokens") is True,
     )
 
 
@@ -315,19 +307,7 @@ def _parse_server_metadata(members: Mapping[str, Any], registration: Registratio
         names_issuer=members.get("authorization_response_iss_parameter_supported") is True,
         requires_pushed_requests=members.get("require_pushed_authorization_requests") is True,
         scopes=frozenset(_get_texts(members, "scopes_supported")),
-        grant_types=frozenset(
-            _get_texts(members, "grant_types_supported", ("authorization_code", "implicit"))
-        ),
-        auth_methods=frozenset(
-            _get_texts(members, "token_endpoint_auth_methods_supported", ("client_secret_basic",))
-        ),
         challenge_methods=frozenset(_get_texts(members, "code_challenge_methods_supported")),
-        dpop_algorithms=frozenset(_get_texts(members, "dpop_signing_alg_values_supported")),
-        detail_types=frozenset(_get_texts(members, "authorization_details_types_supported")),
-        grant_profiles=frozenset(_get_texts(members, "authorization_grant_profiles_supported")),
-        requested_token_types=frozenset(
-            _get_texts(members, "identity_chaining_requested_token_types_supported")
-        ),
     )
 
 
@@ -356,9 +336,9 @@ def _require_own_url(
     return text
 
 
-def _get_texts(members: Mapping[str, Any], name: str, default: tuple[str, ...] = ()) -> list[str]:
-    values = members.get(name, default)
-    if not isinstance(values, list | tuple):
+def _get_texts(members: Mapping[str, Any], name: str) -> list[str]:
+    values = members.get(name)
+    if not isinstance(values, list):
         return []
     return [value for value in values[:_MAX_ITEMS] if isinstance(value, str) and len(value) <= _LONGEST_URL]
 

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 import re
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
@@ -21,6 +20,7 @@ from onym.ai.records import EVENTS, Effects, parse_media_type
 from onym.bridges import _a2a_store
 from onym.bridges import _sdk as sdk
 from onym.bridges.approvals import PAGE_KEY, PERMISSION_CODES, ApprovalPage, PermissionPages, build_approval
+from onym.common.text import encode_base64url
 from onym.errors import AIIPError, InvocationError, OnymError, TaskRunning
 from onym.uri.ai import AIURI
 
@@ -53,6 +53,8 @@ _WAIT_SECONDS: Final = 600.0
 _PROGRESS_SECONDS: Final = 5.0
 _RESULT_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.02
+#: characters of a text of the agent
+_LONGEST_TEXT: Final = 64 * 1024
 
 
 def _make_context_builder(description: Description, store: VersionedTaskStore) -> RequestContextBuilder:
@@ -538,9 +540,9 @@ class _Run:
         await self._updater.update_status(number, message, metadata=metadata)
 
 
-def sanitize_lines(text: str, most: int = 64 * 1024) -> str:
+def sanitize_lines(text: str) -> str:
     """Make remote text of several lines safe to show."""
-    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text[:most])
+    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text[:_LONGEST_TEXT])
 
 
 def _get_notes(task: Task) -> Mapping[str, Any]:
@@ -654,8 +656,3 @@ def derive_idempotency_key(message_id: str) -> str | None:
 
 def _hash_text(text: str) -> str:
     return encode_base64url(sha256(text.encode()).digest())
-
-
-def encode_base64url(content: bytes) -> str:
-    """Encode bytes as unpadded base64url (RFC 4648 5)."""
-    return urlsafe_b64encode(content).rstrip(b"=").decode("ascii")

@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from onym._lazy import require_extra
+from onym.common.concurrency import Job, TransactionQueue
 from onym.errors import StoreError
-from onym.store.transaction_queue import Job, TransactionQueue
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:

@@ -74,16 +74,16 @@ class Quoter:
         return encoded.decode("latin-1").translate(self._table)
 
 
-def _make_surrogate_error(component: str, offset: int, clause: str | None = None) -> URISyntaxError:
+def _make_surrogate_error(component: str, offset: int) -> URISyntaxError:
     message = f"the {component} contains a lone surrogate, which has no UTF-8 form"
-    return make_syntax_error("uri.bad-utf8", message, component, offset, clause or "RFC 3986 2.5")
+    return make_syntax_error("uri.bad-utf8", message, component, offset, "RFC 3986 2.5")
 
 
-def _make_triplet_error(component: str, offset: int, clause: str | None = None) -> URISyntaxError:
+def _make_triplet_error(component: str, offset: int) -> URISyntaxError:
     message = f"a % in the {component} is not followed by two hexadecimal digits"
     hint = "write a literal % as %25"
     code = "uri.bad-percent-encoding"
-    return make_syntax_error(code, message, component, offset, clause or "RFC 3986 2.1", hint)
+    return make_syntax_error(code, message, component, offset, "RFC 3986 2.1", hint)
 
 
 #: one path segment, only unreserved characters kept (draft-levy-llm-uri-scheme-00 3.2)
@@ -108,44 +108,41 @@ FRAGMENT: Final = Quoter("fragment", SUB_DELIMS + ":@/?")
 REG_NAME: Final = Quoter("host", SUB_DELIMS)
 
 
-def find_bad_triplet(text: str, start: int = 0, end: int | None = None) -> int:
-    """Index of the first `%` that two hexadecimal digits do not follow before `end`, or -1."""
-    found = _BAD_TRIPLET.search(text, start, len(text) if end is None else end)
+def find_bad_triplet(text: str) -> int:
+    """Index of the first `%` that two hexadecimal digits do not follow, or -1."""
+    found = _BAD_TRIPLET.search(text)
     return -1 if found is None else found.start()
 
 
-def decode_component(text: str, *, component: str, offset: int = 0, clause: str | None = None) -> str:
+def decode_component(text: str, *, component: str, offset: int = 0) -> str:
     """Decode the triplets of `text` once, as strict UTF-8.
 
     `offset` is the position of `text` in the URI: errors count from there. Raises URISyntaxError,
-    `uri.bad-percent-encoding` or `uri.bad-utf8`; `clause` replaces the clause that they name.
+    `uri.bad-percent-encoding` or `uri.bad-utf8`.
     """
     if "%" not in text:
         return text
-    decoded = decode_component_bytes(text, component=component, offset=offset, clause=clause)
+    decoded = decode_component_bytes(text, component=component, offset=offset)
     try:
         return decoded.decode("utf-8")
     except UnicodeDecodeError as error:
         offset += _find_byte_position(text, error.start)
         message = f"percent-encoded bytes in the {component} are not UTF-8"
-        clause = clause or "RFC 3986 2.5"
-        raise make_syntax_error("uri.bad-utf8", message, component, offset, clause) from None
+        raise make_syntax_error("uri.bad-utf8", message, component, offset, "RFC 3986 2.5") from None
 
 
-def decode_component_bytes(
-    text: str, *, component: str = "text", offset: int = 0, clause: str | None = None
-) -> bytes:
+def decode_component_bytes(text: str, *, component: str = "text", offset: int = 0) -> bytes:
     """The bytes that `text` encodes: triplets decoded once, other characters as UTF-8.
 
     Raises URISyntaxError as `decode_component` does.
     """
     bad = find_bad_triplet(text)
     if bad >= 0:
-        raise _make_triplet_error(component, offset + bad, clause)
+        raise _make_triplet_error(component, offset + bad)
     try:
         first, *rest = text.encode("utf-8").split(b"%")
     except UnicodeEncodeError as error:
-        raise _make_surrogate_error(component, offset + error.start, clause) from None
+        raise _make_surrogate_error(component, offset + error.start) from None
     return first + b"".join([_BYTES[piece[:2]] + piece[2:] for piece in rest])
 
 

@@ -154,7 +154,7 @@ def _find_place(
     session: Session, name: str, scopes: Sequence[str], settings: ResolverSettings, wire: Transport
 ) -> _Place:
     """Resolve what the person signs in for. Raises DiscoveryError, AuthorizationError."""
-    from onym.ai.client_flows import resolve_uri
+    from onym.ai.discovery.resolution import resolve_uri
     from onym.ai.oauth import Target
     from onym.ai.oauth_metadata import fetch_resource_metadata
     from onym.ai.records import Level
