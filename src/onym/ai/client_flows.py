@@ -506,26 +506,22 @@ def _send_with_retries(session: Session, attempt: exchange.RequestAttempt, *, st
             # RFC 2782: after a request was sent, only GET may be repeated elsewhere. An idempotency key
             # does not help, because two servers may not share their stored answers
             is_unreachable = isinstance(error, ConnectionFailed | ResolveError)
-            if is_unreachable and (invocation.method == "GET" or not begun):
-                fallback = next(fallbacks, None)
-                if fallback is not None:
-                    connect = fallback
-                    continue
+            may_move = is_unreachable and (invocation.method == "GET" or not begun)
+            fallback = next(fallbacks, None) if may_move else None
+            if fallback is not None:
+                connect = fallback
+                continue
             if not error.retryable or not left:
                 raise
             left -= 1
             yield Wait(_RETRY_SECONDS)
             continue
         assert isinstance(reply, Reply)  # noqa: S101 - drivers answer Send with Reply
-        if attempt.caller.dpop_key is not None:
-            origin = send.request.origin
-            if (
-                session.nonces.update(origin, reply.headers)
-                and not renewed
-                and exchange.wants_dpop_nonce(reply)
-            ):
-                renewed = True  # RFC 9449 9: refused before it ran, so once more is safe
-                continue
+        has_key = attempt.caller.dpop_key is not None
+        has_nonce = has_key and session.nonces.update(send.request.origin, reply.headers)
+        if has_nonce and not renewed and exchange.wants_dpop_nonce(reply):
+            renewed = True  # RFC 9449 9: refused before it ran, so once more is safe
+            continue
         _forget_refused(session, attempt.caller, reply)
         return reply
 

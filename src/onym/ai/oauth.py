@@ -125,7 +125,7 @@ _SLOWER: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthClient:
-    """Requests of one client to one authorization server, as flows.
+    """The requests that a client sends to an authorization server, as flows.
 
     With `dpop_key`, every request for a token has a proof (RFC 9449 5), and the token is bound to the key.
     All flows raise AuthorizationError, with one of these codes:

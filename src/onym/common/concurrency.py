@@ -136,7 +136,7 @@ class TaskSet:
 
 @dataclass(slots=True, eq=False)
 class Job(Generic[C]):
-    """One transaction of a group. Without a `future`, nobody waits for it."""
+    """One transaction of a group. With a `future`, a caller waits for its result."""
 
     work: Callable[[C], Any]
     future: asyncio.Future[Any] | Future[Any] | None = None

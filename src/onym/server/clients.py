@@ -140,7 +140,7 @@ class SharedRates:
         self._failed = float("-inf")
         self._count_fallback = count_fallback
 
-    async def take(self, kind: BucketKind, key: str, *, times: int = 1) -> float:
+    async def take_token(self, kind: BucketKind, key: str, *, times: int = 1) -> float:
         """Count a request. Return 0, or the seconds until there is room for it; see `TokenBuckets`."""
         if self._storage is None:
             return self._local.take_token(kind, key, times=times)

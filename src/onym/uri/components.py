@@ -159,8 +159,8 @@ def uppercase_triplets(text: str) -> str:
     return _TRIPLET.sub(lambda triplet: triplet[0].upper(), text) if "%" in text else text
 
 
-_HEX_DIGITS: Final = "0123456789abcdefABCDEF"
-_BYTES: Final = {(a + b).encode(): bytes([int(a + b, 16)]) for a in _HEX_DIGITS for b in _HEX_DIGITS}
+HEX_DIGITS: Final = "0123456789abcdefABCDEF"
+_BYTES: Final = {(a + b).encode(): bytes([int(a + b, 16)]) for a in HEX_DIGITS for b in HEX_DIGITS}
 
 
 def _normalize_triplet(triplet: re.Match[str]) -> str:
@@ -205,7 +205,7 @@ def is_ipvfuture(text: str) -> bool:
     return (
         text[:1] in ("v", "V")
         and version != ""
-        and not version.strip(_HEX_DIGITS)
+        and not version.strip(HEX_DIGITS)
         and dot != ""
         and address != ""
         and not address.strip(_FUTURE)
@@ -237,7 +237,7 @@ def parse_ipv6(text: str) -> int | None:
         return None
     value = 0
     for group in (*before, *["0"] * missing, *after):
-        if not 1 <= len(group) <= 4 or group.strip(_HEX_DIGITS):
+        if not 1 <= len(group) <= 4 or group.strip(HEX_DIGITS):
             return None
         value = value << 16 | int(group, 16)
     return value

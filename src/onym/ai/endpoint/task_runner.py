@@ -210,7 +210,7 @@ class RunningTask:
 
 
 class DetachedTask:
-    """The task of a call whose caller waits for the result: there is nobody to report to."""
+    """The task of a call whose caller waits for the result, and gets no reports."""
 
     id: str | None = None
     cancelled: bool = False
@@ -501,7 +501,7 @@ class TaskRunner:
             if record.canceling:
                 running.cancel()
             if record.state is TaskState.INPUT_REQUIRED:
-                body = await self.store.read(task, "input")
+                body = await self.store.read_blob(task, "input")
                 if body is not None:
                     running.deliver(body)
         for task in tuple(self._waiters):
@@ -516,10 +516,10 @@ class TaskRunner:
         if not self.site.has_target(task.target):
             return  # of another endpoint that shares the file
         if resource is not None and not task.canceling and self._may_run_again(orphan, resource):
-            octets = await self.store.read(task.id, "call")
+            octets = await self.store.read_blob(task.id, "call")
             taken = None if octets is None else await self.store.take_over(task, self.clock())
             if octets is not None and taken is not None:
-                value = await self.store.read(task.id, "checkpoint")
+                value = await self.store.read_blob(task.id, "checkpoint")
                 restored = None if value is None else msgspec.json.decode(value)
                 self.launch(taken, resource, decode_call(octets), restored)
                 self.notify(task.id)

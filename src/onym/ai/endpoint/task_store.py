@@ -154,7 +154,7 @@ class TaskChange:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A task that nobody may be running.
+    """A task whose process may be gone.
 
     `owner` is "ended" for a process that cannot go on with it, "paused" for one that has given no sign of
     life but still has its lock, and "lost" for one that may have lost only its session a moment ago.
@@ -176,7 +176,7 @@ class TaskStore(Protocol):
         """Return the task, or None."""
         ...
 
-    async def read(self, task: str, column: Blob) -> bytes | None:
+    async def read_blob(self, task: str, column: Blob) -> bytes | None:
         """Return a large value of the task, or None."""
         ...
 
@@ -356,26 +356,26 @@ class SQLiteTaskStore:
         """Return the task, or None."""
         return await self._run(self._find, task)
 
-    async def read(self, task: str, column: Blob) -> bytes | None:
+    async def read_blob(self, task: str, column: Blob) -> bytes | None:
         """Return a large value of the task, or None."""
 
-        def read(base: sqlite3.Connection) -> bytes | None:
+        def select(base: sqlite3.Connection) -> bytes | None:
             row = base.execute(f"SELECT {column} FROM tasks WHERE id = ?", (task,)).fetchone()  # noqa: S608
             return None if row is None else row[0]
 
-        return await self._run(read)
+        return await self._run(select)
 
     async def list_events(self, task: str, after: int, most: int) -> list[TaskEvent]:
         """Return at most `most` events with a number greater than `after`, in order."""
 
-        def read(base: sqlite3.Connection) -> list[TaskEvent]:
+        def select(base: sqlite3.Connection) -> list[TaskEvent]:
             rows = base.execute(
                 "SELECT seq, event, data FROM task_events WHERE task = ? AND seq > ? ORDER BY seq LIMIT ?",
                 (task, after, most),
             ).fetchall()
             return [TaskEvent(seq=seq, event=event, data=data) for seq, event, data in rows]
 
-        return await self._run(read)
+        return await self._run(select)
 
     async def write(self, task: str, change: TaskChange, at: float) -> TaskRecord | None:
         """Write as the owner. None: the task has ended, or has another owner, so nothing was written."""
@@ -446,7 +446,7 @@ class SQLiteTaskStore:
     async def take_over(self, task: TaskRecord, at: float) -> TaskRecord | None:
         """Become the owner of an orphan. None: another process was first."""
 
-        def take(base: sqlite3.Connection) -> TaskRecord | None:
+        def claim(base: sqlite3.Connection) -> TaskRecord | None:
             with self._begin(base):
                 done = base.execute(
                     "UPDATE tasks SET owner = ?, state = ?, runs = runs + 1, version = version + 1,"
@@ -458,7 +458,7 @@ class SQLiteTaskStore:
                 _append_events(base, task.id, task.seq, ((_STATE, _encode_state(TaskState.SUBMITTED)),))
                 return self._find(base, task.id)
 
-        return await self._run(take)
+        return await self._run(claim)
 
     async def fail_orphan(self, task: TaskRecord, change: TaskChange, at: float) -> bool:
         """End an orphan with this change. False: another process was first."""

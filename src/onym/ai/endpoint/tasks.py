@@ -202,7 +202,7 @@ class TaskService:
             request.set_body(body)
             verify_request_binding(caller, lambda: request.request_hash)
             if part in {"events", "result"}:
-                stored = await self.runner.store.read(record.id, "call")
+                stored = await self.runner.store.read_blob(record.id, "call")
                 request.approval = None if stored is None else decode_approval(stored)
             if part == "events":
                 await self._send_events(request, record, receive, send, watcher)
@@ -323,7 +323,7 @@ class TaskService:
         return Answer(content_type=records.TASK, body=body, headers=tuple(headers))
 
     async def _load_answer(self, record: TaskRecord) -> Answer:
-        octets = await self.runner.store.read(record.id, "answer")
+        octets = await self.runner.store.read_blob(record.id, "answer")
         answer = None if octets is None else decode_stored_answer(octets, self.limits.stream_seconds)
         if not isinstance(answer, Answer):
             raise make_task_error("task-not-found", "the task does not exist, or belongs to another caller")

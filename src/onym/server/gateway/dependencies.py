@@ -364,7 +364,7 @@ async def require_rate(
     parts: Dependencies, kind: BucketKind, key: str, message: str, *, times: int = 1
 ) -> None:
     """Count a request. Raises AIIPError `aiip.too-many-requests` with the seconds until there is room."""
-    wait = await parts.rates.take(kind, key, times=times)
+    wait = await parts.rates.take_token(kind, key, times=times)
     if wait:
         error = AIIPError(message, code="aiip.too-many-requests", retryable=True)
         error.retry_after = ceil(wait)

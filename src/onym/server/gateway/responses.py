@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from onym.ai.gateway import forwarding
 from onym.ai.gateway.permissions import SIGN_IN_SECONDS
 from onym.ai.gateway.review import FormField, build_form_fields
-from onym.ai.records import EVENTS, parse_media_type
+from onym.ai.records import EVENTS, JSON, PROBLEM, parse_media_type
 from onym.ai.tasks import find_started_task
 from onym.errors import AIIPError, NetError, OnymError
 from onym.net.messages import SSEDecoder, SSEEvent
@@ -113,7 +113,7 @@ def _limit_events(events: Sequence[SSEEvent]) -> tuple[tuple[str, str], ...]:
 
 #: characters of a result that a page shows; the download has all of them
 _LONGEST_SHOWN: Final = 64 * 1024
-_TEXTS: Final = frozenset({"application/json", "application/problem+json", "application/aiip+json"})
+_TEXTS: Final = frozenset({JSON, PROBLEM, "application/aiip+json"})
 
 _VERIFY: Final = (
     "curl -o history.json '{anchor}/.well-known/aiip.jwks.json?history'\n"
@@ -392,7 +392,6 @@ def render_page(template: str, settings: GatewaySettings, /, **members: Any) -> 
 
 #: seconds for which a browser waits for the result of a task, before it gets the task's page
 FORM_WAIT: Final = 3.0
-PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 #: statuses of a signed result that have another meaning for a gateway (3.7)
 TRANSLATED_STATUSES: Final = frozenset({206, 401, 403, 407})
 #: content security policy of the gateway's pages: forms to this origin, no scripts
@@ -435,7 +434,7 @@ def make_problem_response(parts: Dependencies, visit: RequestContext, error: Ony
         response = make_page_response(html, refusal.status, headers)
     else:
         document = _encode_problem(parts, visit, refusal)
-        response = Response(document, refusal.status, headers, media_type=PROBLEM_MEDIA_TYPE)
+        response = Response(document, refusal.status, headers, media_type=PROBLEM)
     for challenge in refusal.challenges or _list_challenges(parts, visit, refusal):
         response.headers.append("www-authenticate", challenge)
     return response
