@@ -24,13 +24,14 @@ from gateway_support import Late
 from oauth_support import AuthorizationServer, authorization_server
 from onym.ai.approvals import ApprovalClient
 from onym.ai.client import AIClient
-from onym.ai.credentials import FolderSignIns, SignIn, StaticCredentials, StoredCredentials
+from onym.ai.credentials import StaticCredentials, StoredCredentials
 from onym.ai.endpoint import Endpoint
 from onym.ai.endpoint.oauth import JWTAuthorization
 from onym.ai.oauth import Grant, OAuthClient, Target
 from onym.ai.oauth_metadata import Registration
 from onym.ai.records import Approver, Level
 from onym.ai.settings import ResolverSettings
+from onym.ai.sign_ins import FolderSignIns, SignIn
 from onym.errors import ApprovalRequired
 from onym.net.config import NetConfig
 from onym.net.policy import Policy

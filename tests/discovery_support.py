@@ -170,6 +170,13 @@ class World:
         assert isinstance(found, Discovery)
         return found
 
+    def discover_success(self, question: str | None = None) -> Discovery:
+        """Discover the bank, or what is asked. Raises the refusal of a discovery that has one."""
+        found = self.discover(question)
+        if found.refusal is not None:
+            raise found.refusal
+        return found
+
 
 @contextlib.contextmanager
 def world_of(folder: Path, *names: str) -> Iterator[World]:

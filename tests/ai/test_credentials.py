@@ -16,10 +16,11 @@ import pytest
 from keyring.errors import KeyringLocked
 
 from oauth_support import BANK, KEY, REFRESH, SECRET, Liar, hand_issuer, obtain, refused, resolution
-from onym.ai.credentials import FolderSignIns, KeyringSignIns, SignIn, StaticCredentials, StoredCredentials
+from onym.ai.credentials import StaticCredentials, StoredCredentials
 from onym.ai.oauth_metadata import Registration
 from onym.ai.records import Auth, Effects, Level
 from onym.ai.settings import ResolverSettings
+from onym.ai.sign_ins import FolderSignIns, KeyringSignIns, SignIn
 from onym.errors import CredentialError, SecretError
 from onym.net.config import NetConfig
 from onym.net.messages import Send, Wait, Work

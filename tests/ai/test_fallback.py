@@ -147,7 +147,7 @@ def test_all_targets_of_the_anchors_own_host_are_in_the_resolution() -> None:
     import json
 
     from discovery_support import KEYS, by_hand
-    from onym.ai.client_flows import resolve_uri
+    from onym.ai.discovery.resolution import resolve_uri
     from onym.ai.settings import ResolverSettings
     from onym.net.messages import SRV, Records
     from onym.sign.keys import SigningKey

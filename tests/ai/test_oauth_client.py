@@ -507,7 +507,6 @@ def test_the_metadata_is_fetched_once(world: World) -> None:
     assert stopped.value.value == first
     assert first.token_endpoint == f"{world.server.issuer}/token"
     assert first.names_issuer
-    assert "aiip_invoke" in first.detail_types
 
 
 def test_nonces_are_kept_by_origin_and_only_good_ones() -> None:

@@ -623,7 +623,7 @@ def test_a_resource_names_itself_exactly(liar: Liar, wire: Transport) -> None:
     liar.answer(path, good)
     found = run_flow(fetch_resource_metadata(resource, ResolverSettings()), wire)
     assert found.authorization_servers == ("https://login.example",)
-    assert (found.scopes, found.dpop_required, found.mtls_required) == (("read",), True, False)
+    assert (found.scopes, found.dpop_required) == (("read",), True)
     liar.answer("/elsewhere", good)
     url = f"{liar.issuer}/elsewhere"
     assert run_flow(fetch_resource_metadata(resource, ResolverSettings(), url=url), wire) == found

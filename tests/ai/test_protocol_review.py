@@ -34,8 +34,8 @@ from net_support import Authority, Server, answering
 from oauth_support import RESOURCE, authorization, hand_issuer
 from onym.ai import AIClient, ResolverSettings, client_flows, settings
 from onym.ai.client import TLS
-from onym.ai.client_flows import renew_keys, resolve_uri
 from onym.ai.discovery import pointers
+from onym.ai.discovery.resolution import renew_keys, resolve_uri
 from onym.ai.discovery.well_known import fetch_keys
 from onym.ai.discovery_document import MAX_OCTETS, parse_discovery_document
 from onym.ai.endpoint import Answer, Call, Endpoint, StreamEvent

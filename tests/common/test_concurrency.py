@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onym.ai.endpoint.context import TOTAL, ConcurrencyLimiter
+from onym.common.concurrency import TOTAL, ConcurrencyLimiter
 
 
 class FullError(Exception):

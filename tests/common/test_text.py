@@ -34,6 +34,8 @@ def test_what_does_not_print_is_replaced() -> None:
 
 def test_a_single_line() -> None:
     assert to_single_line(" two\r\n  lines\t") == "two lines"
-    assert to_single_line("one two three", 8) == "one two…"
+
+
+def test_a_long_text_is_cut() -> None:
     assert shorten_text("12345", 5) == "12345"
     assert shorten_text("123456", 5) == "1234…"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onym.llm.profiles import find_profile
+from onym.llm.models import find_profile
 from support import ImportedLate, as_subtests
 
 profiles: Any = ImportedLate("pydantic_ai.profiles.anthropic")

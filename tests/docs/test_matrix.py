@@ -13,7 +13,7 @@ from docgen.reference_matrix import matrix_part, shown
 
 import onym
 from onym.errors import ParameterError, UnsupportedError
-from onym.llm import profiles
+from onym.llm import models
 from onym.llm.config import Config
 from onym.llm.plan import Plan
 from onym.llm.providers import Provider, ProviderTable
@@ -168,9 +168,9 @@ def test_each_format_of_a_cell_is_sent_and_no_other(line: Any, label: str) -> No
     [pytest.param(*case, id=f"{case[0].family}-{case[1].name}") for case in families()],
 )
 def test_what_a_family_does_otherwise_is_what_a_client_does(
-    profile: profiles.Profile, row: Provider, model: str
+    profile: models.Profile, row: Provider, model: str
 ) -> None:
-    assert profiles.find_profile(row.name, model) is profile
+    assert models.find_profile(row.name, model) is profile
     for name, (mine, usual) in differences(row, model).items():
         assert mine != usual
         if name == "format":
@@ -186,7 +186,7 @@ def test_what_a_family_does_otherwise_is_what_a_client_does(
 
 def test_every_family_of_a_provider_is_asked_but_those_of_all_other_models() -> None:
     asked = {profile.family for profile, _, _ in families()}
-    assert {profile.family for profile in profiles.BUILTIN_PROFILES if profile.matches != ("*",)} == asked
+    assert {profile.family for profile in models.load_profiles() if profile.matches != ("*",)} == asked
 
 
 @cache

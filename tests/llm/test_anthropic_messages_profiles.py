@@ -7,7 +7,7 @@ import pytest
 from onym.errors import UnsupportedError
 from onym.llm.client import connect
 from onym.llm.config import Config
-from onym.llm.profiles import DEFAULT, find_profile
+from onym.llm.models import DEFAULT_PROFILE, find_profile
 from support import as_subtests
 
 SAMPLING = {"temp", "temperature", "top_p", "top_k"}
@@ -62,11 +62,11 @@ def test_a_model_is_known_by_the_ids_that_each_row_gives_it(provider: str, model
     "model", ["claude-3-haiku-20240307", "claude-3-5-sonnet-20241022", "claude-opus-50", "gpt-5"]
 )
 def test_what_no_rule_is_about_is_left_to_the_server(model: str) -> None:
-    assert find_profile("anthropic", model) is DEFAULT
+    assert find_profile("anthropic", model) is DEFAULT_PROFILE
 
 
 def test_the_rules_do_not_follow_a_name_to_a_row_of_another_kind() -> None:
-    assert find_profile("openai-compatible", "claude-opus-5") is DEFAULT
+    assert find_profile("openai-compatible", "claude-opus-5") is DEFAULT_PROFILE
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from onym.errors import UnsupportedError
 from onym.llm.batch._provider_flow import require_batch_api
 from onym.llm.dialects.batch_api import RESPONSES
 from onym.llm.mapping import MappingNote
+from onym.llm.models import find_profile, load_profiles
 from onym.llm.plan import Plan
 from onym.llm.planner import Planner, PlannerSettings
-from onym.llm.profiles import OPENAI_PROFILES, find_profile
 from onym.llm.providers import ProviderTable
 from onym.net.policy import Policy
 from onym.uri.llm import LLMURI
@@ -241,4 +241,5 @@ def test_the_models_that_only_the_responses_api_lists_are_not_sent_to_chat_compl
     ]
     assert len(only) > 10
     assert {find_profile("openai", name).chat for name in only} == {"none"}
-    assert {profile.chat for profile in OPENAI_PROFILES} == {"all", "none", "no-tools-while-reasoning"}
+    chat = {profile.chat for profile in load_profiles() if profile.providers == ("openai",)}
+    assert chat == {"all", "none", "no-tools-while-reasoning"}

@@ -6,12 +6,14 @@ from datetime import date
 
 import pytest
 
-from onym.llm.profiles import DEFAULT, GEMINI_PROFILES, Profile
+from onym.llm.models import DEFAULT_PROFILE, Profile, load_profiles
 from support import as_subtests
+
+GEMINI_PROFILES = [profile for profile in load_profiles() if "gemini" in profile.providers]
 
 
 def find(model: str, provider: str = "gemini") -> Profile:
-    return next((item for item in GEMINI_PROFILES if item.applies_to(provider, model)), DEFAULT)
+    return next((item for item in GEMINI_PROFILES if item.applies_to(provider, model)), DEFAULT_PROFILE)
 
 
 @as_subtests(
@@ -47,8 +49,8 @@ def test_families_think_as_google_says_and_the_new_ones_do_not_sample(
 
 
 def test_a_gateways_gemini_is_not_googles() -> None:
-    assert find("google/gemini-4-argon", "openrouter") is DEFAULT
-    assert find("gemini-4-argon", "openrouter") is DEFAULT
+    assert find("google/gemini-4-argon", "openrouter") is DEFAULT_PROFILE
+    assert find("gemini-4-argon", "openrouter") is DEFAULT_PROFILE
 
 
 @pytest.mark.parametrize("profile", GEMINI_PROFILES, ids=lambda profile: profile.family)

@@ -10,8 +10,8 @@ import pytest
 from onym.errors import ParameterError, UnsupportedError
 from onym.llm.dialects import openai_chat
 from onym.llm.mapping import MappedParameters, MappingNote, ParameterLayer, map_parameters
-from onym.llm.profiles import DEFAULT, Profile
-from onym.llm.profiles import find_profile as find_profile
+from onym.llm.models import DEFAULT_PROFILE, Profile
+from onym.llm.models import find_profile as find_profile
 from onym.llm.providers import Provider, ProviderTable
 from support import as_subtests
 
@@ -25,7 +25,7 @@ def row(**facts: Any) -> Provider:
 
 
 def map_all(
-    *layers: ParameterLayer, provider: Provider = GENERIC, profile: Profile = DEFAULT, **how: Any
+    *layers: ParameterLayer, provider: Provider = GENERIC, profile: Profile = DEFAULT_PROFILE, **how: Any
 ) -> MappedParameters:
     return map_parameters(
         layers, provider=provider, profile=profile, model="m", wire=openai_chat.parameters, **how
@@ -258,7 +258,7 @@ def test_the_response_cache_is_the_clients_and_says_what_it_does() -> None:
     assert mapped.warnings == ()
 
 
-ONE_OF_TWO = replace(DEFAULT, exclusive=(("temp", "top_p"),))
+ONE_OF_TWO = replace(DEFAULT_PROFILE, exclusive=(("temp", "top_p"),))
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_stop_is_a_text_or_several() -> None:
 
 def test_a_dialect_without_a_parameter_cannot_be_asked_for_it() -> None:
     wire = {name: parameter for name, parameter in openai_chat.parameters.items() if name != "top_k"}
-    mapped = map_parameters([uri(seed=1)], provider=GENERIC, profile=DEFAULT, model="m", wire=wire)
+    mapped = map_parameters([uri(seed=1)], provider=GENERIC, profile=DEFAULT_PROFILE, model="m", wire=wire)
     assert mapped.params == {"seed": 1}
     with pytest.raises(UnsupportedError):
-        map_parameters([uri(top_k=1)], provider=GENERIC, profile=DEFAULT, model="m", wire=wire)
+        map_parameters([uri(top_k=1)], provider=GENERIC, profile=DEFAULT_PROFILE, model="m", wire=wire)

@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from onym.llm.profiles import BUILTIN_PROFILES, DEFAULT, Profile, find_profile
+from onym.llm.models import DEFAULT_PROFILE, Profile, find_profile, load_profiles
 from support import as_subtests
 
 SAMPLING = {
@@ -21,7 +21,7 @@ SAMPLING = {
 }
 
 
-@as_subtests("profile", [*BUILTIN_PROFILES, DEFAULT], ids=lambda profile: profile.family)
+@as_subtests("profile", [*load_profiles(), DEFAULT_PROFILE], ids=lambda profile: profile.family)
 def test_every_profile_says_where_its_rules_come_from(profile: Profile) -> None:
     assert profile.source
     assert date.fromisoformat(profile.checked) >= date(2026, 11, 21)
@@ -29,7 +29,7 @@ def test_every_profile_says_where_its_rules_come_from(profile: Profile) -> None:
 
 
 def test_families_have_names_of_their_own() -> None:
-    families = [profile.family for profile in BUILTIN_PROFILES]
+    families = [profile.family for profile in load_profiles()]
     assert len(set(families)) == len(families)
 
 
@@ -77,7 +77,7 @@ def test_switching_reasoning_off_or_on_changes_what_is_refused() -> None:
 
 def test_the_rules_of_a_model_do_not_follow_its_name_to_another_provider() -> None:
     for provider in ("azure-openai", "openrouter", "openai-compatible"):
-        assert find_profile(provider, "gpt-5") is DEFAULT
+        assert find_profile(provider, "gpt-5") is DEFAULT_PROFILE
 
 
 def test_thinking_deepseek_takes_sampling_parameters_without_effect() -> None:
@@ -85,7 +85,7 @@ def test_thinking_deepseek_takes_sampling_parameters_without_effect() -> None:
     assert set(profile.ignores) == {"temp", "top_p", "presence_penalty", "frequency_penalty"}
     assert set(profile.get_refusals({})) == {"logprobs", "top_logprobs"}
     assert set(profile.get_refusals({"thinking": {"type": "disabled"}})) == set()
-    assert find_profile("deepseek", "deepseek-chat") is DEFAULT
+    assert find_profile("deepseek", "deepseek-chat") is DEFAULT_PROFILE
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_a_gateway_that_drops_parameters_is_told_apart_from_one_that_refuses() -
     profile = find_profile("openrouter", "anthropic/claude-opus-4.7")
     assert set(profile.ignores) == {"temp", "top_p", "top_k"}
     assert not profile.get_refusals({})
-    assert find_profile("openrouter", "anthropic/claude-sonnet-4.5") is DEFAULT
+    assert find_profile("openrouter", "anthropic/claude-sonnet-4.5") is DEFAULT_PROFILE
 
 
 def test_what_is_unknown_is_left_to_the_server() -> None:
-    assert DEFAULT.get_refusals({"reasoning_effort": "high"}) == {}
-    assert DEFAULT.applies_to("anything", "at all")
+    assert DEFAULT_PROFILE.get_refusals({"reasoning_effort": "high"}) == {}
+    assert DEFAULT_PROFILE.applies_to("anything", "at all")

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from onym.llm import profiles
+from onym.llm import models
 from onym.llm.providers import Provider, ProviderTable
 
 SNAPSHOT = Path(__file__).with_name("resolution_matrix.json")
@@ -130,7 +130,7 @@ MODELS: dict[str, tuple[str, ...]] = {
 _LEFT_OUT = ("name", "title", "docs", "source", "checked", "family", "matches")
 
 
-def differing(value: Provider | profiles.Profile, plain: Provider | profiles.Profile) -> dict[str, Any]:
+def differing(value: Provider | models.Profile, plain: Provider | models.Profile) -> dict[str, Any]:
     """Field by field, what differs from the plain one; of mappings, the members that differ."""
     found: dict[str, Any] = {}
     mine, other = value.as_dict(), plain.as_dict()
@@ -150,10 +150,10 @@ def matrix() -> dict[str, Any]:
     found = {}
     for row in ProviderTable.builtin():
         for model in MODELS.get(row.name, ("any-model",)):
-            profile = profiles.find_profile(row.name, model)
+            profile = models.find_profile(row.name, model)
             facts = {"row": differing(row, plain)}
-            if profile is not profiles.DEFAULT:
-                facts["profile"] = {"family": profile.family, **differing(profile, profiles.DEFAULT)}
+            if profile is not models.DEFAULT_PROFILE:
+                facts["profile"] = {"family": profile.family, **differing(profile, models.DEFAULT_PROFILE)}
             found[f"{row.name} / {model}"] = facts
     return found
 
@@ -169,7 +169,7 @@ def test_each_model_of_the_matrix_belongs_to_a_row() -> None:
 
 def test_every_family_is_in_the_matrix_where_its_provider_is_named() -> None:
     resolved = {facts["profile"]["family"] for facts in matrix().values() if "profile" in facts}
-    assert {profile.family for profile in profiles.BUILTIN_PROFILES} <= resolved
+    assert {profile.family for profile in models.load_profiles()} <= resolved
 
 
 if __name__ == "__main__":

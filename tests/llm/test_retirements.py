@@ -14,9 +14,9 @@ from onym.cli.commands.check import check_provider
 from onym.errors import ConnectionFailed, NotFoundError
 from onym.llm.client import connect
 from onym.llm.config import Config
+from onym.llm.models import describe_retirement, find_retirement, load_retirements
 from onym.llm.plan import set_error_hint
 from onym.llm.providers import ProviderTable
-from onym.llm.retirements import RETIREMENTS, describe_retirement, find_retirement
 from onym.net.policy import Policy
 from support import ImportedLate, as_subtests
 
@@ -31,7 +31,7 @@ def describe(provider: str, model: str, today: date = TODAY) -> str | None:
 
 
 def test_every_row_names_a_provider_a_day_and_a_source() -> None:
-    for retirement in RETIREMENTS.values():
+    for retirement in load_retirements().values():
         assert TABLE.get(retirement.provider).name == retirement.provider
         assert retirement.source
         assert date.fromisoformat(retirement.checked) >= TODAY
@@ -39,14 +39,16 @@ def test_every_row_names_a_provider_a_day_and_a_source() -> None:
 
 
 def test_no_replacement_ends_before_the_model_that_it_replaces() -> None:
-    for retirement in RETIREMENTS.values():
+    for retirement in load_retirements().values():
         if retirement.replacement is not None:
             next_one = find_retirement(retirement.provider, retirement.replacement)
             assert next_one is None or next_one.ends > retirement.ends
 
 
 def test_claude_ends_on_the_days_that_anthropics_sdk_names() -> None:
-    ours = {model: row.ends for (provider, model), row in RETIREMENTS.items() if provider == "anthropic"}
+    ours = {
+        model: row.ends for (provider, model), row in load_retirements().items() if provider == "anthropic"
+    }
     assert set(ours) == set(messages.DEPRECATED_MODELS)
     for model, day in messages.DEPRECATED_MODELS.items():
         words = re.fullmatch(r"(\w+) (\d+)\w\w, (\d{4})", day)
@@ -76,7 +78,7 @@ def read_openai_dates() -> dict[str, date]:
 
 
 def test_openai_models_end_on_the_days_that_its_sdk_names() -> None:
-    ours = {model: row.ends for (provider, model), row in RETIREMENTS.items() if provider == "openai"}
+    ours = {row.model: row.ends for row in load_retirements().values() if row.provider == "openai"}
     theirs = read_openai_dates()
     assert len(theirs) > 50
     assert ours == theirs

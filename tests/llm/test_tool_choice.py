@@ -10,8 +10,8 @@ import pytest
 from onym.errors import OnymWarning, UnsupportedError
 from onym.llm.client import Client, connect
 from onym.llm.config import Config
+from onym.llm.models import find_profile
 from onym.llm.plan import Plan
-from onym.llm.profiles import find_profile
 from onym.llm.providers import ProviderTable
 from onym.net.policy import Policy
 from onym.testing.fake_provider import FakeProvider

@@ -131,19 +131,6 @@ def test_octets_that_are_not_utf_8_are_an_error_at_the_first_bad_triplet(text: s
     assert error.clause == "RFC 3986 2.5"
 
 
-def test_a_caller_can_name_another_clause() -> None:
-    for text in ("%", "%FF"):
-        with pytest.raises(URISyntaxError) as caught:
-            decode_component(text, component="path", clause="llm 3.2")
-        assert caught.value.clause == "llm 3.2"
-
-
-def test_a_bad_triplet_is_looked_for_within_bounds() -> None:
-    assert find_bad_triplet("%4x%41") == 0
-    assert find_bad_triplet("%4x%41", 1) == -1
-    assert find_bad_triplet("%41%4x", 0, 3) == -1
-
-
 def test_normal_triplets_are_upper_case_and_unreserved_characters_stand_for_themselves() -> None:
     assert normalize_triplets("%7e%2D%2e%5F%30%61%5a%2f%c3") == "~-._0aZ%2F%C3"
     assert normalize_triplets("%2541 %4") == "%2541 %4"

@@ -13,10 +13,10 @@ from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from onym.errors import UnsupportedError
-from onym.llm import profiles
+from onym.llm import models
 from onym.llm.dialects import DIALECTS
+from onym.llm.models import Profile
 from onym.llm.planner import Planner, PlannerSettings
-from onym.llm.profiles import Profile
 from onym.llm.providers import Provider, ProviderTable
 from onym.net.policy import Policy
 from onym.uri.llm import LLMURI
@@ -166,12 +166,12 @@ def families() -> Iterator[tuple[Profile, Provider, str]]:
     What is said of every other model of a provider is in its own line already.
     """
     table = ProviderTable.builtin()
-    for profile in profiles.BUILTIN_PROFILES:
+    for profile in models.load_profiles():
         for name in profile.providers:
             row = table.get(name)
-            models = [_sample(glob) for glob in profile.matches]
+            names = [_sample(glob) for glob in profile.matches]
             model = next(
-                (each for each in models if each and profiles.find_profile(name, each) is profile), None
+                (each for each in names if each and models.find_profile(name, each) is profile), None
             )
             if model is not None and not _elsewhere(row, model):
                 yield profile, row, model

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from docgen.reference_matrix import matrix_part
 from docgen.text import GENERATED, cell, code, prose, table
-from onym.llm import dialects, parameters, profiles
+from onym.llm import dialects, models, parameters
 from onym.llm.dialects import DIALECTS
-from onym.llm.profiles import Profile
+from onym.llm.models import Profile
 from onym.llm.providers import Provider, ProviderTable
 from onym.uri.parameters import _REDIRECTING, PROVIDER_NAMES, WELL_KNOWN, Limits
 
@@ -190,7 +190,7 @@ def providers_page() -> str:
             *(line for row in rows for line in _long(row)),
             "## Model families\n",
             _FAMILIES,
-            *(line for each in profiles.BUILTIN_PROFILES for line in _family(each)),
+            *(line for each in models.load_profiles() for line in _family(each)),
         ]
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from docgen.matrix import Cell, Line, differences, families, lines, silent_rows, table_rows
 from docgen.text import cell, code, table
-from onym.llm.profiles import Profile
+from onym.llm.models import Profile
 from onym.llm.providers import Provider
 from onym.uri.parameters import WELL_KNOWN
 

@@ -8,18 +8,15 @@ has a key and the provider supports that, else not at all.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import re
-from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
-from urllib.parse import urlencode
 
 from onym.accounts.records import MAX_EMAIL, MAX_NAME, Issuer
-from onym.common.text import decode_base64url, encode_base64url, parse_json_object
+from onym.common.text import decode_base64url, parse_json_object
 from onym.errors import AccessError, MalformedResponseError, NetError, SignatureError, URIError
+from onym.net import oauth
 from onym.net.config import NetConfig
 from onym.net.limits import NetLimits, TLSConfig
 from onym.net.messages import HTTPRequest, Origin, Reply, Send, split_url
@@ -50,16 +47,12 @@ _USUAL_LIFE: Final = 300
 _LONGEST_LIFE: Final = 366 * 24 * 3600
 #: the shortest `max_age` that is checked: clocks differ, and the way back from the provider takes time
 _SHORTEST_AGE: Final = 60
-_ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-_ERROR_CODE: Final = re.compile(r"[a-z_]{1,40}\Z")
 _Token = TypeVar("_Token")
 
 
 #: groups of one person that are read, and characters of a group's name
 _MOST_GROUPS: Final = 2000
 _LONGEST_GROUP: Final = 256
-#: bytes of a token that is kept
-_LONGEST_TOKEN: Final = 16 * 1024
 
 
 #: the shortfall of a provider that does not tell what `max_age` asks for, and what to do about it
@@ -243,7 +236,6 @@ class OIDCProvider:
         Raises AccessError if the provider rejects the pushed request, NetError and ProviderError.
         """
         known = await self.get_metadata()
-        verifier = flow.derive_text("verifier").encode("ascii")
         acr_values, max_age = self.merge_requirements(flow)
         query = {
             "response_type": "code",
@@ -252,7 +244,7 @@ class OIDCProvider:
             "scope": " ".join(self.issuer.scopes),
             "state": flow.derive_text("state"),
             "nonce": flow.derive_text("nonce"),
-            "code_challenge": encode_base64url(hashlib.sha256(verifier).digest()),
+            "code_challenge": oauth.make_code_challenge(flow.derive_text("verifier")),
             "code_challenge_method": "S256",
         }
         optional = {
@@ -267,8 +259,7 @@ class OIDCProvider:
                 "client_id": self.issuer.client_id,
                 "request_uri": await self._push_request(known.pushed, query, at),
             }
-        endpoint = known.authorization
-        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
+        return oauth.append_query(known.authorization, query)
 
     def merge_requirements(self, flow: FlowSecrets) -> tuple[tuple[str, ...], int | None]:
         """Return the `acr_values` and `max_age` to ask the provider for: what the flow and the settings want.
@@ -367,7 +358,7 @@ class OIDCProvider:
         if endpoint is None:
             return None
         query = {"client_id": self.issuer.client_id, "post_logout_redirect_uri": back}
-        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
+        return oauth.append_query(endpoint, query)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -423,14 +414,14 @@ class OIDCProvider:
         client_id, secret = self.issuer.client_id, self.issuer.client_secret
         headers: _Headers = (("Content-Type", "application/x-www-form-urlencoded"),)
         if secret is not None and "client_secret_basic" in known.methods:
-            headers += (("Authorization", _encode_basic_auth(client_id, secret)),)
+            headers += (("Authorization", oauth.encode_basic_auth(client_id, secret)),)
         else:
             form = {**form, "client_id": client_id}
             if secret is not None:
                 form["client_secret"] = secret.reveal()
             elif self._signer is not None and "private_key_jwt" in known.methods:
                 form |= self._sign_assertion(self._signer(), known, at)
-        return await self._send_request("POST", url, headers, urlencode(form).encode("ascii"))
+        return await self._send_request("POST", url, headers, oauth.encode_form(form))
 
     def _sign_assertion(self, signer: Signer, known: ProviderMetadata, at: datetime) -> dict[str, str]:
         from onym.sign.jws import sign_client_assertion  # late: cryptography is heavy
@@ -441,7 +432,7 @@ class OIDCProvider:
         assertion = sign_client_assertion(
             signer, client_id=issuer.client_id, audience=issuer.issuer, at=at.timestamp()
         )
-        return {"client_assertion_type": _ASSERTION_TYPE, "client_assertion": assertion.reveal()}
+        return {"client_assertion_type": oauth.ASSERTION_TYPE, "client_assertion": assertion.reveal()}
 
     def _parse_tokens(self, response: Mapping[str, Any], at: datetime) -> ProviderTokens:
         token, access = response.get("id_token"), response.get("access_token")
@@ -449,8 +440,8 @@ class OIDCProvider:
             raise self._make_error("the token response has no id_token or access_token")
         refresh, life = response.get("refresh_token"), response.get("expires_in")
         refresh = refresh if isinstance(refresh, str) and refresh else None
-        if max(len(token), len(access), len(refresh or "")) > _LONGEST_TOKEN:
-            raise self._make_error(f"a token is longer than {_LONGEST_TOKEN} characters")
+        if max(len(token), len(access), len(refresh or "")) > oauth.MAX_TOKEN:
+            raise self._make_error(f"a token is longer than {oauth.MAX_TOKEN} characters")
         seconds = life if isinstance(life, int) and 0 < life < _LONGEST_LIFE else _USUAL_LIFE
         return ProviderTokens(
             access=Secret(access),
@@ -563,24 +554,13 @@ def _make_refusal(reply: Reply | None = None) -> AccessError:
         reason = {} if reply is None else parse_json_object(reply.body)
     except ValueError:
         reason = {}
-    # a code of RFC 6749 5.2; any other text of the provider is not repeated
-    code = reason.get("error")
-    known = isinstance(code, str) and _ERROR_CODE.match(code)
+    # any other text of the provider is not repeated
+    code = oauth.parse_error_code(reason.get("error"))
     return AccessError(
-        "the provider rejected this sign-in" + (f" ({code})" if known else ""),
+        "the provider rejected this sign-in" + (f" ({code})" if code else ""),
         code="accounts.sign-in-failed",
         hint="Sign in again. If it fails again, ask the operator to check the client ID and secret.",
     )
-
-
-def _encode_basic_auth(client_id: str, secret: Secret) -> Secret:
-    # RFC 6749 2.3.1: both are form-encoded before they are joined
-    pair = f"{_quote_form_value(client_id)}:{_quote_form_value(secret.reveal())}"
-    return Secret("Basic " + b64encode(pair.encode("ascii")).decode("ascii"))
-
-
-def _quote_form_value(text: str) -> str:
-    return urlencode({"": text})[1:]
 
 
 def _parse_person(token: IDToken, userinfo: Mapping[str, Any], groups_claim: str) -> Person:

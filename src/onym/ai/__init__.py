@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from onym.ai.credentials import Credential as Credential
     from onym.ai.credentials import Credentials as Credentials
     from onym.ai.credentials import ExchangedCredentials as ExchangedCredentials
-    from onym.ai.credentials import FolderSignIns as FolderSignIns
-    from onym.ai.credentials import KeyringSignIns as KeyringSignIns
     from onym.ai.credentials import StaticCredentials as StaticCredentials
     from onym.ai.credentials import StoredCredentials as StoredCredentials
     from onym.ai.endpoint import Endpoint as Endpoint
@@ -41,12 +39,14 @@ if TYPE_CHECKING:
     from onym.ai.replay import ReplayFile as ReplayFile
     from onym.ai.replay import Replays as Replays
     from onym.ai.settings import ResolverSettings as ResolverSettings
+    from onym.ai.sign_ins import FolderSignIns as FolderSignIns
+    from onym.ai.sign_ins import KeyringSignIns as KeyringSignIns
 
 _HOMES = {
     "onym.ai.client": "AIClient AsyncAIClient",
     "onym.ai.credentials": (
-        "AssertedCredentials ClientCredentials Credential Credentials ExchangedCredentials FolderSignIns "
-        "KeyringSignIns StaticCredentials StoredCredentials"
+        "AssertedCredentials ClientCredentials Credential Credentials ExchangedCredentials StaticCredentials "
+        "StoredCredentials"
     ),
     "onym.ai.endpoint": "Endpoint",
     "onym.ai.oauth_metadata": "Registration",
@@ -56,6 +56,7 @@ _HOMES = {
     ),
     "onym.ai.replay": "MemoryReplays ReplayFile Replays",
     "onym.ai.settings": "ResolverSettings",
+    "onym.ai.sign_ins": "FolderSignIns KeyringSignIns",
 }
 
 __getattr__, __dir__, __all__ = make_lazy_names(__name__, _HOMES)

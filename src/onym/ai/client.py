@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 from onym._lazy import require_extra
 from onym.ai import client_flows, tasks
 from onym.ai.credentials import Credentials
+from onym.ai.discovery.resolution import resolve_uri
 from onym.ai.discovery.well_known import fetch_key_history
 from onym.ai.records import EVENTS, JSON, Description, Effects, Invocation, Resolution, Result, encode_json
 from onym.ai.replay import MemoryReplays, Replays
@@ -243,7 +244,7 @@ class AIClient(_Client[Transport]):
         target = AIURI.parse(uri).target
         # one lookup at a time for an authority, so that the others find its result in the cache
         with self._locks.setdefault(target.authority_text or "", threading.Lock()):
-            return run_flow(client_flows.resolve_uri(target, self.session.settings), self._transport)
+            return run_flow(resolve_uri(target, self.session.settings), self._transport)
 
     def describe(self, uri: str | AIURI) -> Description:
         """Return the resource's description, which its endpoint has signed."""
@@ -369,7 +370,7 @@ class AsyncAIClient(_Client[AsyncTransport]):
         """Find the URI's service and keys. Raises AIURIError, DiscoveryError, NetError."""
         target = AIURI.parse(uri).target
         async with self._locks.setdefault(target.authority_text or "", asyncio.Lock()):
-            return await arun_flow(client_flows.resolve_uri(target, self.session.settings), self._transport)
+            return await arun_flow(resolve_uri(target, self.session.settings), self._transport)
 
     async def describe(self, uri: str | AIURI) -> Description:
         """Return the resource's description, which its endpoint has signed."""

@@ -17,6 +17,7 @@ from onym.ai import records
 from onym.common.text import parse_json_object
 from onym.errors import DiscoveryError, URIError
 from onym.net.hosts import parse_host
+from onym.net.oauth import SCOPE_CHARACTER
 from onym.sign.approval import MAX_APPROVERS
 from onym.sign.keys import RECEIPT_ALGORITHMS, USUAL_ALGORITHMS
 from onym.uri.ai import AIURI
@@ -87,7 +88,7 @@ _LONGEST_TEXT: Final = 512
 _VERSION: Final = "1"
 #: seconds; larger values mean the same
 _LONGEST_PIN: Final = 10**9
-_SCOPE: Final = re.compile(records.SCOPE_CHARACTER + r"{1,256}\Z")
+_SCOPE: Final = re.compile(SCOPE_CHARACTER + r"{1,256}\Z")
 _NO_ENTRIES: Final[tuple[records.EndpointEntry, ...]] = ()
 _SIGNED: Final = "signed_metadata"
 #: JSON can escape lone surrogates, which no text can contain

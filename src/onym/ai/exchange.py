@@ -21,7 +21,7 @@ from onym.errors import AIIPError, ProvenanceError, ResponseTooLarge, SignatureE
 from onym.net.limits import ClientIdentity
 from onym.net.messages import Headers, HTTPRequest, Origin, Reply, Send, SSEDecoder, SSEEvent, split_url
 from onym.sign import receipts
-from onym.sign.dpop import DPoPKey, sign_dpop_proof
+from onym.sign.dpop import DPoPKey, is_nonce, sign_dpop_proof
 from onym.sign.keys import AuthorityKeys
 from onym.sign.receipts import request_hash
 from onym.uri.ai import to_https
@@ -113,10 +113,6 @@ class StreamReader:
         )
 
 
-_MAX_NONCE: Final = 512
-_NONCE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+\Z")
-
-
 class DPoPNonces:
     """The last `DPoP-Nonce` of each origin (RFC 9449 8.2), at most `limit` of them. Threads share it."""
 
@@ -133,7 +129,7 @@ class DPoPNonces:
         """Keep the response's nonce. Report whether it has one, which another request may have got first."""
         values = headers.get_all("dpop-nonce")
         nonce = values[0] if len(values) == 1 else ""
-        if not 0 < len(nonce) <= _MAX_NONCE or not _NONCE.match(nonce):
+        if not is_nonce(nonce):
             return False
         with self._lock:
             self._nonces.pop(str(origin), None)
@@ -250,7 +246,8 @@ _RESERVED_FIELDS: Final = frozenset(
         "host", "idempotency-key", "origin", "te", "trailer", "transfer-encoding", "upgrade",
     }
 )  # fmt: skip
-_KEY: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
+#: an idempotency key (3.11): 1 to 255 visible ASCII characters except " and \
+IDEMPOTENCY_KEY: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _SHA256: Final = re.compile(r"sha-256=:[^:]*:")
 _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
@@ -497,7 +494,7 @@ class RequestAttempt:
 
 def _validate_invocation(invocation: records.Invocation) -> None:
     key = invocation.idempotency_key
-    if key is not None and not _KEY.fullmatch(key):
+    if key is not None and not IDEMPOTENCY_KEY.fullmatch(key):
         raise UsageError(
             'an idempotency key has 1 to 255 visible ASCII characters, without " and \\',
             code="usage.bad-argument",

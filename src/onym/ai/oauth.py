@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import secrets
-from base64 import b64encode
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 from onym.ai import oauth_metadata
 from onym.ai.discovery.well_known import fetch_url
 from onym.ai.exchange import DPoPNonces
-from onym.ai.records import SCOPE_CHARACTER, Level
+from onym.ai.records import Level
 from onym.ai.settings import ResolverSettings
-from onym.common.text import encode_base64url, parse_json_object
+from onym.common.text import parse_json_object
 from onym.errors import (
     AuthorizationError,
     DeadlineExceeded,
@@ -27,35 +25,29 @@ from onym.errors import (
     SignatureError,
     strip_frames,
 )
+from onym.net import oauth
 from onym.net.connections import hash_client_certificate
 from onym.net.messages import Flow, HTTPRequest, Origin, Reply, Send, Wait, Work
 from onym.sign.dpop import DPoPKey, sign_dpop_proof
-from onym.sign.jws import IDJAG, find_token_fault, read_id_jag, sign_client_assertion, verify_id_jag
+from onym.sign.jws import IDJAG, find_token_fault, read_id_jag, verify_id_jag
 from onym.sign.keys import MAX_KEY_SET, KeySet, read_keys
-from onym.uri.secret import MARK, Secret, SecretBytes
+from onym.uri.secret import MARK, Secret
 
-#: bytes of one token
-MAX_TOKEN: Final = 16 * 1024
 #: the life of a token whose response does not tell it, and the longest life that is believed, in seconds
 DEFAULT_SECONDS: Final = 300.0
 LONGEST_SECONDS: Final = 24 * 3600.0
-_MOST_SCOPES: Final = 128
 _LONGEST_TEXT: Final = 200
 
-_SCOPE: Final = re.compile(SCOPE_CHARACTER + r"{1,255}\Z")
 _OAUTH_TEXT: Final = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,200}\Z")
 _LONG_WORD: Final = re.compile(r"[A-Za-z0-9._~+/=-]{24,}")
-_TOKEN_TEXT: Final = re.compile(r"[\x21-\x7e]+\Z")
 
 JWT_BEARER_GRANT: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 EXCHANGE_GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 BACKCHANNEL_GRANT: Final = "urn:openid:params:grant-type:ciba"
 ACCESS_TOKEN_TYPE: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - a URN
-REFRESH_TOKEN_TYPE: Final = "urn:ietf:params:oauth:token-type:refresh_token"  # noqa: S105 - a URN
 ID_TOKEN_TYPE: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105 - a URN
 ID_JAG_TYPE: Final = "urn:ietf:params:oauth:token-type:id-jag"
-_ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,18 +79,6 @@ class Grant:
     dpop_key: DPoPKey | None = None
     refresh_token: Secret | None = None
     id_token: Secret | None = None
-
-
-class IssuedToken(NamedTuple):
-    """The members of a token response that Onym uses (RFC 6749 5.1), with its secrets as `Secret`."""
-
-    token: Secret
-    kind: str
-    issued_type: str | None
-    scopes: frozenset[str] | None
-    seconds: float | None
-    refresh_token: Secret | None
-    id_token: Secret | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +125,7 @@ _SLOWER: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthClient:
-    """Requests of one client to one authorization server, as flows.
+    """The requests that a client sends to an authorization server, as flows.
 
     With `dpop_key`, every request for a token has a proof (RFC 9449 5), and the token is bound to the key.
     All flows raise AuthorizationError, with one of these codes:
@@ -265,7 +245,7 @@ class OAuthClient:
             "response_type": "code",
             "redirect_uri": redirect_uri,
             "state": state,
-            "code_challenge": encode_base64url(hashlib.sha256(verifier.encode()).digest()),
+            "code_challenge": oauth.make_code_challenge(verifier),
             "code_challenge_method": "S256",
             **_format_target(target),
         }
@@ -284,9 +264,8 @@ class OAuthClient:
             )
         else:
             query |= form
-        joined = f"{endpoint}{'&' if '?' in endpoint else '?'}{_encode_form(query).decode('ascii')}"
         return CodeFlow(
-            url=joined,
+            url=oauth.append_query(endpoint, query),
             redirect_uri=redirect_uri,
             target=target,
             state=Secret(state),
@@ -327,14 +306,14 @@ class OAuthClient:
         if not code or not user_code or not all(oauth_metadata.is_web_url(url) for url in urls):
             members.clear()
             raise self._make_invalid("returned an unusable device authorization", "RFC 8628 3.2")
-        seconds = _get_seconds(members.get("expires_in")) or _LONGEST_DEVICE
+        seconds = oauth.parse_seconds(members.get("expires_in")) or _LONGEST_DEVICE
         return DeviceFlow(
             device_code=Secret(code),
             user_code=user_code,
             verification_uri=uri,
             verification_uri_complete=complete,
             expires=self.settings.clock() + min(seconds, _LONGEST_DEVICE),
-            interval=min(_get_seconds(members.get("interval")) or _INTERVAL, _LONGEST_INTERVAL),
+            interval=min(oauth.parse_seconds(members.get("interval")) or _INTERVAL, _LONGEST_INTERVAL),
             target=target,
         )
 
@@ -366,11 +345,11 @@ class OAuthClient:
         if not isinstance(code, str) or not _OAUTH_TEXT.match(code):
             members.clear()
             raise self._make_invalid("returned an unusable backchannel authentication", "CIBA Core 7.3")
-        seconds = _get_seconds(members.get("expires_in")) or _LONGEST_DEVICE
+        seconds = oauth.parse_seconds(members.get("expires_in")) or _LONGEST_DEVICE
         return BackchannelFlow(
             auth_req_id=Secret(code),
             expires=self.settings.clock() + min(seconds, _LONGEST_DEVICE),
-            interval=min(_get_seconds(members.get("interval")) or _INTERVAL, _LONGEST_INTERVAL),
+            interval=min(oauth.parse_seconds(members.get("interval")) or _INTERVAL, _LONGEST_INTERVAL),
             target=target,
         )
 
@@ -448,11 +427,11 @@ class OAuthClient:
 
     def _request_token(
         self, server: oauth_metadata.ServerMetadata, form: Mapping[str, str | Secret], target: Target
-    ) -> Flow[IssuedToken]:
+    ) -> Flow[oauth.IssuedToken]:
         reply = yield from self._post(server, "token_endpoint", {**form, **_format_target(target)})
         if reply.status != 200:
             raise self._make_error(reply)
-        issued = _read_token(reply)
+        issued = oauth.read_token(reply)
         if isinstance(issued, str):
             raise self._make_invalid(issued, "RFC 6749 5.1")
         return issued
@@ -513,7 +492,7 @@ class OAuthClient:
         origin, path = oauth_metadata.parse_url(url)
         reply: Reply
         for again in (False, True):
-            headers, body = self._authenticate(form)
+            headers, body = row.authenticate(form, self.settings.clock())
             if proof and self.dpop_key is not None:
                 headers.append(("DPoP", self._sign_proof(self.dpop_key, url, origin)))
             request = HTTPRequest(
@@ -545,30 +524,6 @@ class OAuthClient:
     def _sign_proof(self, key: DPoPKey, url: str, origin: Origin) -> Secret:
         nonce = self.nonces.get(origin)
         return Secret(sign_dpop_proof(key, method="POST", url=url, at=self.settings.clock(), nonce=nonce))
-
-    def _authenticate(
-        self, form: Mapping[str, str | Secret]
-    ) -> tuple[list[tuple[str, str | Secret]], SecretBytes]:
-        """Return the headers and the body of a request that authenticates the client."""
-        row = self.registration
-        headers: list[tuple[str, str | Secret]] = [
-            ("Accept", "application/json"),
-            ("Accept-Encoding", "identity"),
-            ("Content-Type", "application/x-www-form-urlencoded"),
-        ]
-        if row.method == "client_secret_basic" and row.secret is not None:
-            headers.append(("Authorization", _encode_basic(row.client_id, row.secret)))
-            return headers, SecretBytes(_encode_form(form))
-        form = {**form, "client_id": row.client_id}
-        if row.method == "client_secret_post" and row.secret is not None:
-            form["client_secret"] = row.secret
-        elif row.method == "private_key_jwt" and row.key is not None:
-            key = row.key() if callable(row.key) else row.key
-            form["client_assertion_type"] = _ASSERTION_TYPE
-            form["client_assertion"] = sign_client_assertion(
-                key, client_id=row.client_id, audience=row.issuer, at=self.settings.clock()
-            )
-        return headers, SecretBytes(_encode_form(form))
 
     def _check_scopes(self, granted: frozenset[str], target: Target) -> None:
         """Raise if the server granted a scope that was not asked for. Without scopes, it chooses them."""
@@ -659,15 +614,13 @@ def _read_error(reply: Reply) -> tuple[str | None, str, str]:
         members = parse_json_object(reply.body)
     except ValueError:
         return None, "", ""
-    code = members.get("error")
-    known = isinstance(code, str) and re.fullmatch(r"[a-z_]{1,64}", code)
     wanted = {"acr_values": str, "max_age": int}
     more = [f"{name} {members[name]}" for name, kind in wanted.items() if type(members.get(name)) is kind]
     safe = [text for text in more if len(text) <= _LONGEST_TEXT and text.isascii() and text.isprintable()]
     prose = members.get("error_description")
     # a server may quote a token or a code, which are long
     told = f": {_LONG_WORD.sub(MARK, prose)}" if isinstance(prose, str) and _OAUTH_TEXT.match(prose) else ""
-    return (str(code) if known else None), "".join(f" ({text})" for text in safe), told
+    return oauth.parse_error_code(members.get("error")), "".join(f" ({text})" for text in safe), told
 
 
 def _format_target(target: Target) -> dict[str, str | Secret]:
@@ -679,71 +632,6 @@ def _format_target(target: Target) -> dict[str, str | Secret]:
     if target.details:
         form["authorization_details"] = json.dumps([dict(detail) for detail in target.details])
     return form
-
-
-def _encode_form(form: Mapping[str, str | Secret]) -> bytes:
-    return urlencode(
-        [(name, value.reveal() if isinstance(value, Secret) else value) for name, value in form.items()]
-    ).encode("ascii")
-
-
-def _encode_basic(client_id: str, secret: Secret) -> Secret:
-    # RFC 6749 2.3.1: both are form-encoded before they are joined
-    pair = f"{_quote_form_value(client_id)}:{_quote_form_value(secret.reveal())}"
-    return Secret("Basic " + b64encode(pair.encode("ascii")).decode("ascii"))
-
-
-def _quote_form_value(text: str) -> str:
-    return urlencode({"": text})[1:]
-
-
-def _read_token(reply: Reply) -> IssuedToken | str:
-    """Return the token of a response, or its fault: an error raised here would show the token."""
-    try:
-        members = parse_json_object(reply.body)
-    except ValueError as error:
-        return f"sent a token response that {error}"
-    texts: dict[str, Secret | None] = {}
-    for name in ("access_token", "refresh_token", "id_token"):
-        value = members.get(name)
-        if value is not None and not (
-            isinstance(value, str) and 0 < len(value) <= MAX_TOKEN and _TOKEN_TEXT.match(value)
-        ):
-            return f"sent a token response with an invalid {name}"
-        texts[name] = None if value is None else Secret(value)
-    kind, scope, token = members.get("token_type"), members.get("scope"), texts["access_token"]
-    if token is None or not isinstance(kind, str):
-        return "sent a token response without access_token or token_type"
-    scopes = None if scope is None else _parse_scope(scope)
-    if scope is not None and scopes is None:
-        return "sent a token response with an invalid scope"
-    seconds = _get_seconds(members.get("expires_in"))
-    if "expires_in" in members and seconds is None:
-        return "sent a token response with an invalid expires_in"
-    issued_type = members.get("issued_token_type")
-    return IssuedToken(
-        token=token,
-        kind=kind,
-        issued_type=issued_type if isinstance(issued_type, str) else None,
-        scopes=scopes,
-        seconds=seconds,
-        refresh_token=texts["refresh_token"],
-        id_token=texts["id_token"],
-    )
-
-
-def _parse_scope(scope: object) -> frozenset[str] | None:
-    scopes = scope.split(" ") if isinstance(scope, str) and scope else []
-    valid = isinstance(scope, str) and len(scopes) <= _MOST_SCOPES and all(map(_SCOPE.match, scopes))
-    return frozenset(scopes) if valid else None
-
-
-def _get_seconds(value: object) -> float | None:
-    """Return a number of seconds greater than 0, some servers write it as a string; None for other values."""
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
-        value = int(value)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 < value < 1e10 else None  # type: ignore[arg-type, operator]
 
 
 def _read_redirect(
@@ -764,6 +652,6 @@ def _read_redirect(
     if (issuer is None and server.names_issuer) or issuer not in {None, Secret(server.issuer)}:
         return "did not send this response: it names another issuer", None
     if "error" in found:
-        code = found["error"].reveal()
-        return f"answered with {code if re.fullmatch('[a-z_]{1,64}', code) else 'an error'}", None
+        code = oauth.parse_error_code(found["error"].reveal())
+        return f"answered with {code or 'an error'}", None
     return None, found.get("code")

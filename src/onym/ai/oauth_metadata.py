@@ -14,21 +14,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from onym.ai.discovery.well_known import fetch_url
-from onym.ai.records import SCOPE_CHARACTER
 from onym.ai.settings import LONGEST_LIFE, NEGATIVE_LIFE, CacheEntry, ResolverSettings, get_cache_lifetime
 from onym.common.text import parse_json_object
 from onym.errors import AuthorizationError, DiscoveryError, URIError, UsageError
+from onym.net import oauth
 from onym.net.limits import ClientIdentity
 from onym.net.messages import Flow, Origin, split_url
+from onym.sign.jws import sign_client_assertion
 from onym.sign.keys import Signer
 from onym.uri.generic import URI
-from onym.uri.secret import Secret
+from onym.uri.secret import Secret, SecretBytes
 
 #: bytes of a document and of a response of an authorization server
 MAX_DOCUMENT: Final = 64 * 1024
 _LONGEST_URL: Final = 2048
 _MAX_ITEMS: Final = 256
-_SCOPE: Final = re.compile(SCOPE_CHARACTER + r"{1,255}\Z")
 _CLIENT_ID: Final = re.compile(r"[\x20-\x7e]{1,255}\Z")
 
 AuthMethod: TypeAlias = Literal[
@@ -125,6 +125,29 @@ class Registration:
         """Return the origins at which the server's URLs may be."""
         return [parse_url(url)[0] for url in (self.issuer, *self.origins)]
 
+    def authenticate(
+        self, form: Mapping[str, str | Secret], at: float
+    ) -> tuple[list[tuple[str, str | Secret]], SecretBytes]:
+        """Return the headers and the body of a request that authenticates the client. `at` is in seconds."""
+        headers: list[tuple[str, str | Secret]] = [
+            ("Accept", "application/json"),
+            ("Accept-Encoding", "identity"),
+            ("Content-Type", "application/x-www-form-urlencoded"),
+        ]
+        if self.method == "client_secret_basic" and self.secret is not None:
+            headers.append(("Authorization", oauth.encode_basic_auth(self.client_id, self.secret)))
+            return headers, SecretBytes(oauth.encode_form(form))
+        form = {**form, "client_id": self.client_id}
+        if self.method == "client_secret_post" and self.secret is not None:
+            form["client_secret"] = self.secret
+        elif self.method == "private_key_jwt" and self.key is not None:
+            key = self.key() if callable(self.key) else self.key
+            form["client_assertion_type"] = oauth.ASSERTION_TYPE
+            form["client_assertion"] = sign_client_assertion(
+                key, client_id=self.client_id, audience=self.issuer, at=at
+            )
+        return headers, SecretBytes(oauth.encode_form(form))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerMetadata:
@@ -146,13 +169,7 @@ class ServerMetadata:
     names_issuer: bool = False
     requires_pushed_requests: bool = False
     scopes: frozenset[str] = frozenset()
-    grant_types: frozenset[str] = frozenset({"authorization_code", "implicit"})
-    auth_methods: frozenset[str] = frozenset({"client_secret_basic"})
     challenge_methods: frozenset[str] = frozenset()
-    dpop_algorithms: frozenset[str] = frozenset()
-    detail_types: frozenset[str] = frozenset()
-    grant_profiles: frozenset[str] = frozenset()
-    requested_token_types: frozenset[str] = frozenset()
 
     def get_url(self, member: str, *, mtls: bool) -> str | None:
         """Return the URL of this member; with `mtls` its alias, if there is one."""
@@ -168,7 +185,6 @@ class ResourceMetadata:
     authorization_servers: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     dpop_required: bool = False
-    mtls_required: bool = False
 
 
 _RESOURCE_CLAUSE: Final = "RFC 9728 3.3"
@@ -196,9 +212,8 @@ def fetch_resource_metadata(
     return ResourceMetadata(
         resource=resource,
         authorization_servers=tuple(_get_texts(members, "authorization_servers")),
-        scopes=tuple(scope for scope in _get_texts(members, "scopes_supported") if _SCOPE.match(scope)),
+        scopes=tuple(scope for scope in _get_texts(members, "scopes_supported") if oauth.SCOPE.match(scope)),
         dpop_required=members.get("dpop_bound_access_tokens_required") is True,
-        mtls_required=members.get("tls_client_certificate_bound_access_tokens") is True,
     )
 
 
@@ -292,19 +307,7 @@ def _parse_server_metadata(members: Mapping[str, Any], registration: Registratio
         names_issuer=members.get("authorization_response_iss_parameter_supported") is True,
         requires_pushed_requests=members.get("require_pushed_authorization_requests") is True,
         scopes=frozenset(_get_texts(members, "scopes_supported")),
-        grant_types=frozenset(
-            _get_texts(members, "grant_types_supported", ("authorization_code", "implicit"))
-        ),
-        auth_methods=frozenset(
-            _get_texts(members, "token_endpoint_auth_methods_supported", ("client_secret_basic",))
-        ),
         challenge_methods=frozenset(_get_texts(members, "code_challenge_methods_supported")),
-        dpop_algorithms=frozenset(_get_texts(members, "dpop_signing_alg_values_supported")),
-        detail_types=frozenset(_get_texts(members, "authorization_details_types_supported")),
-        grant_profiles=frozenset(_get_texts(members, "authorization_grant_profiles_supported")),
-        requested_token_types=frozenset(
-            _get_texts(members, "identity_chaining_requested_token_types_supported")
-        ),
     )
 
 
@@ -333,9 +336,9 @@ def _require_own_url(
     return text
 
 
-def _get_texts(members: Mapping[str, Any], name: str, default: tuple[str, ...] = ()) -> list[str]:
-    values = members.get(name, default)
-    if not isinstance(values, list | tuple):
+def _get_texts(members: Mapping[str, Any], name: str) -> list[str]:
+    values = members.get(name)
+    if not isinstance(values, list):
         return []
     return [value for value in values[:_MAX_ITEMS] if isinstance(value, str) and len(value) <= _LONGEST_URL]
 

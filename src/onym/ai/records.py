@@ -25,8 +25,6 @@ from onym.uri.ai import AIURI
 
 #: `aud` of a receipt for a caller with neither token nor origin
 ANONYMOUS_AUDIENCE: Final = "anonymous"
-#: a character of a scope (RFC 6749 3.3)
-SCOPE_CHARACTER: Final = r"[\x21\x23-\x5b\x5d-\x7e]"
 #: the authority of an ai URI without one (`ai:/path`); it can never be a host
 NO_AUTHORITY: Final = "_"
 

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from onym import __version__
+from onym._lazy import make_missing_extra_error
 from onym.ai.records import AnchorDocument, Resolution, Result, hash_path
 from onym.errors import MissingExtraError, OnymError, OnymWarning
 from onym.net.messages import Flow, Reply
@@ -83,11 +84,7 @@ class Telemetry:
         try:
             from opentelemetry import metrics, trace
         except ImportError:
-            raise MissingExtraError(
-                "telemetry needs opentelemetry-api, which is not installed",
-                code="telemetry.missing-extra",
-                command="pip install 'onym[telemetry]'",
-            ) from None
+            raise make_missing_extra_error("opentelemetry-api", "telemetry") from None
         from onym.ai import _spans  # late: it needs opentelemetry-api
 
         self._spans = _spans

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import re
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
@@ -17,10 +15,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from onym.ai.endpoint.kinds import MAX_ANSWER, MAX_UPDATES
+from onym.ai.exchange import IDEMPOTENCY_KEY
 from onym.ai.records import EVENTS, Effects, parse_media_type
 from onym.bridges import _a2a_store
 from onym.bridges import _sdk as sdk
 from onym.bridges.approvals import PAGE_KEY, PERMISSION_CODES, ApprovalPage, PermissionPages, build_approval
+from onym.common.text import encode_base64url
 from onym.errors import AIIPError, InvocationError, OnymError, TaskRunning
 from onym.uri.ai import AIURI
 
@@ -39,12 +39,9 @@ if TYPE_CHECKING:
 EXTENSION: Final = "urn:onym:a2a:aiip-receipt:1"
 #: members of an input that can be a message's text, in order of preference
 _TEXTS: Final = ("message", "prompt", "text")
-_CODE: Final = "aiip-code"
 #: metadata of a task: the agent's own names of the conversation, the message that waits for a permission, and
 #: the ID of the approval that was asked for
 _CONTEXT, _TASK, _PENDING, _APPROVAL = "aiip-context", "aiip-task", "aiip-pending", "aiip-approval"
-#: an idempotency key (AIIP/HTTPS v1 3.11): 1 to 255 visible ASCII characters except " and \
-_KEY: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
 #: members of a part of A2A that is a file
 _FILE_MEMBERS: Final = frozenset({"raw", "url", "mediaType", "filename"})
 #: seconds that a task may wait for a person before its place in memory is released; the task stays
@@ -53,6 +50,8 @@ _WAIT_SECONDS: Final = 600.0
 _PROGRESS_SECONDS: Final = 5.0
 _RESULT_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.02
+#: characters of a text of the agent
+_LONGEST_TEXT: Final = 64 * 1024
 
 
 def _make_context_builder(description: Description, store: VersionedTaskStore) -> RequestContextBuilder:
@@ -84,7 +83,7 @@ def _make_context_builder(description: Description, store: VersionedTaskStore) -
                 try:
                     _build_arguments(params.message, description, None)
                 except AIIPError as error:
-                    raise InvalidParamsError(error.message, data={_CODE: error.code}) from None
+                    raise InvalidParamsError(error.message, data={sdk.CODE_KEY: error.code}) from None
             known = await store.get(task_id, context) if task_id else None
             if known is not None:
                 context_id = context_id or known.task.context_id
@@ -148,7 +147,7 @@ def make_handler(
     from a2a.types import CancelTaskRequest
     from a2a.utils.errors import TaskNotCancelableError
 
-    store = _a2a_store.make_task_store(tasks, _CODE)
+    store = _a2a_store.make_task_store(tasks, sdk.CODE_KEY)
 
     class Handler(DefaultRequestHandlerV2):
         """Handles requests as the SDK does, except that some tasks are not cancelled."""
@@ -339,7 +338,7 @@ class _Run:
             try:
                 await handle.send_input(_build_input(self._message, form))
             except InvocationError as error:
-                await self._update("input-required", error.message, {_CODE: error.code})
+                await self._update("input-required", error.message, {sdk.CODE_KEY: error.code})
                 return None
         return await self._read_end(handle, await self._watch(handle))
 
@@ -494,7 +493,7 @@ class _Run:
         """Tell of an error: a permission that is missing can be given elsewhere, all else is an end."""
         if not self._begun:
             await self._begin()
-        notes = {_CODE: error.code, sdk.URI_KEY: str(self._uri)}
+        notes = {sdk.CODE_KEY: error.code, sdk.URI_KEY: str(self._uri)}
         if error.code in PERMISSION_CODES:
             await self._ask_permission(error, notes)
             return
@@ -538,9 +537,9 @@ class _Run:
         await self._updater.update_status(number, message, metadata=metadata)
 
 
-def sanitize_lines(text: str, most: int = 64 * 1024) -> str:
+def sanitize_lines(text: str) -> str:
     """Make remote text of several lines safe to show."""
-    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text[:most])
+    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text[:_LONGEST_TEXT])
 
 
 def _get_notes(task: Task) -> Mapping[str, Any]:
@@ -649,13 +648,8 @@ def derive_idempotency_key(message_id: str) -> str | None:
     """
     if not message_id:
         return None
-    return message_id if _KEY.fullmatch(message_id) else _hash_text(message_id)
+    return message_id if IDEMPOTENCY_KEY.fullmatch(message_id) else _hash_text(message_id)
 
 
 def _hash_text(text: str) -> str:
     return encode_base64url(sha256(text.encode()).digest())
-
-
-def encode_base64url(content: bytes) -> str:
-    """Encode bytes as unpadded base64url (RFC 4648 5)."""
-    return urlsafe_b64encode(content).rstrip(b"=").decode("ascii")

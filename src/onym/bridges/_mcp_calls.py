@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from onym.ai.records import Description, Result, TaskStatus
     from onym.ai.tasks import AsyncTaskHandle
 
-#: in the metadata of a tool error
-_CODE: Final = "aiip-code"
-
-
 #: what a person is told who comes back before the decision
 _WAITING: Final = "people have not decided about this call yet"
 
@@ -383,7 +379,7 @@ def serve_tasks(server: Server[Any], tasks: ToolTasks) -> None:
             try:
                 return await work(context, params)
             except OnymError as error:
-                data = {_CODE: error.code}
+                data = {sdk.CODE_KEY: error.code}
                 raise MCPError(INVALID_PARAMS, sdk.sanitize_text(error.message), data) from None
 
         return handle
@@ -409,7 +405,7 @@ def build_call_failure(
     from mcp.types import CallToolResult, TextContent
 
     texts = [sdk.sanitize_text(message), *(str(value) for value in (more or {}).values())]
-    meta = {_CODE: code, sdk.URI_KEY: str(uri), **(more or {})}
+    meta = {sdk.CODE_KEY: code, sdk.URI_KEY: str(uri), **(more or {})}
     return CallToolResult(content=[TextContent(text=" ".join(texts))], is_error=True, _meta=meta)
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 #: members of metadata: the compact receipt, and the ai URI of the request
 RECEIPT_KEY: Final = "aiip-receipt"
 URI_KEY: Final = "aiip-uri"
+#: the code of the error that a call ended with
+CODE_KEY: Final = "aiip-code"
 #: levels of a remote schema that are passed on; JSON writers have a limit
 _DEEPEST: Final = 64
 #: charsets that are a subset of UTF-8

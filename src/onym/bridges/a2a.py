@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from onym.ai.endpoint.kinds import AgentHandler, Outgoing, State, Update, agent
 from onym.bridges import _sdk as sdk
 from onym.bridges._a2a_store import SharedTasks
-from onym.bridges._a2a_tasks import EXTENSION, encode_base64url, make_executor, make_handler
+from onym.bridges._a2a_tasks import EXTENSION, make_executor, make_handler
 from onym.bridges.approvals import PermissionPages
+from onym.common.text import encode_base64url
 from onym.errors import AIIPError, OnymError, UsageError
 from onym.sign.keys import CARD_ALGORITHMS
 from onym.store.shared import MemoryStore, StoreLimits

@@ -153,14 +153,14 @@ _POLL: Final = 0.005
 
 
 @contextmanager
-def lock_file(path: Path, *, mode: int = 0o600, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+def lock_file(path: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Lock `path`, a file that exists only to be locked; it is created, and never removed.
 
     `on_wait` is called once if another process has the lock.
     """
-    descriptor = os.open(path, _FLAGS, mode)
+    descriptor = os.open(path, _FLAGS, 0o600)
     try:
-        if on_wait is None or not try_lock(descriptor):
+        if not try_lock(descriptor):
             if on_wait is not None:
                 on_wait()
             wait_for_lock(descriptor)

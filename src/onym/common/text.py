@@ -33,10 +33,9 @@ def replace_unprintable(text: str, replacement: str = " ") -> str:
     return "".join(character if character.isprintable() else replacement for character in text)
 
 
-def to_single_line(text: str, limit: int | None = None) -> str:
+def to_single_line(text: str) -> str:
     """`text` as one printable line: runs of blanks, line ends and control characters become one space."""
-    line = " ".join(replace_unprintable(text).split())
-    return line if limit is None else shorten_text(line, limit)
+    return " ".join(replace_unprintable(text).split())
 
 
 def shorten_text(text: str, limit: int) -> str:

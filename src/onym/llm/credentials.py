@@ -81,8 +81,7 @@ GROUP: Final = "onym.credentials"
 
 _LONGEST_FILE: Final = 64 * 1024
 _PROCESS_KEY: Final = os.urandom(32)
-#: the functions of `onym.llm.credentials`, by the kind of reference and a provider entry's `chain`
-_CHAINS: Final[Mapping[str, str]] = {"aws": "find_aws", "google": "find_google"}
+#: what to do without a credential, by a provider entry's `chain`
 _CHAIN_HINTS: Final[Mapping[str, str]] = {
     "aws": "set AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
     "or say ?auth=aws:PROFILE",
@@ -172,7 +171,7 @@ def _load_referenced(uri: LLMURI, policy: Policy, environ: Mapping[str, str]) ->
         )
     reference = uri.auth or ""
     kind, _, rest = reference.partition(":")
-    if kind in _CHAINS:
+    if kind in _CHAIN_HINTS:
         return _find_in_chain(kind, environ, rest) or _raise_empty(reference)
     read = _REFERENCE_READERS.get(kind)
     text = _load_from_plugin(kind, rest) if read is None else read(rest, environ)
@@ -251,8 +250,7 @@ _REFERENCE_READERS: Final[Mapping[str, Callable[[str, Mapping[str, str]], str]]]
 
 def _find_in_chain(name: str, environ: Mapping[str, str], reference: str) -> Credential | None:
     """Return the credential of a vendor's variables, files or metadata, which its library reads."""
-    module = import_module("onym.llm.credentials")  # late: few providers need it
-    find: Callable[[Mapping[str, str], str], Credential | None] = getattr(module, _CHAINS[name])
+    find = {"aws": find_aws, "google": find_google}[name]
     return find(environ, reference)
 
 
@@ -270,7 +268,7 @@ def _load_from_plugin(kind: str, rest: str) -> str:
             hint=f"Install one with the entry point {kind} in the group {GROUP}, or use auth=env:NAME.",
         )
     if kind not in points:
-        known = ", ".join(sorted({*_REFERENCE_READERS, *_CHAINS, *points}))
+        known = ", ".join(sorted({*_REFERENCE_READERS, *_CHAIN_HINTS, *points}))
         raise CredentialError(
             f"auth= names a kind of credential store that is not installed: {kind}",
             code="credential.unknown-kind",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onym import __version__
 from onym.errors import CredentialError, LLMURIError, ParameterError, PolicyError, UnsupportedError
-from onym.llm import credentials, dialects, profiles
+from onym.llm import credentials, dialects, models
 from onym.llm.parameters import DRAFT
 from onym.llm.providers import format_suggestion, is_loopback, match_wildcard
 from onym.llm.request_headers import merge_headers
@@ -136,11 +136,11 @@ def choose_api(uri: LLMURI, row: Provider) -> tuple[Provider, RoutingValue | Non
     return (row, None) if moved is None else (row.with_api(row.apis[_RESPONSES]), moved)
 
 
-def _find_profile(uri: LLMURI, row: Provider) -> profiles.Profile | None:
+def _find_profile(uri: LLMURI, row: Provider) -> models.Profile | None:
     """Return the model's profile, None if the provider does not have both of OpenAI's APIs."""
     if row.dialect != "openai_chat" or _RESPONSES not in row.apis:
         return None
-    return profiles.find_profile(row.name, uri.model, row.dialect)
+    return models.find_profile(row.name, uri.model, row.dialect)
 
 
 def find_tool_limit(uri: LLMURI, row: Provider) -> str | None:
@@ -277,7 +277,7 @@ class Endpoint:
     """
 
     provider: Provider
-    profile: profiles.Profile
+    profile: models.Profile
     dialect: dialects.Dialect
     origin: Origin | None
     place: RequestPaths
@@ -314,16 +314,16 @@ class Endpoint:
         """Whether requests contain a signature instead of the key."""
         return self.credential is not None and self.credential.access_id is not None
 
-    def find_choice_refusal(self, choice: str, extra: Mapping[str, Any]) -> profiles.ChoiceRefusal | None:
+    def find_choice_refusal(self, choice: str, extra: Mapping[str, Any]) -> models.ChoiceRefusal | None:
         """Return why the model or its API format refuses a tool choice in a call with these parameters.
 
         `extra` are pass-through parameters, or the body of a request.
         """
         # formats of other distributions may not have this member
         refused: Mapping[str, str] = getattr(self.dialect, "refuses_choice", {})
-        reason = refused.get(profiles.get_choice_kind(choice))
+        reason = refused.get(models.get_choice_kind(choice))
         if reason is not None:
-            return profiles.ChoiceRefusal(reason, self.provider.source)
+            return models.ChoiceRefusal(reason, self.provider.source)
         return self.profile.find_choice_refusal(choice, extra)
 
     def build_headers(self) -> tuple[tuple[str, str | Secret], ...]:
@@ -420,7 +420,7 @@ def resolve_endpoint(
     place = resolve_paths(uri, provider, host, known, chosen)
     fixed: dict[str, Any] = {
         "provider": provider,
-        "profile": profiles.find_profile(provider.name, uri.model, provider.dialect),
+        "profile": models.find_profile(provider.name, uri.model, provider.dialect),
         "dialect": dialects.get_dialect(provider.dialect),
         "place": place,
         "model": uri.model,

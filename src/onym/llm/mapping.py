@@ -21,7 +21,7 @@ from onym.uri.parameters import PROVIDER_NAMES, format_name
 
 if TYPE_CHECKING:
     from onym.llm.endpoint import Endpoint
-    from onym.llm.profiles import ChoiceRefusal, Profile
+    from onym.llm.models import ChoiceRefusal, Profile
     from onym.llm.providers import Provider
 
 #: for one endpoint, so that a server cannot fill the memory

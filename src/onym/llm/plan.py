@@ -314,7 +314,7 @@ def _suggest_model(endpoint: Endpoint) -> str | None:
     if endpoint.provider.fetch_command is not None:
         command = endpoint.provider.fetch_command.replace("{model}", shlex.quote(endpoint.model))
         return f"Fetch the model with: {command}"
-    from onym.llm.retirements import find_retirement  # only this error needs the table
+    from onym.llm.models import find_retirement  # only this error needs the table
 
     retirement = find_retirement(endpoint.provider.name, endpoint.model)
     if retirement is None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from onym import __version__
+from onym._lazy import make_missing_extra_error
 from onym.errors import MissingExtraError, NetError, OnymError, OnymWarning
 from onym.llm import types
 from onym.llm.flow import Collector
@@ -421,11 +422,7 @@ class Telemetry:
         try:
             from opentelemetry import metrics, trace
         except ImportError:
-            raise MissingExtraError(
-                "telemetry needs opentelemetry-api, which is not installed",
-                code="telemetry.missing-extra",
-                command="pip install 'onym[telemetry]'",
-            ) from None
+            raise make_missing_extra_error("opentelemetry-api", "telemetry") from None
 
         environ = os.environ if environ is None else environ
         if capture_content is None:

@@ -14,7 +14,6 @@ import socket
 import ssl
 import threading
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import cache
 from hashlib import sha256
@@ -22,6 +21,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from onym.common.text import encode_base64url
 from onym.errors import ConnectionFailed, NetError, ResolveError, TLSError, UsageError
 from onym.net.limits import SLICE, ClientIdentity, Deadline, TLSConfig, compute_remaining, make_deadline_error
 from onym.uri.secret import SecretBytes
@@ -158,7 +158,7 @@ def hash_client_certificate(identity: ClientIdentity) -> str:
         der = ssl.PEM_cert_to_DER_cert(text[start : text.index(_END, start) + len(_END)])
     except (OSError, ValueError):
         raise _make_client_error(f"{identity.cert} is not a readable PEM certificate") from None
-    return urlsafe_b64encode(sha256(der).digest()).rstrip(b"=").decode("ascii")
+    return encode_base64url(sha256(der).digest())
 
 
 def list_authorities(config: TLSConfig) -> tuple[str, ...]:

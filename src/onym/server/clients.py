@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-from base64 import urlsafe_b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from onym._lazy import require_extra
 from onym.accounts.records import make_session_id
+from onym.common.text import encode_base64url
 from onym.net.hosts import Network, get_client_network, parse_address, parse_network
 from onym.store.shared import hash_part
 from onym.uri.secret import Secret
@@ -140,7 +140,7 @@ class SharedRates:
         self._failed = float("-inf")
         self._count_fallback = count_fallback
 
-    async def take(self, kind: BucketKind, key: str, *, times: int = 1) -> float:
+    async def take_token(self, kind: BucketKind, key: str, *, times: int = 1) -> float:
         """Count a request. Return 0, or the seconds until there is room for it; see `TokenBuckets`."""
         if self._storage is None:
             return self._local.take_token(kind, key, times=times)
@@ -237,7 +237,7 @@ class CSRFKey:
     def token(self) -> str:
         """The token for this browser's forms, derived from the secret with HMAC."""
         mac = hmac.new(self.get_secret().reveal().encode(), _PURPOSE, hashlib.sha256)
-        return urlsafe_b64encode(mac.digest()).rstrip(b"=").decode("ascii")
+        return encode_base64url(mac.digest())
 
     def matches_token(self, given: str) -> bool:
         """Is it this browser's token? False if the browser has no secret yet."""

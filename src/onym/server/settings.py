@@ -211,7 +211,6 @@ Slug: TypeAlias = Annotated[
 GroupName: TypeAlias = Annotated[
     str, Parser(_build_pattern_parser(r"[^\x00-\x1f\x7f]{1,256}", "text of at most 256 characters"))
 ]
-ClaimName: TypeAlias = Annotated[str, Parser(_build_pattern_parser("[!-~]{1,200}", "the name of a claim"))]
 #: a part of the application, or * for all of it
 RealmName: TypeAlias = Annotated[
     str, Parser(_build_pattern_parser(r"\*|[a-z](?:[a-z0-9-]{0,30}[a-z0-9])?", "the ID of a registry, or *"))

@@ -44,6 +44,10 @@ APPROVAL_SECONDS: Final = 300
 DETAILS: Final = "aiip_invoke"
 #: approvers that one challenge may name
 MAX_APPROVERS: Final = 8
+#: bytes of a body that people can be shown
+MAX_SHOWN: Final = 64 * 1024
+#: seconds between a sign-in and the decision that it allows (4.5)
+SIGN_IN_SECONDS: Final = 300.0
 _CHALLENGE_SUBJECT: Final = "a challenge"
 _APPROVAL_SUBJECT: Final = "an approval"
 #: bytes of the time and of the randomness in `txn`

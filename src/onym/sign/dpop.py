@@ -115,7 +115,7 @@ def sign_dpop_proof(
     `nonce` is the server's last `DPoP-Nonce`. `request_hash` is the `rqh` of a request to an ai:// resource
     (`onym.sign.request_hash`). Raises SignatureError for a nonce that the RFC does not allow.
     """
-    if nonce is not None and not _is_nonce(nonce):
+    if nonce is not None and not is_nonce(nonce):
         raise make_claim_error(
             "nonce", "bad-claim", "the server's nonce has characters that RFC 9449 forbids"
         )
@@ -292,12 +292,13 @@ def _get_nonce(claims: Mapping[str, Any]) -> str | None:
     if "nonce" not in claims:
         return None
     value = claims["nonce"]
-    if not isinstance(value, str) or not _is_nonce(value):
+    if not isinstance(value, str) or not is_nonce(value):
         raise make_claim_error("nonce", "bad-claim", "it is not a nonce of RFC 9449 8.1")
     return value
 
 
-def _is_nonce(text: str) -> bool:
+def is_nonce(text: str) -> bool:
+    """Report whether this is a nonce (RFC 9449 8.1) of at most 512 characters."""
     return len(text) <= MAX_NONCE and _NONCE.match(text) is not None
 
 

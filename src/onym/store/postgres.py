@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from onym._lazy import require_extra
+from onym.common.concurrency import Job, TransactionQueue
 from onym.errors import StoreError
-from onym.store.transaction_queue import Job, TransactionQueue
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
@@ -56,7 +56,10 @@ AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = ? AND pid <> pg_b
 _LOCK_FLEET: Final = """SELECT pg_advisory_xact_lock(?), pg_backend_pid(),
 extract(epoch FROM clock_timestamp())::float8"""
 _SCHEMES: Final = ("postgresql://", "postgres://", "postgresql+psycopg://")
-_FORMATS: Final = "CREATE TABLE IF NOT EXISTS onym_formats (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+#: the version of each format whose tables are in a database
+FORMATS_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS onym_formats (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,7 +381,7 @@ def _create_tables(transaction: PostgresTransaction, tables: TableGroup) -> None
     # first a look: a user who may not create tables uses those that are there
     found = _read_version(transaction, tables.name)
     if found is None:
-        transaction.execute(_FORMATS)
+        transaction.execute(FORMATS_TABLE)
         for statement in tables.statements:
             transaction.execute(statement)
         transaction.execute("INSERT INTO onym_formats VALUES (?, ?)", (tables.name, tables.version))

@@ -42,6 +42,7 @@ from sqlalchemy.types import TypeEngine
 
 from onym.common.text import decode_base64url, encode_base64url, format_timestamp, parse_timestamp
 from onym.errors import RegistryError, StaleError, StoreError
+from onym.store.postgres import FORMATS_TABLE
 from onym.store.sqlite import create_private_file, enable_wal
 from onym.uri.secret import Secret
 
@@ -499,9 +500,6 @@ async def _is_listening(url: URL) -> bool:
     return True
 
 
-_FORMATS: Final = "CREATE TABLE IF NOT EXISTS onym_formats (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
-
-
 async def prepare_tables(database: Database, name: str, version: int, statements: Sequence[str]) -> None:
     """Create a group of tables of a PostgreSQL database, unless this or an older version of Onym did.
 
@@ -520,7 +518,7 @@ async def prepare_tables(database: Database, name: str, version: int, statements
         # first a look: a user who may not create tables uses those that are there
         found = await read_version(connection)
         if found is None:
-            await connection.execute(text(_FORMATS))
+            await connection.execute(text(FORMATS_TABLE))
             for statement in statements:
                 await connection.exec_driver_sql(statement)
             query = text("INSERT INTO onym_formats VALUES (:name, :version)")

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from onym.store.transaction_queue import Job, TransactionQueue
+from onym.common.concurrency import Job, TransactionQueue
 
 T = TypeVar("T")
 

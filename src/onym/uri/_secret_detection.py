@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Literal, TypeAlias
 
 from onym.uri.secret import MARK
@@ -518,12 +518,11 @@ def looks_random(text: str, least: int) -> bool:
 def find_keys(text: str) -> Iterator[Span]:
     """Spans of all texts in the format of a key."""
     formats = _group_formats()
-    for end in formats.keys() & {"", *_get_pattern("prefix end").findall(text)}:
-        for start, run, least, good in formats[end]:
-            if start in text:
-                for match in _compile_format(start, run, least).finditer(text):
-                    if good(match[1]):
-                        yield match.span()
+    ends = formats.keys() & {"", *_get_pattern("prefix end").findall(text)}
+    for start, run, least, good in chain.from_iterable(formats[end] for end in ends):
+        if start in text:
+            matches = _compile_format(start, run, least).finditer(text)
+            yield from (match.span() for match in matches if good(match[1]))
     if any(start in text for start in _AMAZON):
         yield from (match.span() for match in _get_pattern("amazon").finditer(text))
     if "eyJ" in text:

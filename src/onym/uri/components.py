@@ -74,16 +74,16 @@ class Quoter:
         return encoded.decode("latin-1").translate(self._table)
 
 
-def _make_surrogate_error(component: str, offset: int, clause: str | None = None) -> URISyntaxError:
+def _make_surrogate_error(component: str, offset: int) -> URISyntaxError:
     message = f"the {component} contains a lone surrogate, which has no UTF-8 form"
-    return make_syntax_error("uri.bad-utf8", message, component, offset, clause or "RFC 3986 2.5")
+    return make_syntax_error("uri.bad-utf8", message, component, offset, "RFC 3986 2.5")
 
 
-def _make_triplet_error(component: str, offset: int, clause: str | None = None) -> URISyntaxError:
+def _make_triplet_error(component: str, offset: int) -> URISyntaxError:
     message = f"a % in the {component} is not followed by two hexadecimal digits"
     hint = "write a literal % as %25"
     code = "uri.bad-percent-encoding"
-    return make_syntax_error(code, message, component, offset, clause or "RFC 3986 2.1", hint)
+    return make_syntax_error(code, message, component, offset, "RFC 3986 2.1", hint)
 
 
 #: one path segment, only unreserved characters kept (draft-levy-llm-uri-scheme-00 3.2)
@@ -108,44 +108,41 @@ FRAGMENT: Final = Quoter("fragment", SUB_DELIMS + ":@/?")
 REG_NAME: Final = Quoter("host", SUB_DELIMS)
 
 
-def find_bad_triplet(text: str, start: int = 0, end: int | None = None) -> int:
-    """Index of the first `%` that two hexadecimal digits do not follow before `end`, or -1."""
-    found = _BAD_TRIPLET.search(text, start, len(text) if end is None else end)
+def find_bad_triplet(text: str) -> int:
+    """Index of the first `%` that two hexadecimal digits do not follow, or -1."""
+    found = _BAD_TRIPLET.search(text)
     return -1 if found is None else found.start()
 
 
-def decode_component(text: str, *, component: str, offset: int = 0, clause: str | None = None) -> str:
+def decode_component(text: str, *, component: str, offset: int = 0) -> str:
     """Decode the triplets of `text` once, as strict UTF-8.
 
     `offset` is the position of `text` in the URI: errors count from there. Raises URISyntaxError,
-    `uri.bad-percent-encoding` or `uri.bad-utf8`; `clause` replaces the clause that they name.
+    `uri.bad-percent-encoding` or `uri.bad-utf8`.
     """
     if "%" not in text:
         return text
-    decoded = decode_component_bytes(text, component=component, offset=offset, clause=clause)
+    decoded = decode_component_bytes(text, component=component, offset=offset)
     try:
         return decoded.decode("utf-8")
     except UnicodeDecodeError as error:
         offset += _find_byte_position(text, error.start)
         message = f"percent-encoded bytes in the {component} are not UTF-8"
-        clause = clause or "RFC 3986 2.5"
-        raise make_syntax_error("uri.bad-utf8", message, component, offset, clause) from None
+        raise make_syntax_error("uri.bad-utf8", message, component, offset, "RFC 3986 2.5") from None
 
 
-def decode_component_bytes(
-    text: str, *, component: str = "text", offset: int = 0, clause: str | None = None
-) -> bytes:
+def decode_component_bytes(text: str, *, component: str = "text", offset: int = 0) -> bytes:
     """The bytes that `text` encodes: triplets decoded once, other characters as UTF-8.
 
     Raises URISyntaxError as `decode_component` does.
     """
     bad = find_bad_triplet(text)
     if bad >= 0:
-        raise _make_triplet_error(component, offset + bad, clause)
+        raise _make_triplet_error(component, offset + bad)
     try:
         first, *rest = text.encode("utf-8").split(b"%")
     except UnicodeEncodeError as error:
-        raise _make_surrogate_error(component, offset + error.start, clause) from None
+        raise _make_surrogate_error(component, offset + error.start) from None
     return first + b"".join([_BYTES[piece[:2]] + piece[2:] for piece in rest])
 
 
@@ -162,8 +159,8 @@ def uppercase_triplets(text: str) -> str:
     return _TRIPLET.sub(lambda triplet: triplet[0].upper(), text) if "%" in text else text
 
 
-_HEX_DIGITS: Final = "0123456789abcdefABCDEF"
-_BYTES: Final = {(a + b).encode(): bytes([int(a + b, 16)]) for a in _HEX_DIGITS for b in _HEX_DIGITS}
+HEX_DIGITS: Final = "0123456789abcdefABCDEF"
+_BYTES: Final = {(a + b).encode(): bytes([int(a + b, 16)]) for a in HEX_DIGITS for b in HEX_DIGITS}
 
 
 def _normalize_triplet(triplet: re.Match[str]) -> str:
@@ -208,7 +205,7 @@ def is_ipvfuture(text: str) -> bool:
     return (
         text[:1] in ("v", "V")
         and version != ""
-        and not version.strip(_HEX_DIGITS)
+        and not version.strip(HEX_DIGITS)
         and dot != ""
         and address != ""
         and not address.strip(_FUTURE)
@@ -240,7 +237,7 @@ def parse_ipv6(text: str) -> int | None:
         return None
     value = 0
     for group in (*before, *["0"] * missing, *after):
-        if not 1 <= len(group) <= 4 or group.strip(_HEX_DIGITS):
+        if not 1 <= len(group) <= 4 or group.strip(HEX_DIGITS):
             return None
         value = value << 16 | int(group, 16)
     return value

@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn, final
 from onym.errors import ParameterError, URIError, UsageError
 from onym.uri._registered import TYPES
 from onym.uri._registered import WELL_KNOWN as WELL_KNOWN
-from onym.uri.components import Frozen, decode_component
+from onym.uri.components import HEX_DIGITS, Frozen, decode_component
 from onym.uri.secret import Secret
 
 # above these, Python raises its own errors (recursion, int() of long texts)
@@ -546,8 +546,7 @@ def parse_typed_query(query: str, start: int, limits: Limits) -> tuple[dict[str,
 _MAY_CLASH: Final = 1
 _CREDENTIAL: Final = 2
 
-_HEX_DIGITS: Final = "0123456789abcdefABCDEF"
-_ASCII_TRIPLETS: Final = {high + low: chr(int(high + low, 16)) for high in "01234567" for low in _HEX_DIGITS}
+_ASCII_TRIPLETS: Final = {high + low: chr(int(high + low, 16)) for high in "01234567" for low in HEX_DIGITS}
 
 
 def _decode_value(text: str) -> str:

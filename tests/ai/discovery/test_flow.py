@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from discovery_support import DOCUMENT, KEYS, World, by_hand, srv, txt, world_of
-from onym.ai.client_flows import renew_keys, resolve_uri
 from onym.ai.discovery.evaluation import Discovery, discover_authority, fetch_srv_targets
+from onym.ai.discovery.resolution import renew_keys, resolve_uri
 from onym.ai.discovery.well_known import fetch_document, fetch_key_history, fetch_keys, find_namespace
 from onym.ai.records import AnchorDocument, Namespace, Requirements, Source, Verdict
 from onym.ai.settings import MemoryPins, ResolverSettings
@@ -55,14 +55,12 @@ def refused(world: World, code: str, question: str | None = None) -> DiscoveryEr
     found = world.discover(question)
     assert found.refusal is not None
     assert found.refusal.code == code
-    with pytest.raises(DiscoveryError):
-        found.require_success()
     return found.refusal
 
 
 @pytest.mark.requirement("ai-discovery-c", "ai-discovery-e")
 def test_an_anchor_alone_is_enough(world: World) -> None:
-    found = world.discover().require_success()
+    found = world.discover_success()
     assert found.authority == world.bank.authority
     assert found.document is not None
     assert found.kids == (world.bank.key.kid,)
@@ -77,7 +75,7 @@ def test_an_anchor_alone_is_enough(world: World) -> None:
 def test_header_and_head_are_read_and_confirm(world: World) -> None:
     page = f'<head><link rel=aiip href="{world.bank.uri}"></head>'
     world.bank.put("/shop", page, link=f'<{world.bank.uri}>; rel="aiip"')
-    found = world.discover(f"{world.bank.origin}/shop?session=1").require_success()
+    found = world.discover_success(f"{world.bank.origin}/shop?session=1")
     assert of(found, "link").verdict is Verdict.CONFIRMS
     assert of(found, "html").verdict is Verdict.CONFIRMS
     assert of(found, "link").location == f"{world.bank.origin}/shop"
@@ -85,7 +83,7 @@ def test_header_and_head_are_read_and_confirm(world: World) -> None:
 
 
 def test_an_ai_uri_may_be_asked_about(world: World) -> None:
-    found = world.discover(world.bank.uri).require_success()
+    found = world.discover_success(world.bank.uri)
     assert found.anchor == world.bank.origin
 
 
@@ -102,7 +100,7 @@ def test_a_page_needs_no_html(world: World) -> None:
 @pytest.mark.parametrize("status", [404, 500, 403])
 def test_an_answer_that_is_no_success_points_nowhere(world: World, status: int) -> None:
     world.bank.put("/", EVIL, status=status, link="<ai://evil.test/x>; rel=aiip")
-    found = world.discover().require_success()
+    found = world.discover_success()
     assert [each.uri for each in found.candidates] == [world.bank.uri]
     assert of(found, "link").verdict is Verdict.ABSENT
     assert str(status) in of(found, "link").why
@@ -111,7 +109,7 @@ def test_an_answer_that_is_no_success_points_nowhere(world: World, status: int) 
 def test_a_page_that_redirects_points_nowhere(world: World) -> None:
     evil = world.sites["evil.test"]
     world.bank.put("/", EVIL, status=302, location=evil.origin, link="<ai://evil.test/x>; rel=aiip")
-    found = world.discover().require_success()
+    found = world.discover_success()
     assert of(found, "link").verdict is Verdict.FAILED
     assert evil.asked == []
 
@@ -125,14 +123,14 @@ def test_a_link_about_another_page_is_left_out(world: World) -> None:
 
 def test_a_link_in_a_users_comment_points_nowhere(world: World) -> None:
     world.bank.put("/", f"<title>x</title><body><p>{EVIL}</p>")
-    found = world.discover().require_success()
+    found = world.discover_success()
     assert of(found, "html").verdict is Verdict.ABSENT
 
 
 def test_a_page_cannot_claim_what_another_authority_does_not_confirm(world: World) -> None:
     evil = world.sites["evil.test"]
     evil.put("/", "", link=f"<{world.bank.uri}>; rel=aiip")
-    found = world.discover(evil.authority).require_success()
+    found = world.discover_success(evil.authority)
     assert of(found, "link").verdict is Verdict.DROPPED
     assert [(each.uri, each.confirmed) for each in found.candidates] == [
         (evil.uri, True),
@@ -152,7 +150,7 @@ def test_an_origin_that_the_authority_lists_may_point_at_it(world: World) -> Non
     shop.pages.clear()
     shop.put("/", "", link=f"<{world.bank.uri}>; rel=aiip")
     world.bank.publish(origins=[shop.origin])
-    found = world.discover(shop.authority).require_success()
+    found = world.discover_success(shop.authority)
     assert [(each.uri, each.confirmed) for each in found.candidates] == [(world.bank.uri, True)]
     assert found.document is None
 
@@ -165,7 +163,7 @@ def test_two_values_of_a_page_stop(world: World) -> None:
 def test_a_page_pointing_everywhere_makes_few_requests(world: World) -> None:
     links = "".join(f"<link rel=aiip href=ai://a{n}.test/x>" for n in range(50))
     world.bank.put("/", f"<head>{links}")
-    assert len(world.discover().require_success().candidates) == 51
+    assert len(world.discover_success().candidates) == 51
 
 
 # attack 14, prov-093, prov-094
@@ -280,7 +278,7 @@ def test_a_missing_key_set_is_refused(world: World) -> None:
 @pytest.mark.requirement("ai-gateway-l")
 def test_a_weaker_document_is_a_downgrade(world: World) -> None:
     world.bank.publish(pin_max_age=3600, policy={"mtls": True})
-    world.discover().require_success()
+    world.discover_success()
     world.clock.at += 700
     world.bank.publish(policy={"mtls": False})
     refused(world, "aiip.downgrade-detected")
@@ -288,7 +286,7 @@ def test_a_weaker_document_is_a_downgrade(world: World) -> None:
 
 def test_a_new_key_set_from_nowhere_is_a_downgrade(world: World) -> None:
     world.bank.publish(pin_max_age=3600)
-    world.discover().require_success()
+    world.discover_success()
     world.clock.at += 700
     world.bank.publish_keys(SigningKey.generate("Ed25519").with_thumbprint())
     refused(world, "aiip.downgrade-detected")
@@ -299,14 +297,14 @@ def test_a_new_key_set_from_nowhere_is_a_downgrade(world: World) -> None:
 
 def test_signed_dns_that_agrees_confirms(world: World) -> None:
     world.records.table["_aiip.bank.test", "TXT"] = txt(f"endpoint={world.bank.uri}")
-    found = world.discover().require_success()
+    found = world.discover_success()
     assert of(found, "dns-txt").verdict is Verdict.CONFIRMS
     assert of(found, "dns-txt").rank == 2
 
 
 def test_signed_dns_that_disagrees_stops_and_unsigned_dns_loses(world: World) -> None:
     world.records.table["_aiip.bank.test", "TXT"] = txt("endpoint=ai://evil.test/x", validated=False)
-    assert of(world.discover().require_success(), "dns-txt").verdict is Verdict.DROPPED
+    assert of(world.discover_success(), "dns-txt").verdict is Verdict.DROPPED
     world.records.table["_aiip.bank.test", "TXT"] = txt("endpoint=ai://evil.test/x")
     refused(world, "aiip.discovery-conflict")
 
@@ -322,7 +320,7 @@ def test_a_bogus_answer_stops(world: World, kind: str) -> None:
 def test_dns_can_be_left_out(world: World) -> None:
     world.settings = replace(world.settings, dns=False)
     world.records.table["_aiip.bank.test", "TXT"] = Records(status="bogus")
-    names = {each.name for each in world.discover().require_success().sources}
+    names = {each.name for each in world.discover_success().sources}
     assert names == {"anchor", "link"}
     assert world.run(fetch_first_target(anchor(world), world.settings)) == (None, ())
 
@@ -521,11 +519,11 @@ def test_a_registry_name_is_answered_for_by_its_anchor(world: World) -> None:
     row = Namespace(label="bank", anchor=world.bank.origin, keys=(kid,))
     world.settings = replace(world.settings, namespaces=(Registry(), Registry(row)))
     world.bank.publish(endpoint="ai://bank/service/payments")
-    found = world.discover("ai://bank/service/payments").require_success()
+    found = world.discover_success("ai://bank/service/payments")
     assert (found.authority, found.anchor) == ("bank", world.bank.origin)
     assert of(found, "registry").verdict is Verdict.WON
     # asked for by its host, the same document speaks for the same name
-    assert world.discover().require_success().authority == "bank"
+    assert world.discover_success().authority == "bank"
     # and keys that the registry does not name do not count
     other = Namespace(label="bank", anchor=world.bank.origin, keys=("A" * 43,))
     world.settings = replace(world.settings, namespaces=(Registry(other),))
@@ -538,9 +536,9 @@ def test_what_one_question_made_of_a_document_is_not_the_answer_to_another(world
     world.bank.publish(endpoint="ai://bank/service/payments")
     by_uri = f"ai://{world.bank.authority}/service/payments"
     alone = refused(world, "aiip.discovery-conflict", by_uri)
-    assert world.discover().require_success().authority == "bank"
+    assert world.discover_success().authority == "bank"
     assert refused(world, "aiip.discovery-conflict", by_uri).message == alone.message
-    assert world.discover().require_success().authority == "bank"
+    assert world.discover_success().authority == "bank"
     # nor does a registry's word last longer than it says
     world.settings = replace(world.settings, namespaces=())
     refused(world, "aiip.discovery-conflict")
@@ -565,7 +563,7 @@ def test_a_path_without_authority_needs_a_context(world: World) -> None:
     row = Namespace(label="_", anchor=world.bank.origin)
     world.settings = replace(world.settings, contexts={"/agent/": row})
     world.bank.publish(endpoint="ai:/agent/forklift-42")
-    found = world.discover("ai:/agent/forklift-42?task=load").require_success()
+    found = world.discover_success("ai:/agent/forklift-42?task=load")
     assert found.authority == "_"
     assert of(found, "context").verdict is Verdict.WON
 

@@ -12,7 +12,7 @@ import pytest
 from ai_factory import NAME, Factory, resources
 from ai_support import authority_ca, key_store, serve_authority
 from discovery_support import DOCUMENT, KEYS, World, world_of
-from onym.ai.client_flows import resolve_uri
+from onym.ai.discovery.resolution import resolve_uri
 from onym.ai.discovery.well_known import fetch_document, find_namespace
 from onym.ai.discovery_document import (
     MAX_OCTETS,
@@ -70,7 +70,7 @@ def test_what_is_signed_wins_over_what_stands_beside_it(world: World) -> None:
     assert found.requirements.dpop is Level.REQUIRED
     assert found.pin_max_age == 60
     assert found.origins == ("https://shop.test",)  # what is not signed stays as it is
-    shown = world.discover().require_success().document
+    shown = world.discover_success().document
     assert shown is not None
     assert shown.scopes == ("signed",)
 

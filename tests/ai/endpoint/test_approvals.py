@@ -17,10 +17,9 @@ from ai_support import Heard, Line, key_store, serve_authority
 from approval_support import HandApprover, hand_approver
 from onym.ai.endpoint import Caller, Endpoint
 from onym.ai.endpoint.context import AccessRequest
-from onym.ai.endpoint.policy import MAX_SHOWN
 from onym.ai.records import Approver
 from onym.errors import AIIPError, ConfigError, UsageError
-from onym.sign.approval import Challenge, Rule, make_transaction, verify_receipt_approval
+from onym.sign.approval import MAX_SHOWN, Challenge, Rule, make_transaction, verify_receipt_approval
 from onym.sign.keys import SigningKey, read_authority_keys
 from onym.sign.receipts import verify_filed
 from support import as_subtests

@@ -158,7 +158,7 @@ def test_the_writes_of_an_owner_that_was_replaced_change_no_row(join: Callable[[
         assert first.write("t", change) is None
     assert second.find("t") == taken
     assert asyncio.run(second.tasks.list_events("t", 0, 100)) == events
-    assert asyncio.run(second.tasks.read("t", "checkpoint")) is None
+    assert asyncio.run(second.tasks.read_blob("t", "checkpoint")) is None
     # and of two that take it over, one is the first
     assert asyncio.run(first.tasks.take_over(taken, first.now)) is not None
     assert asyncio.run(second.tasks.take_over(taken, first.now)) is None

@@ -55,12 +55,12 @@ def test_a_thousand_addresses_of_one_network_share_one_bucket_of_the_fleet(valke
 
     async def work(fleet: list[SharedRates]) -> None:
         keys = [make_address_key(f"2001:db8:1:2::{number:x}") for number in range(1000)]
-        waits = [await fleet[number % 2].take("reads", key) for number, key in enumerate(keys)]
+        waits = [await fleet[number % 2].take_token("reads", key) for number, key in enumerate(keys)]
         # a window may end while the test runs
         assert 30 <= waits.count(0) <= 60
         assert waits[-1] == 3
-        assert await fleet[0].take("reads", make_address_key("2001:db8:1:3::1")) == 0
-        assert await fleet[1].take("writes", keys[0]) == 0
+        assert await fleet[0].take_token("reads", make_address_key("2001:db8:1:3::1")) == 0
+        assert await fleet[1].take_token("writes", keys[0]) == 0
 
     assert run(work, url) == 0
 
@@ -69,7 +69,7 @@ def test_without_the_store_every_machine_allows_its_share(caplog: pytest.LogCapt
     url = Secret(f"valkey://:hunter2@127.0.0.1:{free_port()}/1")
 
     async def work(fleet: list[SharedRates]) -> None:
-        waits = [await fleet[number % 2].take("reads", "address:192.0.2.1") for number in range(40)]
+        waits = [await fleet[number % 2].take_token("reads", "address:192.0.2.1") for number in range(40)]
         assert waits.count(0) == RATE.burst
 
     with caplog.at_level(logging.WARNING):

@@ -119,12 +119,6 @@ class Discovery:
     fallbacks: tuple[Origin, ...] = ()
     refusal: DiscoveryError | None = None
 
-    def require_success(self) -> Discovery:
-        """Return this discovery. Raises its `refusal` if it has one."""
-        if self.refusal is not None:
-            raise self.refusal
-        return self
-
 
 def weigh_sources(
     origin: str,

@@ -7,7 +7,7 @@ on a retry (AIIP/HTTPS v1, 3.11).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -16,36 +16,15 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from onym.ai.endpoint import responses
-from onym.ai.endpoint.context import TOTAL, Answer, Call, Caller, ConcurrencyLimiter, Limits, StreamEvent
+from onym.ai.endpoint.context import Answer, Call, Caller, Limits, StreamEvent
 from onym.ai.endpoint.idempotency import INTERRUPTED_HINT, IdempotencyStore, KeyScope
 from onym.ai.endpoint.signing import ReceiptRequest, ReceiptSigner, validate_answer
 from onym.ai.records import EVENTS
+from onym.common.concurrency import TOTAL, ConcurrencyLimiter, TaskSet
 from onym.errors import AIIPError, OnymError
 from onym.net.hosts import get_client_network
 
 T = TypeVar("T")
-
-
-class TaskSet:
-    """Tasks of one endpoint. The set keeps every task alive until it has ended."""
-
-    def __init__(self) -> None:
-        self._running: set[asyncio.Task[Any]] = set()
-
-    def __len__(self) -> int:
-        return len(self._running)
-
-    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
-        return iter(tuple(self._running))
-
-    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run the coroutine as a task that stays alive even if its waiter is cancelled."""
-        task = asyncio.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        # its waiter gets the exception, so asyncio need not log it
-        task.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return task
 
 
 class CallDeadline:

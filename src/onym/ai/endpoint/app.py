@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,10 +22,11 @@ from onym.ai.endpoint.sender import BOUND_EFFECTS
 from onym.ai.endpoint.signing import FleetKeys, ReceiptSigner
 from onym.ai.endpoint.tasks import is_task_path
 from onym.ai.messages import parse_request_head
-from onym.ai.records import JSON, SCOPE_CHARACTER, Approver, Auth, Effects, Level, Requirements
+from onym.ai.records import JSON, Approver, Auth, Effects, Level, Requirements
 from onym.ai.telemetry import Telemetry, resolve_telemetry
 from onym.errors import AIIPError, ConfigError, OnymError, URIError, UsageError
 from onym.net.config import NetConfig
+from onym.net.oauth import SCOPE
 from onym.sign.keys import Signer
 from onym.sign.keystore import KeyStore
 from onym.sign.sealing import SealingSecrets
@@ -39,7 +39,7 @@ from onym.uri.secret import Secret
 _LOG: Final = logging.getLogger("onym.ai.endpoint")
 _PREFIX: Final = f"{responses.PREFIX}/".encode()
 #: it must fit into a quoted string, in a list with spaces (RFC 9470 3)
-_ACR: Final = re.compile(SCOPE_CHARACTER + "{1,255}")
+_ACR: Final = SCOPE
 F = TypeVar("F", bound=Callable[..., Any])
 
 

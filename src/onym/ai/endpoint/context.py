@@ -1,17 +1,18 @@
-"""The interface between an endpoint and its handlers: calls, answers, protocols, limits of running work."""
+"""The interface between an endpoint and its handlers: limits, calls, answers and protocols."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
 
 from onym.ai.records import ANONYMOUS_AUDIENCE, JSON
 from onym.errors import UsageError
 from onym.net.messages import Headers
+from onym.sign.receipts import ApprovalReference
 from onym.uri.ai import AIURI
 
 FormT = TypeVar("FormT")
@@ -219,6 +220,74 @@ class Call:
     task: Task | None = field(default=None, repr=False, compare=False)
 
 
+def identify_caller(caller: Caller) -> str:
+    """Return the client and the person that a task belongs to."""
+    return msgspec.json.encode([caller.client_id, caller.subject, caller.audience]).decode()
+
+
+class _StoredCall(msgspec.Struct, array_like=True):
+    """The request of a task. The header fields are not stored, because they contain the access token."""
+
+    uri: str
+    body: bytes
+    content_type: str | None
+    key: str | None
+    request: str
+    audience: str
+    client_id: str | None
+    subject: str | None
+    scopes: tuple[str, ...]
+    token_hash: str | None
+    approval: ApprovalReference | None = None
+
+
+def encode_call(call: Call, approval: ApprovalReference | None = None) -> bytes:
+    """Encode the call for the store, with the approval that it spends."""
+    caller = call.caller
+    return msgspec.msgpack.encode(
+        _StoredCall(
+            uri=str(call.uri),
+            body=call.body,
+            content_type=call.content_type,
+            key=call.idempotency_key,
+            request=call.request_hash,
+            audience=caller.audience,
+            client_id=caller.client_id,
+            subject=caller.subject,
+            scopes=tuple(sorted(caller.scopes)),
+            token_hash=caller.token_hash,
+            approval=approval,
+        )
+    )
+
+
+def decode_approval(octets: bytes) -> ApprovalReference | None:
+    """Return the approval of a stored call, which the receipts of its result name."""
+    return msgspec.msgpack.decode(octets, type=_StoredCall).approval
+
+
+def decode_call(octets: bytes) -> Call:
+    """Decode a stored call, which has no header fields."""
+    stored = msgspec.msgpack.decode(octets, type=_StoredCall)
+    uri = AIURI.parse(stored.uri)
+    return Call(
+        uri=uri,
+        caller=Caller(
+            audience=stored.audience,
+            client_id=stored.client_id,
+            subject=stored.subject,
+            scopes=frozenset(stored.scopes),
+            token_hash=stored.token_hash,
+        ),
+        parameters=uri.parameters,
+        body=stored.body,
+        content_type=stored.content_type,
+        headers=Headers([]),
+        idempotency_key=stored.key,
+        request_hash=stored.request,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """A whole result. `headers` are more fields, of those that 3.14 allows (ETag, Retry-After)."""
@@ -295,52 +364,3 @@ class Authorization(Protocol):
     def metadata(self) -> Mapping[str, Any]:
         """Return the protected resource's metadata (RFC 9728): `resource`, `authorization_servers`, ..."""
         ...
-
-
-#: the group whose limit applies to all work together
-TOTAL: Final = "total"
-
-
-class ConcurrencyLimiter:
-    """Counts running work by groups, such as all work and the work of one client. For one event loop.
-
-    `limits` maps the name of a group to the number that may run at the same time for one key of that group;
-    "total" is one group with one key. `make_error` returns the error to raise for a group that is full.
-    """
-
-    def __init__(self, limits: Mapping[str, int], make_error: Callable[[str], Exception]) -> None:
-        self._limits = dict(limits)
-        self._make_error = make_error
-        self._running: Counter[tuple[str, str]] = Counter()
-
-    def __len__(self) -> int:
-        return self._running[TOTAL, ""]
-
-    def acquire(self, **keys: str) -> Callable[[], None]:
-        """Take a slot in every group and return a function that frees it; further calls have no effect.
-
-        `keys` contains a key for every group but the total. Raises the error of the first full group.
-        """
-        slots = [(TOTAL, ""), *keys.items()]
-        for group, key in slots:
-            if self._running[group, key] >= self._limits[group]:
-                raise self._make_error(group)
-        self._running.update(slots)
-
-        def release() -> None:
-            self._running.subtract(slots)
-            for slot in slots:
-                if not self._running[slot]:
-                    del self._running[slot]
-            slots.clear()
-
-        return release
-
-    @contextmanager
-    def reserve(self, **keys: str) -> Iterator[None]:
-        """Take a slot for the time of the block. Raises what `acquire` raises."""
-        release = self.acquire(**keys)
-        try:
-            yield
-        finally:
-            release()

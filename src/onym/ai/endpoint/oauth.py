@@ -21,12 +21,13 @@ from typing import Any, Final
 from onym.ai.endpoint import sender
 from onym.ai.endpoint.context import AccessRequest, Actor, Caller
 from onym.ai.oauth_metadata import make_metadata_url, parse_url
-from onym.ai.records import SCOPE_CHARACTER, Auth, Level, Requirements
+from onym.ai.records import Auth, Level, Requirements
 from onym.common.text import is_printable_text
 from onym.errors import AIIPError, ConfigError, NetError, SignatureError, UsageError
 from onym.net.config import NetConfig
 from onym.net.limits import NetLimits
 from onym.net.messages import HTTPRequest, Reply, Send
+from onym.net.oauth import MAX_SCOPES, SCOPE_CHARACTER, parse_scope
 from onym.net.transport import AsyncTransport
 from onym.sign import jws
 from onym.sign import keys as signing_keys
@@ -44,8 +45,6 @@ LEEWAY: Final = 60.0
 #: longest lifetime of a token in seconds, from iat to exp
 MAX_TOKEN_SECONDS: Final = 24 * 3600.0
 _LONGEST_TEXT: Final = 255
-_MOST_SCOPES: Final = 128
-_SCOPE_CLAIM: Final = re.compile(SCOPE_CHARACTER + r"{1,255}\Z")
 #: RFC 6749 A.1; a receipt contains it as its audience, in ASCII (AIIP/HTTPS v1 3.8)
 _CLIENT: Final = re.compile(r"[\x20-\x7e]{1,255}\Z")
 
@@ -135,13 +134,11 @@ def _get_client_id(claims: Mapping[str, Any]) -> str:
 
 
 def _parse_scopes(claims: Mapping[str, Any]) -> frozenset[str]:
-    """Return the items of `scope` (RFC 8693 4.2), separated by single spaces; empty without the claim."""
-    value = claims.get("scope", "")
-    scopes = value.split(" ") if isinstance(value, str) and value else []
-    is_valid = isinstance(value, str) and len(scopes) <= _MOST_SCOPES
-    if not is_valid or not all(_SCOPE_CLAIM.match(scope) for scope in scopes):
-        raise jws.make_claim_error("scope", "bad-claim", f"it is not a list of at most {_MOST_SCOPES} scopes")
-    return frozenset(scopes)
+    """Return the items of `scope` (RFC 8693 4.2); empty without the claim."""
+    scopes = parse_scope(claims.get("scope", ""))
+    if scopes is None:
+        raise jws.make_claim_error("scope", "bad-claim", f"it is not a list of at most {MAX_SCOPES} scopes")
+    return scopes
 
 
 #: lifetime of metadata in seconds; that of keys is in their response, within these bounds (least, default,

@@ -325,10 +325,6 @@ def _make_denial(call: Call, message: str) -> DeniedError:
 #: the header field with the evidence, and that of a caller who can pass a challenge on
 APPROVAL_FIELD: Final = "AIIP-Approval"
 CAPABILITY_FIELD: Final = "Accept-Txn-Challenge"
-#: bytes of a body that people can be shown
-MAX_SHOWN: Final = 64 * 1024
-#: seconds between a sign-in and the approval of a call with these effects (4.5)
-FRESH_SECONDS: Final = 300.0
 _FRESH: Final = frozenset({Effects.FINANCIAL, Effects.PHYSICAL})
 #: a true item of RFC 9651 3.3.6, with or without parameters
 _TRUE: Final = re.compile(r"\?1[ \t]*(?:;.*)?")
@@ -524,8 +520,8 @@ def _require_approvable(request: ReceiptRequest, body: bytes, terms: ApprovalTer
             clause=_CLAUSE,
             hint='Send a new key with every request: Idempotency-Key: "8e03978e-40d5".',
         )
-    if len(body) > MAX_SHOWN:
-        message = f"a body that people must approve has at most {MAX_SHOWN} bytes"
+    if len(body) > approval_tokens.MAX_SHOWN:
+        message = f"a body that people must approve has at most {approval_tokens.MAX_SHOWN} bytes"
         raise AIIPError(message, code="aiip.too-large", target=target, clause=_CLAUSE)
     if body and not terms.any_body and not is_json(head.content_type):
         raise AIIPError(
@@ -555,9 +551,10 @@ def _find_mismatch(
         return "the person who asks cannot approve the request"
     if approver.acr and approval.acr not in approver.acr:
         return "the approver's sign-in is not of an accepted kind"
-    fresh = approval.issued - approval.authenticated <= FRESH_SECONDS + LEEWAY
+    fresh = approval.issued - approval.authenticated <= approval_tokens.SIGN_IN_SECONDS + LEEWAY
     if Effects(challenge.call.effects) in _FRESH and not fresh:
-        return f"the approver's sign-in was more than {FRESH_SECONDS:.0f} seconds before the approval"
+        most = f"{approval_tokens.SIGN_IN_SECONDS:.0f} seconds"
+        return f"the approver's sign-in was more than {most} before the approval"
     return None
 
 

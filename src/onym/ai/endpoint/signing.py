@@ -260,7 +260,7 @@ class _KeyList:
             )
 
     async def _change(self, kid: str, change: Callable[[KeyRecord], KeyRecord]) -> bool:
-        """Change a record, whoever else changes it at the same time. False if there is none."""
+        """Change a record, even if others change it at the same time. False if it does not exist."""
         key = make_key(_KIND, kid)
         while (found := await self._store.get(key)) is not None:
             (old,) = decode_records(found.value, "the list of the fleet's keys")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -18,21 +17,18 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from onym.ai.endpoint._runner import TaskSet, encode_answer
-from onym.ai.endpoint.context import Answer, Call, Caller, FormT, Limits
+from onym.ai.endpoint._runner import encode_answer
+from onym.ai.endpoint.context import Answer, Call, FormT, Limits, decode_call
 from onym.ai.endpoint.responses import Resource, Site, close_events, contain_faults
 from onym.ai.endpoint.schemas import build_schema
 from onym.ai.endpoint.signing import validate_answer
-from onym.ai.endpoint.task_store import Orphan, TaskChange, TaskRecord, TaskStore
+from onym.ai.endpoint.task_store import Orphan, TaskChange, TaskRecord, TaskStore, make_task_error
 from onym.ai.records import FINAL_STATES, Effects, TaskProgress, TaskState
 from onym.ai.telemetry import Telemetry
+from onym.common.concurrency import FairSemaphore, TaskSet
 from onym.errors import AIIPError, OnymError, TaskCancelled, UsageError
-from onym.net.messages import Headers
-from onym.sign.receipts import ApprovalReference
-from onym.uri.ai import AIURI
 
 _LOG: Final = logging.getLogger("onym.ai.endpoint")
-_CLAUSE: Final = "AIIP/HTTPS v1 3.12"
 #: seconds between two looks at the store, and between two progress reports of one task
 _LOOK_SECONDS: Final = 1.0
 _PROGRESS_SECONDS: Final = 0.5
@@ -49,119 +45,6 @@ _LONGEST_VALUE: Final = 64 * 1024
 MAX_TASK_INPUT: Final = 64 * 1024
 _ENCODE: Final = msgspec.json.Encoder()
 _INTERRUPTED: Final = "the process that ran the task has ended; it is unknown how far the task came"
-
-
-def identify_caller(caller: Caller) -> str:
-    """Return the client and the person that a task belongs to."""
-    return _ENCODE.encode([caller.client_id, caller.subject, caller.audience]).decode()
-
-
-class _StoredCall(msgspec.Struct, array_like=True):
-    """The request of a task. The header fields are not stored, because they contain the access token."""
-
-    uri: str
-    body: bytes
-    content_type: str | None
-    key: str | None
-    request: str
-    audience: str
-    client_id: str | None
-    subject: str | None
-    scopes: tuple[str, ...]
-    token_hash: str | None
-    approval: ApprovalReference | None = None
-
-
-def encode_call(call: Call, approval: ApprovalReference | None = None) -> bytes:
-    """Encode the call for the store, with the approval that it spends."""
-    caller = call.caller
-    return msgspec.msgpack.encode(
-        _StoredCall(
-            uri=str(call.uri),
-            body=call.body,
-            content_type=call.content_type,
-            key=call.idempotency_key,
-            request=call.request_hash,
-            audience=caller.audience,
-            client_id=caller.client_id,
-            subject=caller.subject,
-            scopes=tuple(sorted(caller.scopes)),
-            token_hash=caller.token_hash,
-            approval=approval,
-        )
-    )
-
-
-def decode_approval(octets: bytes) -> ApprovalReference | None:
-    """Return the approval of a stored call, which the receipts of its result name."""
-    return msgspec.msgpack.decode(octets, type=_StoredCall).approval
-
-
-def decode_call(octets: bytes) -> Call:
-    """Decode a stored call, which has no header fields."""
-    stored = msgspec.msgpack.decode(octets, type=_StoredCall)
-    uri = AIURI.parse(stored.uri)
-    return Call(
-        uri=uri,
-        caller=Caller(
-            audience=stored.audience,
-            client_id=stored.client_id,
-            subject=stored.subject,
-            scopes=frozenset(stored.scopes),
-            token_hash=stored.token_hash,
-        ),
-        parameters=uri.parameters,
-        body=stored.body,
-        content_type=stored.content_type,
-        headers=Headers([]),
-        idempotency_key=stored.key,
-        request_hash=stored.request,
-    )
-
-
-@dataclass(eq=False)
-class _Slot:
-    """A task that waits for its turn to run, or has it."""
-
-    client: str
-    granted: asyncio.Future[None]
-
-
-class _Turns:
-    """Lets `most` tasks run at the same time, of one client half of them; the others wait in order."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._share = (most + 1) // 2
-        self._running: Counter[str] = Counter()
-        self._waiting: deque[_Slot] = deque()
-
-    def enter(self, client: str) -> _Slot:
-        """Return a slot, whose `granted` is done once the task may run."""
-        slot = _Slot(client, asyncio.get_running_loop().create_future())
-        self._waiting.append(slot)
-        self._grant()
-        return slot
-
-    def leave(self, slot: _Slot) -> None:
-        """Free the slot, or give up waiting for it."""
-        if slot in self._waiting:
-            self._waiting.remove(slot)
-            return
-        self._running[slot.client] -= 1
-        if not self._running[slot.client]:
-            del self._running[slot.client]
-        self._grant()
-
-    def _grant(self) -> None:
-        for slot in tuple(self._waiting):
-            if self._running.total() >= self._most:
-                return
-            if self._running[slot.client] < self._share:
-                self._waiting.remove(slot)
-                self._running[slot.client] += 1
-                if not slot.granted.done():
-                    slot.granted.set_result(None)
 
 
 class MakeProblem(Protocol):
@@ -264,7 +147,7 @@ class RunningTask:
         octets = _ENCODE.encode(value)
         if len(octets) > _LONGEST_VALUE:
             message = f"the checkpoint is longer than {_LONGEST_VALUE} bytes"
-            raise AIIPError(message, code="aiip.too-large", clause=_CLAUSE)
+            raise make_task_error("too-large", message)
         if await self.write(TaskChange(checkpoint=octets)) is None:
             raise _make_interruption()
 
@@ -327,7 +210,7 @@ class RunningTask:
 
 
 class DetachedTask:
-    """The task of a call whose caller waits for the result: there is nobody to report to."""
+    """The task of a call whose caller waits for the result, and gets no reports."""
 
     id: str | None = None
     cancelled: bool = False
@@ -412,7 +295,7 @@ class TaskRunner:
 
     def __post_init__(self) -> None:
         self._tasks = TaskSet()
-        self._turns = _Turns(self.limits.task_slots)
+        self._slots = FairSemaphore(self.limits.task_slots)
 
     def spawn(self, work: Any) -> asyncio.Task[Any]:
         """Run the coroutine until it ends, or until the runner is closed."""
@@ -451,7 +334,7 @@ class TaskRunner:
         self.spawn(self._run(running, resource, replace(call, task=running)))
 
     async def _run(self, running: RunningTask, resource: Resource, call: Call) -> None:
-        slot = self._turns.enter(running.record.holder)
+        slot = self._slots.acquire(running.record.holder)
         running.stop = slot.granted.cancel
         try:
             with suppress(asyncio.CancelledError):  # by `stop`
@@ -465,7 +348,7 @@ class TaskRunner:
             answer = self.make_problem(error, running.record.target, final=True)
             await self._write_surely(running, self._make_end(TaskState.FAILED, answer))
         finally:
-            self._turns.leave(slot)
+            self._slots.release(slot)
             self._running.pop(running.record.id, None)
             self.notify(running.record.id)
 
@@ -618,7 +501,7 @@ class TaskRunner:
             if record.canceling:
                 running.cancel()
             if record.state is TaskState.INPUT_REQUIRED:
-                body = await self.store.read(task, "input")
+                body = await self.store.read_blob(task, "input")
                 if body is not None:
                     running.deliver(body)
         for task in tuple(self._waiters):
@@ -633,10 +516,10 @@ class TaskRunner:
         if not self.site.has_target(task.target):
             return  # of another endpoint that shares the file
         if resource is not None and not task.canceling and self._may_run_again(orphan, resource):
-            octets = await self.store.read(task.id, "call")
+            octets = await self.store.read_blob(task.id, "call")
             taken = None if octets is None else await self.store.take_over(task, self.clock())
             if octets is not None and taken is not None:
-                value = await self.store.read(task.id, "checkpoint")
+                value = await self.store.read_blob(task.id, "checkpoint")
                 restored = None if value is None else msgspec.json.decode(value)
                 self.launch(taken, resource, decode_call(octets), restored)
                 self.notify(task.id)
@@ -735,8 +618,3 @@ def _make_timeout_error(effects: Effects) -> AIIPError:
 def _clean_text(text: object) -> str:
     """Return the text, cut, without halves of surrogate pairs, which UTF-8 cannot encode."""
     return str(text)[:_LONGEST_NOTE].encode("utf-8", "replace").decode("utf-8")
-
-
-def make_task_error(code: str, message: str, **fields: Any) -> AIIPError:
-    """Return an error of a request to a task, or of a task."""
-    return AIIPError(message, code=f"aiip.{code}", clause=_CLAUSE, **fields)

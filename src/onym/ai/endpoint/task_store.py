@@ -154,7 +154,7 @@ class TaskChange:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A task that nobody may be running.
+    """A task whose process may be gone.
 
     `owner` is "ended" for a process that cannot go on with it, "paused" for one that has given no sign of
     life but still has its lock, and "lost" for one that may have lost only its session a moment ago.
@@ -176,7 +176,7 @@ class TaskStore(Protocol):
         """Return the task, or None."""
         ...
 
-    async def read(self, task: str, column: Blob) -> bytes | None:
+    async def read_blob(self, task: str, column: Blob) -> bytes | None:
         """Return a large value of the task, or None."""
         ...
 
@@ -281,7 +281,7 @@ def _require_room(base: sqlite3.Connection, holder: str, limits: Limits, at: flo
     if running >= limits.tasks_running:
         message = f"the caller has {limits.tasks_running} running tasks"
         hint = "Wait for one to end, or cancel one."
-        raise _make_error("too-many-requests", message, target=target, hint=hint, retryable=True)
+        raise make_task_error("too-many-requests", message, target=target, hint=hint, retryable=True)
     for quota in _list_quotas(holder, limits):
         kept, size, ended = base.execute(
             f"SELECT count(*), coalesce(sum(size), 0), min(ended) FROM tasks WHERE {quota.condition}",  # noqa: S608
@@ -290,7 +290,9 @@ def _require_room(base: sqlite3.Connection, holder: str, limits: Limits, at: flo
         if kept >= quota.most or size >= quota.size:
             wait = KEPT_SECONDS if ended is None else ended + KEPT_SECONDS - at
             hint = "Nothing was done. A task is deleted 24 hours after its end."
-            error = _make_error(quota.code, quota.message, target=target, hint=hint, retryable=wait <= SOON)
+            error = make_task_error(
+                quota.code, quota.message, target=target, hint=hint, retryable=wait <= SOON
+            )
             error.retry_after = max(1, math.floor(wait) + 1)
             raise error
 
@@ -314,7 +316,8 @@ def _append_events(
     base.execute("UPDATE tasks SET seq = seq + ?, size = size + ? WHERE id = ?", (len(events), size, task))
 
 
-def _make_error(code: str, message: str, **fields: Any) -> AIIPError:
+def make_task_error(code: str, message: str, **fields: Any) -> AIIPError:
+    """Return an error of a request to a task, or of a task."""
     return AIIPError(message, code=f"aiip.{code}", clause=_CLAUSE, **fields)
 
 
@@ -353,26 +356,26 @@ class SQLiteTaskStore:
         """Return the task, or None."""
         return await self._run(self._find, task)
 
-    async def read(self, task: str, column: Blob) -> bytes | None:
+    async def read_blob(self, task: str, column: Blob) -> bytes | None:
         """Return a large value of the task, or None."""
 
-        def read(base: sqlite3.Connection) -> bytes | None:
+        def select(base: sqlite3.Connection) -> bytes | None:
             row = base.execute(f"SELECT {column} FROM tasks WHERE id = ?", (task,)).fetchone()  # noqa: S608
             return None if row is None else row[0]
 
-        return await self._run(read)
+        return await self._run(select)
 
     async def list_events(self, task: str, after: int, most: int) -> list[TaskEvent]:
         """Return at most `most` events with a number greater than `after`, in order."""
 
-        def read(base: sqlite3.Connection) -> list[TaskEvent]:
+        def select(base: sqlite3.Connection) -> list[TaskEvent]:
             rows = base.execute(
                 "SELECT seq, event, data FROM task_events WHERE task = ? AND seq > ? ORDER BY seq LIMIT ?",
                 (task, after, most),
             ).fetchall()
             return [TaskEvent(seq=seq, event=event, data=data) for seq, event, data in rows]
 
-        return await self._run(read)
+        return await self._run(select)
 
     async def write(self, task: str, change: TaskChange, at: float) -> TaskRecord | None:
         """Write as the owner. None: the task has ended, or has another owner, so nothing was written."""
@@ -443,7 +446,7 @@ class SQLiteTaskStore:
     async def take_over(self, task: TaskRecord, at: float) -> TaskRecord | None:
         """Become the owner of an orphan. None: another process was first."""
 
-        def take(base: sqlite3.Connection) -> TaskRecord | None:
+        def claim(base: sqlite3.Connection) -> TaskRecord | None:
             with self._begin(base):
                 done = base.execute(
                     "UPDATE tasks SET owner = ?, state = ?, runs = runs + 1, version = version + 1,"
@@ -455,7 +458,7 @@ class SQLiteTaskStore:
                 _append_events(base, task.id, task.seq, ((_STATE, _encode_state(TaskState.SUBMITTED)),))
                 return self._find(base, task.id)
 
-        return await self._run(take)
+        return await self._run(claim)
 
     async def fail_orphan(self, task: TaskRecord, change: TaskChange, at: float) -> bool:
         """End an orphan with this change. False: another process was first."""
@@ -495,7 +498,7 @@ class SQLiteTaskStore:
 
     async def _run(self, work: Callable[..., T], *args: Any) -> T:
         if self._closed.is_set():
-            raise _make_error("unavailable", "the endpoint was closed")
+            raise make_task_error("unavailable", "the endpoint was closed")
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._call, work, args)
 
     def _call(self, work: Callable[..., T], args: tuple[Any, ...]) -> T:
@@ -509,7 +512,7 @@ class SQLiteTaskStore:
                 yield self._base
         except sqlite3.Error as error:
             message = f"tasks cannot be stored now ({type(error).__name__})"
-            raise _make_error("unavailable", message, retryable=True) from error
+            raise make_task_error("unavailable", message, retryable=True) from error
 
     def _find(self, base: sqlite3.Connection, task: str) -> TaskRecord | None:
         row = base.execute(f"{_SELECT} WHERE id = ?", (task,)).fetchone()

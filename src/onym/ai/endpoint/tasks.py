@@ -18,12 +18,20 @@ from typing import Any, Final
 from onym.ai import records
 from onym.ai.endpoint import responses, task_runner
 from onym.ai.endpoint._runner import decode_stored_answer, encode_answer, make_limiter
-from onym.ai.endpoint.context import Answer, Call, Caller, Limits
+from onym.ai.endpoint.context import (
+    Answer,
+    Call,
+    Caller,
+    Limits,
+    decode_approval,
+    encode_call,
+    identify_caller,
+)
 from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
 from onym.ai.endpoint.policy import CheckedApproval
 from onym.ai.endpoint.sender import require_bound_request, verify_request_binding
 from onym.ai.endpoint.signing import ReceiptRequest, ReceiptSigner
-from onym.ai.endpoint.task_store import KEPT_SECONDS, NewTask, TaskRecord
+from onym.ai.endpoint.task_store import KEPT_SECONDS, NewTask, TaskRecord, make_task_error
 from onym.ai.messages import Preferences, RequestHead, bad_request
 from onym.errors import AIIPError
 from onym.sign.receipts import StreamChain
@@ -93,8 +101,8 @@ class TaskService:
         task = make_task_id()
         new = NewTask(
             id=task,
-            caller=task_runner.identify_caller(request.caller),
-            call=task_runner.encode_call(call, None if approval is None else approval.reference),
+            caller=identify_caller(request.caller),
+            call=encode_call(call, None if approval is None else approval.reference),
             marker=encode_task_marker(task),
             limits=self.limits,
         )
@@ -128,7 +136,7 @@ class TaskService:
         """
         record = await self.runner.require(task)
         if not record.is_final:
-            raise task_runner.make_task_error(
+            raise make_task_error(
                 "idempotency-in-progress",
                 "the first request with this key is running as a task",
                 target=record.target,
@@ -167,11 +175,9 @@ class TaskService:
         resource = None if record is None else self.site.resources.get(record.target)
         caller, refusal = await self._identify(head, resource if part in _RESULTS else None)
         send = responses.add_nonce(send, caller.next_nonce)
-        if record is None or record.caller != task_runner.identify_caller(caller):
+        if record is None or record.caller != identify_caller(caller):
             # one answer, so that nobody learns which tasks exist
-            raise task_runner.make_task_error(
-                "task-not-found", "the task does not exist, or belongs to another caller"
-            )
+            raise make_task_error("task-not-found", "the task does not exist, or belongs to another caller")
         request = ReceiptRequest(
             head,
             AIURI.parse(record.target),
@@ -196,8 +202,8 @@ class TaskService:
             request.set_body(body)
             verify_request_binding(caller, lambda: request.request_hash)
             if part in {"events", "result"}:
-                stored = await self.runner.store.read(record.id, "call")
-                request.approval = None if stored is None else task_runner.decode_approval(stored)
+                stored = await self.runner.store.read_blob(record.id, "call")
+                request.approval = None if stored is None else decode_approval(stored)
             if part == "events":
                 await self._send_events(request, record, receive, send, watcher)
                 return
@@ -223,9 +229,7 @@ class TaskService:
         return record if record is not None and self.site.has_target(record.target) else None
 
     async def _refuse_method(self, request: ReceiptRequest, part: str, send: responses.Send) -> None:
-        error = task_runner.make_task_error(
-            "method-not-allowed", f"this part of a task supports only {_METHODS[part]}"
-        )
+        error = make_task_error("method-not-allowed", f"this part of a task supports only {_METHODS[part]}")
         answer = self.make_problem(error, request.subject, request.head.trace_id)
         await self.send_signed(request, replace(answer, headers=(("Allow", _METHODS[part]),)), send)
 
@@ -233,7 +237,7 @@ class TaskService:
         if resource is not None and self.site.protected is not None:
             missing = sorted({*resource.scopes} - caller.scopes)
             if missing:
-                raise task_runner.make_task_error(
+                raise make_task_error(
                     "insufficient-scope", f"the token lacks the scopes {', '.join(missing)}"
                 )
 
@@ -267,9 +271,7 @@ class TaskService:
     async def _cancel(self, record: TaskRecord) -> Answer:
         marked = await self.runner.store.mark_canceling(record.id, self.clock())
         if marked is None:
-            raise task_runner.make_task_error(
-                "task-not-cancelable", "the task has ended already", target=record.target
-            )
+            raise make_task_error("task-not-cancelable", "the task has ended already", target=record.target)
         running = self.runner.find_running(record.id)
         if running is not None:
             running.cancel()
@@ -279,14 +281,14 @@ class TaskService:
     async def _take_input(self, record: TaskRecord, head: RequestHead, body: bytes) -> Answer:
         if record.state is not records.TaskState.INPUT_REQUIRED:
             message = f"the task does not wait for input: its state is {record.state}"
-            raise task_runner.make_task_error("task-not-waiting", message, target=record.target)
+            raise make_task_error("task-not-waiting", message, target=record.target)
         if not records.is_json(head.content_type):
-            raise task_runner.make_task_error("unsupported-media-type", "the input must be JSON")
+            raise make_task_error("unsupported-media-type", "the input must be JSON")
         running = self.runner.find_running(record.id)
         if running is not None:
             running.validate_input(body)
         if not await self.runner.store.put_input(record.id, body, self.clock()):
-            raise task_runner.make_task_error(
+            raise make_task_error(
                 "task-not-waiting", "the task has got its input already", target=record.target
             )
         if running is not None:
@@ -321,12 +323,10 @@ class TaskService:
         return Answer(content_type=records.TASK, body=body, headers=tuple(headers))
 
     async def _load_answer(self, record: TaskRecord) -> Answer:
-        octets = await self.runner.store.read(record.id, "answer")
+        octets = await self.runner.store.read_blob(record.id, "answer")
         answer = None if octets is None else decode_stored_answer(octets, self.limits.stream_seconds)
         if not isinstance(answer, Answer):
-            raise task_runner.make_task_error(
-                "task-not-found", "the task does not exist, or belongs to another caller"
-            )
+            raise make_task_error("task-not-found", "the task does not exist, or belongs to another caller")
         fields = tuple(header for header in answer.headers if header[0] != "Idempotency-Replayed")
         return replace(answer, headers=fields)
 

@@ -17,7 +17,15 @@ from onym.ai.gateway.review import CallToReview, Review, build_review
 from onym.ai.records import Effects
 from onym.common.text import encode_base64url
 from onym.errors import AIIPError, DeniedError, SignatureError, StoreError
-from onym.sign.approval import APPROVAL_SECONDS, Approval, Challenge, Rule, sign_approval
+from onym.sign.approval import (
+    APPROVAL_SECONDS,
+    MAX_SHOWN,
+    SIGN_IN_SECONDS,
+    Approval,
+    Challenge,
+    Rule,
+    sign_approval,
+)
 from onym.sign.keys import Signer
 from onym.sign.receipts import content_digest, request_hash
 from onym.sign.sealing import SealingSecrets, open_sealed, seal
@@ -32,14 +40,11 @@ MAX_LISTED: Final = 200
 _KEPT: Final = 3600.0
 #: seconds for which the last call of a kind is kept, for comparison
 _COMPARED: Final = 90 * 24 * 3600.0
-#: seconds between a sign-in and a decision (4.5)
-SIGN_IN_SECONDS: Final = 300.0
 _CLAUSE: Final = "AIIP/HTTPS v1 3.13"
 _PURPOSE: Final = "approval"
 _TRIES: Final = 8
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{24}")
-#: bytes of a body that people are shown, and of a schema that is stored with it
-MAX_SHOWN: Final = 64 * 1024
+#: bytes of a schema that is stored with a body
 _MAX_SCHEMA: Final = 128 * 1024
 #: the calls of all people that wait
 _OPEN: Final = "approval-open"
@@ -507,7 +512,7 @@ def _make_id() -> str:
 
 
 def _require_same_call(call: StoredCall, challenge: Challenge) -> None:
-    """Raise AIIPError unless the challenge is for this call: nobody may approve what they do not see."""
+    """Raise AIIPError unless the challenge is for this call: people approve only what they see."""
     asked = challenge.call
     same = (asked.request, asked.uri, asked.method, asked.effects)
     if same != (call.request_hash, call.uri, call.method, call.effects.value):

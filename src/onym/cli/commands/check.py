@@ -155,7 +155,7 @@ def _iter_rejected_parameters(text: str, uri: LLMURI, providers: ProviderTable) 
     """Yield a warning for each parameter that the provider, the API format or the model does not support."""
     if not uri.params:
         return  # the API formats are not imported without need
-    from onym.llm import dialects, profiles
+    from onym.llm import dialects, models
     from onym.llm.endpoint import choose_api
     from onym.llm.mapping import ParameterLayer, map_parameters
     from onym.uri.parameters import WELL_KNOWN
@@ -168,7 +168,7 @@ def _iter_rejected_parameters(text: str, uri: LLMURI, providers: ProviderTable) 
         mapped = map_parameters(
             [ParameterLayer(origin="uri", values=values, extra=passed)],
             provider=provider,
-            profile=profiles.find_profile(provider.name, uri.model, provider.dialect),
+            profile=models.find_profile(provider.name, uri.model, provider.dialect),
             model=uri.model,
             wire=dialects.get_dialect(provider.dialect).parameters,
             on_unsupported="drop",
@@ -184,7 +184,7 @@ def _iter_rejected_parameters(text: str, uri: LLMURI, providers: ProviderTable) 
 
 def _iter_retirements(text: str, uri: LLMURI, providers: ProviderTable, today: date) -> Iterator[Diagnostic]:
     """Yield a warning if the provider has announced the end of the model."""
-    from onym.llm.retirements import describe_retirement, find_retirement
+    from onym.llm.models import describe_retirement, find_retirement
 
     retirement = find_retirement(find_provider(uri, providers).name, uri.model)
     message = describe_retirement(retirement, today)

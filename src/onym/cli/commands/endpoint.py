@@ -70,7 +70,7 @@ def explain_command(session: Session, /, **options: Any) -> None:
       onym explain llm://localhost:11434/llama3 "Say hello."
       onym explain --json fast | jq .body
     """
-    from onym.llm.retirements import describe_retirement, find_retirement  # only this command needs the dates
+    from onym.llm.models import describe_retirement, find_retirement  # only this command needs the dates
 
     prompt, system, stream = options.pop("prompt"), options.pop("system"), options.pop("stream")
     with open_client(session, CallOptions(**options)) as to:

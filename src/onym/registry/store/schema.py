@@ -5,7 +5,8 @@ the log for reading: whole values as JSON (`record`), and beside it the columns 
 sort by. Times are text of a fixed width in UTC, so that they sort alike in every database. Names compare
 by code point.
 
-The revisions are in `migrations/versions`. Each upgrades and downgrades existing data in one transaction
+The revisions are in `migrations/versions`, which Alembic loads by path; a revision that was released is never
+edited. Each upgrades and downgrades existing data in one transaction
 on either database. A test compares the tables here with those that the migrations create.
 """
 

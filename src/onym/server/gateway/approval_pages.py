@@ -24,7 +24,7 @@ from onym.errors import AIIPError, DeniedError, SignatureError
 from onym.server.gateway import responses
 from onym.server.gateway.dependencies import make_reload_headers, parse_form, read_body, record_event
 from onym.server.gateway.people import require_session, require_step_up
-from onym.sign.approval import verify_challenge
+from onym.sign.approval import MAX_SHOWN, SIGN_IN_SECONDS, verify_challenge
 from onym.uri.ai import AIURI
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ T = TypeVar("T")
 _CLAUSE: Final = "AIIP/HTTPS v1 3.13"
 _EVENT: Final = "approval"
 #: bytes of a document with a call: its body in base64, the challenge and the other members
-_MAX_REQUEST: Final = 2 * gateway_approvals.MAX_SHOWN
+_MAX_REQUEST: Final = 2 * MAX_SHOWN
 #: seconds after which a program should look again whether people have decided
 _POLL_SECONDS: Final = 2
 _JSON: Final = "application/json"
@@ -226,7 +226,7 @@ class ApprovalHandler:
     async def _ask(self, visit: RequestContext, desk: ApprovalDesk) -> Response:
         """Take a call that waits for an approval: a document in a browser's form, or a program's body."""
         actor = await self._require_actor(visit)
-        body = await self._read(visit)
+        body = await self._read_body(visit)
         if actor.program is None:
             body = parse_form(visit, body).get("request", "").encode("utf-8", "replace")
         else:
@@ -386,7 +386,7 @@ class ApprovalHandler:
     async def _decide(self, visit: RequestContext, desk: ApprovalDesk, name: str) -> Response:
         """Take a decision from the page's form, or from a program."""
         actor = await self._require_actor(visit)
-        body = await self._read(visit)
+        body = await self._read_body(visit)
         if actor.program is None:
             form = parse_form(visit, body)
             decision, shown = form.get("decision"), form.get("shown", "")
@@ -473,7 +473,7 @@ class ApprovalHandler:
         For a browser without one, return the redirect that asks for it. Raises AIIPError
         `aiip.step-up-required` with a challenge (RFC 9470) for a program.
         """
-        age = int(gateway_approvals.SIGN_IN_SECONDS)
+        age = int(SIGN_IN_SECONDS)
         if actor.program is None:
             fresh = await require_step_up(
                 self._parts, visit, acr_values=entry.acr, max_age=age, target=f"/approvals/{name}"
@@ -549,7 +549,7 @@ class ApprovalHandler:
                 hint="Send the request to the endpoint again to get a new challenge.",
             ) from error
 
-    async def _read(self, visit: RequestContext) -> bytes:
+    async def _read_body(self, visit: RequestContext) -> bytes:
         body = await read_body(self._parts, visit)
         if len(body) > 3 * _MAX_REQUEST:  # a form encodes many characters as three
             raise AIIPError("the form is too large", code="aiip.too-large")

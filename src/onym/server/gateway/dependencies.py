@@ -20,10 +20,11 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect
 
-from onym.ai.endpoint.context import TOTAL, AccessRequest, Caller, ConcurrencyLimiter
+from onym.ai.endpoint.context import AccessRequest, Caller
 from onym.ai.endpoint.oauth import MAX_ACCESS_TOKEN, JWTAuthorization
 from onym.ai.endpoint.sender import verify_request_binding
 from onym.ai.messages import get_client_certificate, get_field_values
+from onym.common.concurrency import TOTAL, ConcurrencyLimiter
 from onym.common.text import decode_base64url, parse_json_object
 from onym.errors import AIIPError, ConfigError, DeniedError
 from onym.net.messages import Headers
@@ -363,7 +364,7 @@ async def require_rate(
     parts: Dependencies, kind: BucketKind, key: str, message: str, *, times: int = 1
 ) -> None:
     """Count a request. Raises AIIPError `aiip.too-many-requests` with the seconds until there is room."""
-    wait = await parts.rates.take(kind, key, times=times)
+    wait = await parts.rates.take_token(kind, key, times=times)
     if wait:
         error = AIIPError(message, code="aiip.too-many-requests", retryable=True)
         error.retry_after = ceil(wait)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from onym.ai.gateway import forwarding
 from onym.ai.gateway.permissions import SIGN_IN_SECONDS
 from onym.ai.gateway.review import FormField, build_form_fields
-from onym.ai.records import EVENTS, parse_media_type
+from onym.ai.records import EVENTS, JSON, PROBLEM, parse_media_type
 from onym.ai.tasks import find_started_task
 from onym.errors import AIIPError, NetError, OnymError
 from onym.net.messages import SSEDecoder, SSEEvent
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from onym.ai.client import AsyncAIStream
-    from onym.ai.records import Description, Requirements, Resolution, Result, TaskStatus
+    from onym.ai.records import Description, Requirements, Resolution, Result
     from onym.ai.tasks import TaskReference
     from onym.server.gateway.dependencies import Dependencies, RequestContext, StoredResult
     from onym.server.gateway.settings import GatewaySettings
@@ -113,7 +113,7 @@ def _limit_events(events: Sequence[SSEEvent]) -> tuple[tuple[str, str], ...]:
 
 #: characters of a result that a page shows; the download has all of them
 _LONGEST_SHOWN: Final = 64 * 1024
-_TEXTS: Final = frozenset({"application/json", "application/problem+json", "application/aiip+json"})
+_TEXTS: Final = frozenset({JSON, PROBLEM, "application/aiip+json"})
 
 _VERIFY: Final = (
     "curl -o history.json '{anchor}/.well-known/aiip.jwks.json?history'\n"
@@ -352,56 +352,6 @@ def render_result(settings: GatewaySettings, name: str, stored: StoredResult) ->
     )
 
 
-#: heading and colour of a task's page by its state
-_TASK_HEADINGS: Final = {
-    "completed": ("It has ended", "registered"),
-    "failed": ("It has failed", "revoked"),
-    "rejected": ("It was refused", "revoked"),
-    "canceled": ("It was cancelled", "revoked"),
-    "input-required": ("It has a question", "pending-review"),
-}
-
-
-def render_task(
-    settings: GatewaySettings,
-    status: TaskStatus,
-    result: Result,
-    *,
-    links: Mapping[str, str],
-    csrf: str,
-    reloads: bool,
-    personal: bool,
-    question: str,
-    controls: Sequence[ControlView],
-    fault: AIIPError | None = None,
-) -> str:
-    """Return the page of a long task. `result` is the verified response with its status.
-
-    `reloads` tells that the browser loads the page again every few seconds, `personal` that only the person
-    who began the task can open it. `controls` are those of the input that it waits for, `question` names it,
-    and `fault` is what is wrong with the values.
-    """
-    heading, mark = _TASK_HEADINGS.get(status.state, ("It is running", "pending-review"))
-    return render_page(
-        "task.html",
-        settings,
-        status=status,
-        result=result,
-        heading=heading,
-        mark=mark,
-        begun=format_time(status.created),
-        proof=build_proof(result),
-        links=links,
-        csrf=csrf,
-        reloads=reloads,
-        personal=personal,
-        question=question,
-        controls=controls,
-        fault="" if fault is None else fault.message,
-        hint="" if fault is None else fault.hint or "",
-    )
-
-
 def _decode_text(result: Result) -> str | None:
     kind = parse_media_type(result.content_type)
     if kind in _TEXTS or kind.endswith("+json"):
@@ -442,7 +392,6 @@ def render_page(template: str, settings: GatewaySettings, /, **members: Any) -> 
 
 #: seconds for which a browser waits for the result of a task, before it gets the task's page
 FORM_WAIT: Final = 3.0
-PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 #: statuses of a signed result that have another meaning for a gateway (3.7)
 TRANSLATED_STATUSES: Final = frozenset({206, 401, 403, 407})
 #: content security policy of the gateway's pages: forms to this origin, no scripts
@@ -485,7 +434,7 @@ def make_problem_response(parts: Dependencies, visit: RequestContext, error: Ony
         response = make_page_response(html, refusal.status, headers)
     else:
         document = _encode_problem(parts, visit, refusal)
-        response = Response(document, refusal.status, headers, media_type=PROBLEM_MEDIA_TYPE)
+        response = Response(document, refusal.status, headers, media_type=PROBLEM)
     for challenge in refusal.challenges or _list_challenges(parts, visit, refusal):
         response.headers.append("www-authenticate", challenge)
     return response

@@ -8,7 +8,7 @@ it. The two values that open an anonymous task are in the query, which logs leav
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from onym.net.messages import SSEEvent
     from onym.server.gateway.dependencies import Dependencies, RequestContext
     from onym.server.gateway.handlers import UpstreamRelay
+    from onym.server.gateway.settings import GatewaySettings
 
 #: part of the gateway's URL -> part of the task, and the methods
 _PARTS: Final[dict[str, tuple[TaskPart, frozenset[str]]]] = {
@@ -160,7 +161,7 @@ class TaskHandler:
         responses.make_gateway_receipt(self._parts, visit, result)
         # a page with a form is not loaded again: that would delete what the person types
         headers = {} if status.is_final or status.inputs is not None else make_reload_headers(visit)
-        html = responses.render_task(
+        html = _render_task(
             settings,
             status,
             result,
@@ -269,3 +270,53 @@ def _parse_event_number(visit: RequestContext) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise AIIPError("Last-Event-ID is not the number of an event", code="aiip.bad-request")
     return int(text)
+
+
+#: heading and colour of a task's page by its state
+_TASK_HEADINGS: Final = {
+    "completed": ("It has ended", "registered"),
+    "failed": ("It has failed", "revoked"),
+    "rejected": ("It was refused", "revoked"),
+    "canceled": ("It was cancelled", "revoked"),
+    "input-required": ("It has a question", "pending-review"),
+}
+
+
+def _render_task(
+    settings: GatewaySettings,
+    status: TaskStatus,
+    result: Result,
+    *,
+    links: Mapping[str, str],
+    csrf: str,
+    reloads: bool,
+    personal: bool,
+    question: str,
+    controls: Sequence[responses.ControlView],
+    fault: AIIPError | None = None,
+) -> str:
+    """Return the page of a long task. `result` is the verified response with its status.
+
+    `reloads` tells that the browser loads the page again every few seconds, `personal` that only the person
+    who began the task can open it. `controls` are those of the input that it waits for, `question` names it,
+    and `fault` is what is wrong with the values.
+    """
+    heading, mark = _TASK_HEADINGS.get(status.state, ("It is running", "pending-review"))
+    return responses.render_page(
+        "task.html",
+        settings,
+        status=status,
+        result=result,
+        heading=heading,
+        mark=mark,
+        begun=responses.format_time(status.created),
+        proof=responses.build_proof(result),
+        links=links,
+        csrf=csrf,
+        reloads=reloads,
+        personal=personal,
+        question=question,
+        controls=controls,
+        fault="" if fault is None else fault.message,
+        hint="" if fault is None else fault.hint or "",
+    )

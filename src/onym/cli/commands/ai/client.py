@@ -33,7 +33,7 @@ from onym.common.text import escape_unprintable
 from onym.errors import ApprovalRequired, OnymError, UsageError
 
 if TYPE_CHECKING:
-    from onym.ai.client import AIClient
+    from onym.ai.client import AIClient, AIStream
     from onym.ai.credentials import Credential, Credentials
     from onym.ai.discovery.evaluation import Discovery
     from onym.ai.records import Effects, Namespaces, Resolution, Result, Source
@@ -570,13 +570,7 @@ def invoke_command(
     ):
         if stream:
             with client.stream(target, **request, keep=folder is not None) as events:
-                for event in events:
-                    if session.as_json:
-                        record = select_fields(event, "event", "id", "data")
-                        session.print_json_line({**record, "provisional": True})
-                    else:
-                        session.print_line(escape_unprintable(event.data))
-                result = events.result
+                result = _print_events(session, events)
         elif as_task:
             result = _begin_task(session, client.start(target, **request, wait=wait), wait)
         else:
@@ -584,6 +578,17 @@ def invoke_command(
         history = fetch_history(session, client, folder, result)
     shown = stream and parse_media_type(result.content_type) == EVENTS
     deliver_result(session, result, folder, history, shown=shown)
+
+
+def _print_events(session: Session, events: AIStream) -> Result:
+    """Print the events as they arrive, before their receipt, and return the verified result."""
+    for event in events:
+        if session.as_json:
+            record = select_fields(event, "event", "id", "data")
+            session.print_json_line({**record, "provisional": True})
+        else:
+            session.print_line(escape_unprintable(event.data))
+    return events.result
 
 
 def _begin_task(session: Session, task: TaskHandle, wait: float | None) -> Result:

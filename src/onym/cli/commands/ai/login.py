@@ -33,9 +33,9 @@ from onym.common.text import escape_unprintable
 from onym.errors import AuthorizationError, CredentialError, DeadlineExceeded, NetError, UsageError
 
 if TYPE_CHECKING:
-    from onym.ai.credentials import SignIn, SignIns
     from onym.ai.oauth import Grant, OAuthClient, Target
     from onym.ai.settings import ResolverSettings
+    from onym.ai.sign_ins import SignIn, SignIns
     from onym.net.transport import Transport
     from onym.uri.secret import Secret
 
@@ -114,7 +114,7 @@ def login_command(
       onym ai login https://gw.example --issuer https://id.example --client-id me
       onym ai login https://gateway.example --approve
     """
-    from onym.ai.credentials import SignIn, open_sign_ins
+    from onym.ai.sign_ins import SignIn, open_sign_ins
     from onym.net.transport import run_flow
 
     store, settings = open_sign_ins(os.environ), build_resolver_settings(options)
@@ -154,7 +154,7 @@ def _find_place(
     session: Session, name: str, scopes: Sequence[str], settings: ResolverSettings, wire: Transport
 ) -> _Place:
     """Resolve what the person signs in for. Raises DiscoveryError, AuthorizationError."""
-    from onym.ai.client_flows import resolve_uri
+    from onym.ai.discovery.resolution import resolve_uri
     from onym.ai.oauth import Target
     from onym.ai.oauth_metadata import fetch_resource_metadata
     from onym.ai.records import Level
@@ -370,7 +370,7 @@ def logout_command(
       onym ai logout bank.example
       onym ai logout --all
     """
-    from onym.ai.credentials import open_sign_ins
+    from onym.ai.sign_ins import open_sign_ins
 
     store = open_sign_ins(os.environ)
     if (name is None) is not everywhere:
@@ -415,7 +415,7 @@ def whoami_command(session: Session, /, name: str | None) -> None:
       onym ai whoami
       onym ai whoami bank.example --json
     """
-    from onym.ai.credentials import open_sign_ins
+    from onym.ai.sign_ins import open_sign_ins
 
     store = open_sign_ins(os.environ)
     names = store.list_names() if name is None else [_normalize_name(name)]

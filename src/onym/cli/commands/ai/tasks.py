@@ -448,7 +448,8 @@ class _Approvals:
 @contextmanager
 def _open_approvals(session: Session, gateway: str | None, options: AIOptions) -> Iterator[_Approvals]:
     from onym.ai.approvals import ApprovalClient
-    from onym.ai.credentials import StoredCredentials, open_sign_ins
+    from onym.ai.credentials import StoredCredentials
+    from onym.ai.sign_ins import open_sign_ins
     from onym.uri.log_filter import install_logging_filter
 
     install_logging_filter()
@@ -464,9 +465,10 @@ def _sign_in_elsewhere(session: Session, desk: _Approvals, seen: ApprovalView, l
     from dataclasses import replace
 
     from onym.ai.approvals import APPROVE_SCOPE, OneGatewayToken
-    from onym.ai.credentials import Credential, open_sign_ins
+    from onym.ai.credentials import Credential
     from onym.ai.oauth import OAuthClient, Target
     from onym.ai.records import Level
+    from onym.ai.sign_ins import open_sign_ins
     from onym.sign.dpop import generate_dpop_key
     from onym.sign.jws import read_unverified_claims
 

@@ -1,1 +1,0 @@
-"""The revisions of the schema, oldest first. A revision that was released is never edited."""
