@@ -426,7 +426,7 @@ def _check_files(session: Session, names: tuple[str, ...]) -> NoReturn:
         if not session.as_json:
             where = "standard input" if names == ("-",) else _format_amount(number, "file")
             hidden = f"; skipped {_format_amount(skipped, 'binary file')}" if skipped else ""
-            session.print_note(f"{_format_amount(len(found), 'credential')} in {where}{hidden}")
+            session.print_note(f"{_format_amount(len(found), 'credential')}; searched {where}{hidden}")
     exit_with(exit_codes.CHECK_FAILED if found else exit_codes.OK)
 
 
