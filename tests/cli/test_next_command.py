@@ -295,3 +295,14 @@ def test_an_endpoint_of_the_configuration_on_this_computer_is_told_how_to_allow_
     with file.open("a", encoding="utf-8") as out:
         out.write('[policy]\npreset = "local"\n')
     assert run("chat", "here", "Hi", env={"ONYM_CONFIG": str(file)}).out == "Hi\n"
+
+
+@pytest.mark.parametrize("status", [405, 501])
+def test_a_server_that_takes_no_requests_is_probably_not_a_models_server(
+    run: Any, fake: FakeProvider, status: int
+) -> None:
+    fake.fail(status)
+    ran = run("chat", fake.uri() + "?retries=0", "Hi")
+    assert "Check that this host is an OpenAI-compatible server." in " ".join(ran.err.split())
+    fake.fail(502)
+    assert "Check that this host" not in run("chat", fake.uri() + "?retries=0", "Hi").err
