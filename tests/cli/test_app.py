@@ -302,3 +302,39 @@ def test_the_application_can_be_run_by_others_without_ending_the_process():
     with pytest.raises(SystemExit) as ended:
         app.main(["parse", "llm://h/m"], prog_name="onym")
     assert ended.value.code == 0
+
+
+@as_subtests(
+    ("words", "hint"),
+    [
+        (("chat", "--temperature", "0", "llm://h.example/m", "hi"), "-p temp=VALUE"),
+        (("embed", "--timeout", "30", "llm://h.example/m", "hi"), "-p timeout=MILLISECONDS"),
+        (("chat", "--model", "gpt-5.5", "hi"), "part of the URI"),
+        (("chat", "--image", "a.png", "llm://h.example/m"), "onym.ImagePart"),
+        (("chat",), "llm://openai/"),
+    ],
+)
+def test_what_other_programs_have_as_an_option_is_explained(run, words, hint):
+    ran = run(*words)
+    assert (ran.code, "usage.command-line" in ran.err) == (2, True)
+    assert hint in " ".join(ran.err.split())
+
+
+def test_commands_without_parameters_explain_none(run):
+    ran = run("redact", "--temperature", "0")
+    assert (ran.code, "-p temp" in ran.err) == (2, False)
+
+
+@as_subtests(
+    ("word", "meant"),
+    [
+        ("serve", "did you mean onym ai serve or onym registry serve?"),
+        ("invoke", "did you mean onym ai invoke?"),
+        ("pull", "did you mean onym models pull?"),
+        ("version", "did you mean onym --version?"),
+        ("ask", "did you mean onym chat?"),
+    ],
+)
+def test_a_command_of_a_group_is_found_without_the_group(run, word, meant):
+    ran = run(word)
+    assert (ran.code, meant in ran.err) == (2, True)

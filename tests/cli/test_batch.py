@@ -187,3 +187,23 @@ def test_the_command_to_go_on_is_complete(run, fake, tmp_path):
         assert words in line
     assert Path(out).exists()
     assert json.loads(Path(out).read_text().splitlines()[0])["index"] in {0, 1}
+
+
+def test_rows_that_are_not_json_are_named_with_the_form_of_a_row(run, fake, tmp_path):
+    source = tmp_path / "rows.csv"
+    source.write_text("prompt\nfirst\n")
+    ran = run("batch", fake.uri(), str(source), "-o", str(tmp_path / "out"))
+    assert ran.code == 1
+    assert "[usage.bad-row]" in ran.err
+    assert '{"prompt": "Say hello."}' in ran.err
+    # to send the same rows again would fail again
+    assert "--restart" in ran.err
+    assert "--retry-errors" not in ran.err
+    assert fake.requests == []
+
+
+def test_the_report_has_the_first_failure(run, fake, source, tmp_path):
+    fake.fail(404)
+    args = ("batch", fake.uri(), source, "-o", str(tmp_path / "out"), "--concurrency", "1")
+    assert json.loads(run(*args, "--json").out)["error"]["code"] == "provider.not-found"
+    assert json.loads(run(*args, "--json", "--retry-errors").out)["error"] is None

@@ -458,3 +458,46 @@ def test_a_scripted_conversation_needs_no_terminal(run, fake):
 @pytest.mark.parametrize("more", [("Hello",), ("-o", "x"), ("--json",)])
 def test_a_conversation_takes_no_prompt_file_or_json(run, fake, more):
     assert run("chat", "-i", fake.uri(), *more).code == 2
+
+
+def test_a_binary_file_as_prompt_is_refused_before_anything_is_sent(run, fake):
+    ran = run("chat", fake.uri(), "Describe it.", stdin=b"\x89PNG\r\n\x1a\n\xff")
+    assert ran.code == 2
+    assert "usage.bad-message" in ran.err
+    assert "onym.ImagePart" in ran.err
+    assert fake.requests == []
+
+
+def test_json_in_the_place_of_a_schema_file_is_explained(run, fake):
+    ran = run("chat", fake.uri(), "hi", "--schema", '{"type": "object"}')
+    assert (ran.code, "usage.schema" in ran.err) == (2, True)
+    assert "the name of a file" in ran.err
+
+
+def test_a_schema_with_a_mistake_is_an_error_with_its_place(run, fake, tmp_path):
+    file = tmp_path / "schema.json"
+    file.write_text('{"type":\n  object}')
+    ran = run("chat", fake.uri(), "hi", "--schema", str(file))
+    assert (ran.code, "usage.schema" in ran.err) == (2, True)
+    assert "line 2, column 3" in ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("chat", "{uri}?max_token=9"), ("chat", "{uri}", "-p", "max_token=9"), ("explain", "{uri}?max_token=9")],
+)
+def test_a_parameter_that_is_spelled_like_a_standard_one_is_sent_with_a_warning(run, fake, words):
+    ran = run(*(word.format(uri=fake.uri()) for word in words), "hi")
+    assert ran.code == 0
+    assert "did you mean max_tokens?" in ran.err
+    if words[0] == "chat":
+        assert sent(fake)["max_token"] == 9
+
+
+def test_parameters_under_a_providers_own_name_get_no_warning(run, fake):
+    assert run("chat", fake.uri() + "?temperature=0&min_p=0.1", "hi").err == ""
+
+
+def test_a_uri_that_the_shell_may_have_cut_is_to_be_quoted(run, fake):
+    ran = run("chat", fake.uri() + "?temp=0")
+    assert (ran.code, "usage.no-prompt" in ran.err, "quotes" in ran.err) == (2, True, True)

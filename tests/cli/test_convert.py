@@ -146,3 +146,10 @@ def test_a_providers_word_in_another_tool_means_the_host_that_it_means_there(run
         env={"ONYM_CONFIG": str(config)},
     )  # fmt: skip
     assert ran.out == "llm://api.openai.com/m\n"
+
+
+def test_the_name_of_a_model_in_place_of_a_litellm_file_is_shown_as_a_uri(run):
+    ran = run("convert", "--from", "litellm", "groq/llama-3.3-70b")
+    assert (ran.code, "usage.file" in ran.err) == (2, True)
+    assert "llm://groq/llama-3.3-70b" in ran.err
+    assert "llm://" not in run("convert", "--from", "litellm", "folder/litellm.yaml").err

@@ -263,3 +263,46 @@ def test_another_base_path_is_said_where_the_api_is_only_assumed(run: Any, fake:
     ran = run("chat", "--json", fake.uri("m"), "Hi")
     assert f"http://127.0.0.1:{fake.port}/v1/chat/completions" in ran.json["error"]["hint"]
     assert "base_path" in ran.json["error"]["hint"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "hint"),
+    [
+        (("chat", "llm://0.0.0.0:11434/m", "hi"), "net.refused.this-network", "localhost"),
+        (("chat", "llm://10.20.30.40/m", "hi"), "net.refused.private", "allow_networks below [policy]"),
+        (("chat", "llm://localhost/m?timeout=2s", "hi"), "llm.bad-number", "timeout=20000 is 20 seconds"),
+        (("chat", "openai:gpt-5.5", "hi"), "llm.not-llm", "did you mean llm://openai/gpt-5.5?"),
+        (("chat", "llm:ollama/llama3", "hi"), "llm.no-authority", "did you mean llm://ollama/llama3?"),
+        (("chat", "llm:/ollama/llama3", "hi"), "llm.no-authority", "did you mean llm://ollama/llama3?"),
+    ],
+)
+def test_a_mistake_in_a_uri_has_a_hint_for_what_was_meant(
+    run: Any, words: tuple[str, ...], code: str, hint: str
+) -> None:
+    ran = run(*words)
+    assert code in ran.err
+    assert hint in " ".join(ran.err.split())
+
+
+def test_an_endpoint_of_the_configuration_on_this_computer_is_told_how_to_allow_it(
+    run: Any, fake: FakeProvider, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f'[endpoints]\nhere = "{fake.uri()}"\n', encoding="utf-8")
+    ran = run("chat", "here", "Hi", env={"ONYM_CONFIG": str(file)})
+    assert "net.refused.loopback" in ran.err
+    assert 'preset = "local" below [policy]' in " ".join(ran.err.split())
+    with file.open("a", encoding="utf-8") as out:
+        out.write('[policy]\npreset = "local"\n')
+    assert run("chat", "here", "Hi", env={"ONYM_CONFIG": str(file)}).out == "Hi\n"
+
+
+@pytest.mark.parametrize("status", [405, 501])
+def test_a_server_that_takes_no_requests_is_probably_not_a_models_server(
+    run: Any, fake: FakeProvider, status: int
+) -> None:
+    fake.fail(status)
+    ran = run("chat", fake.uri() + "?retries=0", "Hi")
+    assert "Check that this host is an OpenAI-compatible server." in " ".join(ran.err.split())
+    fake.fail(502)
+    assert "Check that this host" not in run("chat", fake.uri() + "?retries=0", "Hi").err

@@ -38,7 +38,7 @@ def test_a_credential_fails_the_check_and_is_not_printed(run, tree):
     assert ran.code == 1
     assert ran.out.splitlines() == [f"{tree}/.env:2:16: credential", f"{tree}/src/app.py:3:14: credential"]
     assert KEY not in ran.err
-    assert "2 credentials in 2 files" in ran.err
+    assert "2 credentials; searched 2 files" in ran.err
 
 
 def test_text_without_a_credential_passes_the_check(run, tree):
@@ -56,7 +56,7 @@ def test_a_folder_without_check_is_told_what_reads_it(run, tree):
 def test_standard_input_is_not_counted_as_a_file(run):
     ran = run("redact", "--check", stdin=f"llm://app:{KEY}@h/m\n")
     assert ran.code == 1
-    assert "1 credential in standard input" in ran.err
+    assert "1 credential; searched standard input" in ran.err
 
 
 def test_a_folder_is_searched_without_binary_files_and_version_control(run, tree):

@@ -178,7 +178,13 @@ def test_a_key_for_another_host_says_how_to_mean_it() -> None:
 
 @pytest.mark.requirement("onym-answer-d")
 @pytest.mark.parametrize(
-    ("word", "meant"), [("opnai", "openai"), ("antropic", "anthropic"), ("mistrl", "mistral")]
+    ("word", "meant"),
+    [
+        ("opnai", "openai"),
+        ("antropic", "anthropic"),
+        ("mistrl", "mistral"),
+        ("ollama:1234", "localhost:1234"),
+    ],
 )
 def test_a_name_that_is_nearly_an_alias_is_told_so(
     word: str, meant: str, monkeypatch: pytest.MonkeyPatch

@@ -209,6 +209,8 @@ HARMLESS = [
     "api_key=get('API_KEY')", "sig=ok", "llm://app:@h.example/m", "llm://app:$PORT/m",
     "llm://app:{port}/m", "https://h.example:8080/a@b.c", "https://a:x/b@c", "llm://[::1]/a@b", "llm:",
     "llm: a:b@c", "token=12345", "token=1.5", "-u 1000:1000", "llm://app%3A443/m", "llm://app:/m@v1",
+    "api_key: os.environ/OPENAI_API_KEY", "OPENAI_API_KEY=sk-...", "OPENAI_API_KEY=sk-…",
+    "ANTHROPIC_API_KEY=your-api-key-here", 'api_key="YOUR_API_KEY"',
 ]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from time import monotonic
@@ -92,6 +92,12 @@ _MODULES = {
 }
 
 
+#: words for a command that other programs use, and what to run instead
+_SYNONYMS = {"ask": "chat", "prompt": "chat", "run": "chat", "version": "--version"}
+#: the groups whose commands are suggested for a word that is not a command: `verify`, `serve`
+_SEARCHED = ("ai", "models", "config", "registry", "scheme")
+
+
 class OnymGroup(OrderedGroup):
     """A group that imports a command's module when the command runs, and reports all errors in one way."""
 
@@ -106,6 +112,20 @@ class OnymGroup(OrderedGroup):
                 hint="put a command before the URI, such as onym explain URI or onym chat URI",
             )
         return super().resolve_command(ctx, args)
+
+    def suggest_command(self, group: str, word: str, names: Iterable[str]) -> str:
+        """Return the hint for an unknown word: a similar command, or commands of groups with that name."""
+        meant = [_SYNONYMS[word]] if word in _SYNONYMS else []
+        for name in _SEARCHED:
+            # not the context of this run: it would take the name as that of the running command
+            found = self.get_command(click.Context(self), name)
+            if isinstance(found, click.Group) and word in found.commands:
+                meant.append(f"{name} {word}")
+        return (
+            f"did you mean {' or '.join(f'{group} {one}' for one in meant)}?"
+            if meant
+            else (super().suggest_command(group, word, names))
+        )
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return every command, in the order of the help."""
@@ -205,7 +225,31 @@ def _convert_click_error(session: Session, error: click.ClickException) -> error
     ctx = getattr(error, "ctx", None)
     if isinstance(ctx, click.Context):
         session.command = ctx.command_path.partition(" ")[2]
-    return errors.UsageError(" ".join(error.format_message().split()), code="usage.command-line")
+    message, hint = " ".join(error.format_message().split()), None
+    calls = isinstance(ctx, click.Context) and any(param.name == "params" for param in ctx.command.params)
+    if calls and isinstance(error, click.NoSuchOption):
+        hint = _explain_parameter(error.option_name)
+        if hint is not None:  # better than an option that is only spelled alike
+            message = f"No such option '{error.option_name}'."
+    elif calls and isinstance(error, click.MissingParameter) and error.param and error.param.name == "uri":
+        hint = "write an llm:// URI or the name of an endpoint first, such as llm://openai/gpt-5.5"
+    return errors.UsageError(message, code="usage.command-line", hint=hint)
+
+
+def _explain_parameter(option: str) -> str | None:
+    """Return how to set what other programs have as an option, such as --temperature, in a URI or with -p."""
+    from onym.uri.parameters import PROVIDER_NAMES, WELL_KNOWN  # late: only this mistake needs them
+
+    name = option.lstrip("-").replace("-", "_").lower()
+    if name in ("m", "model"):
+        return "the model is part of the URI, as in llm://openai/gpt-5.5"
+    if name in ("image", "attach", "attachment"):
+        return "onym chat sends text only; in Python, add an onym.ImagePart to the message"
+    name = PROVIDER_NAMES.get(name, name)
+    if name not in WELL_KNOWN:
+        return None
+    value = "MILLISECONDS" if name == "timeout" else "VALUE"
+    return f"{name} is a parameter: use -p {name}={value}, or put ?{name}={value} at the end of the URI"
 
 
 def _prepare_streams() -> None:

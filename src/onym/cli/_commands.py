@@ -176,9 +176,13 @@ class OrderedGroup(click.Group):
             raise UsageError(
                 f'"{args[0]}" is not a command of {group}',
                 code="usage.command-line",
-                hint=suggest_command(group, args[0], names),
+                hint=self.suggest_command(group, args[0], names),
             )
         return super().resolve_command(ctx, args)
+
+    def suggest_command(self, group: str, word: str, names: Iterable[str]) -> str:
+        """Return the hint for a word that is not a command of this group."""
+        return suggest_command(group, word, names)
 
 
 def _insert_shared(params: list[click.Parameter]) -> list[click.Parameter]:

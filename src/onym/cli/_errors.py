@@ -212,6 +212,13 @@ _HINTS = {
     "uri.no-scheme": SCHEME_HINT,
     "net.refused.loopback": "type the URI here to reach this computer; for a URI from a file, a variable "
     "or a pipe add --policy local, or set ONYM_ALLOW_LOOPBACK=1",
+    "net.refused.private": "if that network is yours, list it as allow_networks below [policy] in the "
+    "configuration (onym config path); the server needs TLS, or use an SSH tunnel to localhost",
+}
+#: the same for the endpoints of the configuration
+_ENDPOINT_HINTS = {
+    "net.refused.loopback": 'add --policy local, or write preset = "local" below [policy] in the '
+    "configuration (onym config path)",
 }
 #: the same for commands with ai URIs
 _AI_HINTS = {
@@ -243,6 +250,8 @@ def find_hint(session: Session, error: errors.OnymError) -> str | None:
     meant = _guess_uri(session, error)
     if meant is not None:
         return f"did you mean {meant}?"
+    if error.code == "llm.bad-number" and getattr(error, "parameter", None) == "timeout":
+        return "timeout is a number of milliseconds: timeout=20000 is 20 seconds"
     if error.hint is None:
         return None
     if error.hint.startswith("Run: onym ") and (
@@ -252,9 +261,15 @@ def find_hint(session: Session, error: errors.OnymError) -> str | None:
     hint = error.hint.replace('on_unsupported="drop"', "--on-unsupported drop")
     # discovery may have met a policy, whose error explains more
     reason = error.__cause__ if isinstance(error.__cause__, errors.PolicyError) else error
-    return complete_commands(
-        session, (_AI_HINTS if _is_ai_command(session) else _HINTS).get(reason.code, hint)
-    )
+    table = _AI_HINTS if _is_ai_command(session) else _HINTS
+    if reason.code == "net.refused.loopback" and _is_endpoint_name(session.subject):
+        table = _ENDPOINT_HINTS
+    return complete_commands(session, table.get(reason.code, hint))
+
+
+def _is_endpoint_name(subject: Subject | None) -> bool:
+    """Return whether the URI is one of the configuration, and not of a variable, a pipe or the user."""
+    return subject is not None and not subject.typed and ":" not in subject.argument != "-"
 
 
 def _is_ai_command(session: Session) -> bool:
@@ -272,6 +287,8 @@ def _guess_uri(session: Session, error: errors.OnymError) -> str | None:
         return _add_scheme(session, subject.text)
     if error.code == "llm.not-llm":
         return _replace_scheme(session, subject.text)
+    if error.code == "llm.no-authority" and (rest := subject.text.partition(":")[2].lstrip("/")):
+        return session.mask(f"llm://{rest}")
     if error.code not in ("llm.no-api", "llm.no-path-value"):
         return None
     from onym.cli.commands.check import find_misspellings
@@ -291,10 +308,13 @@ def _add_scheme(session: Session, text: str) -> str | None:
 
 
 def _replace_scheme(session: Session, text: str) -> str | None:
-    """Return an llm URI for `localhost:11434/llama3`, or for the URL of a server, whose model is unknown."""
+    """Return an llm URI for `localhost:11434/llama3`, for `openai:gpt-5.5`, or for the URL of a server."""
     url = _WEB_URL.match(text)
     if url is not None:
         return f"llm://{url[1]}/MODEL"
+    word, _, model = text.partition(":")
+    if model[:1].isalnum() and load_providers().find_alias(word) is not None:
+        return session.mask(f"llm://{word}/{model}")  # a name of LangChain or pydantic-ai
     return session.mask(f"llm://{text}") if _HOST_AND_MODEL.match(text) else None
 
 

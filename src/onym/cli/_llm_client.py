@@ -176,6 +176,7 @@ def resolve_call(session: Session, call: CallOptions) -> ResolvedCall:
     if uri.key is not None:
         session.secrets.append(uri.key)
     uri, overrides = _apply_params(uri, call.params, config.providers)
+    _note_misspelt_parameters(session, uri, overrides.get("extra", {}))
     headers = merge_headers(config.headers.get(call.uri, {}).items(), typed_headers)
     if headers:
         overrides["headers"] = dict(headers)
@@ -240,6 +241,17 @@ def _apply_params(
         # nested like the query of a URI
         overrides["extra"] = _input.parse_params(p for p in pairs if p.partition("=")[0] in params).nested()
     return uri, overrides
+
+
+def _note_misspelt_parameters(session: Session, uri: LLMURI, extra: Mapping[str, Any]) -> None:
+    """Print a warning for each parameter that is passed through and is spelled like a standard one."""
+    from onym.uri.parameters import PROVIDER_NAMES, find_closest_name, format_name
+
+    for name in (*uri.extra, *extra):
+        meant = None if name in PROVIDER_NAMES else find_closest_name(name)
+        if meant is not None:
+            unknown = f"{format_name(name)} is not a standard parameter and is passed through"
+            session.print_note(f"{unknown}; did you mean {meant}?", kind="warning")
 
 
 def _list_routing_names(uri: LLMURI, providers: ProviderTable) -> set[str]:

@@ -47,7 +47,8 @@ class SettingsFile:
             # the parser's message may quote the text
             place = re.search(r"line (\d+), column (\d+)", str(error))
             suffix = f" at line {place[1]}, column {place[2]}" if place else ""
-            raise self.make_error(f"is not TOML{suffix}", code="config.syntax") from None
+            hint = 'Write name = "value", and close every quotation mark and bracket on its line.'
+            raise self.make_error(f"is not valid TOML{suffix}", code="config.syntax", hint=hint) from None
 
     @classmethod
     def load(cls, path: Path, *, limit: int = _MAX_FILE) -> SettingsFile:

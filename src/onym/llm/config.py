@@ -204,7 +204,7 @@ class Config:
             message = f"{path}: is not UTF-8 at byte {error.start}"
             raise errors.ConfigError(message, code="config.not-toml") from None
         except errors.ConfigError as error:
-            raise errors.ConfigError(error.message, code="config.not-toml") from None
+            raise errors.ConfigError(error.message, code="config.not-toml", hint=error.hint) from None
         return _ConfigReader(file, datetime.fromtimestamp(modified, UTC)).build_config()
 
     def check(self) -> tuple[Finding, ...]:

@@ -318,8 +318,13 @@ def _find_conventional(
             hint=f"export {provider.key_variables[0]}=… or point at a key with ?auth=file:PATH",
         )
     named = "".join(f"export {name}=https://{uri.host}, or " for name in provider.endpoint_variables)
+    reason = (
+        f"sends variables of {provider.title} only to the provider's hosts"
+        if provider.key_variables
+        else f"knows no variable for a key of {provider.title}"
+    )
     raise CredentialError(
-        f"no key for {uri.host}: Onym sends variables of {provider.title} only to the provider's hosts",
+        f"no key for {uri.host}: Onym {reason}",
         code="credential.not-bound",
         hint=f"{named}name the key for this host with ?auth=env:NAME or --key-stdin",
     )

@@ -325,10 +325,14 @@ def _suggest_model(endpoint: Endpoint) -> str | None:
 
 
 def _suggest_alias(endpoint: Endpoint) -> str | None:
-    """Suggest aliases for a host of one word."""
+    """Suggest aliases for a host of one word, or a host for an alias with a port."""
     if endpoint.origin is None or "." in endpoint.origin.host:
         return None
-    return format_suggestion(endpoint.origin.host, ProviderTable.builtin().aliases())
+    host, aliases = endpoint.origin.host, ProviderTable.builtin().aliases()
+    if host in aliases:
+        local = f"localhost:{endpoint.origin.port}"
+        return f"{host} is an alias only without a port. For a server on this computer, write {local}."
+    return format_suggestion(host, aliases)
 
 
 def _describe_key_origin(endpoint: Endpoint) -> str:

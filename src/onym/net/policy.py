@@ -17,6 +17,7 @@ from onym.net import hosts
 from onym.uri.llm import LLMURI
 
 _LIST_IT = "If that network is yours, list it in the policy's allow_networks."
+_LISTENING = "Servers listen on it, but no client can call it. Write localhost, or the server's own name."
 _LOCAL = "For a server on this computer use Policy.local(), or set ONYM_ALLOW_LOOPBACK=1."
 
 _KINDS: Final[dict[str, str]] = {
@@ -65,6 +66,8 @@ REASONS: Final[dict[str, tuple[str, str | None]]] = {
         'Use a socks5:// proxy or ProxyConfig(resolve="local"), or set allow_proxy_resolution in the policy.',
     ),
     **{kind: (f"the host has an address for {what}", _LIST_IT) for kind, what in _KINDS.items()},
+    "this-network": ('the host is 0.0.0.0 or another address of "this network"', _LISTENING),
+    "unspecified": ("the host has an address for no host at all", _LISTENING),
     **{
         f"embedded-{kind}": (f"the host has an IPv6 address that contains one for {what}", None)
         for kind, what in _KINDS.items()

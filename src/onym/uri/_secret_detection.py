@@ -101,6 +101,9 @@ _PATTERNS = {
     "harmless": (
         r"(?s)(?:env|file|keyring|vault)(?::|%3[aA]).*|\$\{?[A-Z_][A-Z0-9_]*\}?|%[a-z(].{0,40}|<.{0,40}"
         r"|\{?[a-z_]*\}|:[a-z:]+|https?://[^@]*|\*+|[\W_]+|."
+        # a variable in LiteLLM's files; placeholders in examples: sk-..., your-api-key-here
+        r"|os\.environ/[A-Za-z0-9_]+|sk-(?:proj-|ant-)?(?:\.{3}|…)"
+        r"|(?i:your[-_](?:[a-z]{1,16}[-_]){0,4}(?:key|token|secret|password|here))"
     ),
     "code": r"_{0,2}[A-Za-z]{1,16}(?:[._][A-Za-z]{0,16}){0,8}",
 }

@@ -173,7 +173,14 @@ def _print_report(session: Session, report: BatchReport, again: str) -> None:
         session.print_note(f"{report.left} rows remain; to resume, run: {again}", kind="warning")
     if report.failed:
         failed = f"{report.failed} of {report.rows} rows failed"
-        session.print_note(f"{failed}; to send them again, run: {again} --retry-errors", kind="warning")
+        if report.error is not None:
+            hint = f" ({report.error['hint']})" if "hint" in report.error else ""
+            failed += f"; the first: {report.error['message']}{hint} [{report.error['code']}]"
+        if report.error is not None and report.error["code"] == "usage.bad-row":
+            step = f"correct the rows, then start again with: {again} --restart"
+        else:
+            step = f"to send them again, run: {again} --retry-errors"
+        session.print_note(f"{failed}; {step}", kind="warning")
     if is_terminal(sys.stderr):
         session.print_note(
             f"{report.answered} of {report.rows} rows answered, {report.input_tokens} tokens in, "

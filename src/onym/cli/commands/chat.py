@@ -395,8 +395,17 @@ _MAX_SCHEMA = 16 * 1024 * 1024
 def _read_schema(file: str) -> dict[str, Any]:
     import json
 
+    if file.lstrip().startswith("{"):
+        raise UsageError(
+            "--schema needs the name of a file, but its value is JSON",
+            code="usage.schema",
+            hint="write the schema to a file, such as schema.json, and pass --schema schema.json",
+        )
     try:
         schema = json.loads(read_text_file(file, _MAX_SCHEMA, code="usage.schema"))
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise UsageError(f"{file} is not valid JSON at {place}", code="usage.schema") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file} is not valid JSON", code="usage.schema") from error
     if not isinstance(schema, dict):
@@ -425,12 +434,26 @@ def _build_prompt(words: tuple[str, ...], call: CallOptions) -> str:
     """Join the words and the piped text with a blank line. Raises UsageError without any prompt."""
     parts = [" ".join(words)]
     if call.uri != "-" and not call.key_stdin and _is_piped(only=not words):
-        parts.append(read_stdin().strip("\n"))
+        parts.append(_read_piped_text())
     text = "\n\n".join(part for part in parts if part)
     if not text:
         hint = "write it after the URI, pipe it in, or use -i"
+        if "?" in call.uri:
+            hint += "; put the URI in quotes, because the shell ends a command at &"
         raise UsageError("no prompt was given", code="usage.no-prompt", hint=hint)
     return text
+
+
+def _read_piped_text() -> str:
+    """Read standard input as text. Raises UsageError for a picture or another binary file."""
+    try:
+        return read_stdin().encode("utf-8").decode().strip("\n")
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            "standard input is not UTF-8 text",
+            code="usage.bad-message",
+            hint="convert text with iconv; send a picture from Python, as an onym.ImagePart of a message",
+        ) from error
 
 
 def _is_piped(*, only: bool) -> bool:

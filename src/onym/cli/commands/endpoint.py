@@ -280,7 +280,7 @@ def ping_command(session: Session, /, timeout: float, **options: Any) -> None:
             plan = to.client.explain("ping")
             _check_key(steps, plan)
             if plan.endpoint.origin is not None:
-                _check_connection(steps, to, plan.endpoint.origin, timeout)
+                _check_connection(steps, to, plan, plan.endpoint.origin, timeout)
             _check_request(steps, to, plan, timeout)
         except OnymError as error:
             if not session.as_json:
@@ -299,7 +299,7 @@ def _check_key(steps: _Steps, plan: Plan) -> None:
     steps.add("key", "none" if source is None else f"from {source}", source=source)
 
 
-def _check_connection(steps: _Steps, to: ConnectedCall, origin: Origin, timeout: float) -> None:
+def _check_connection(steps: _Steps, to: ConnectedCall, plan: Plan, origin: Origin, timeout: float) -> None:
     """Run the steps route, policy, name resolution, connection and TLS."""
     from onym.net.transport import Transport
 
@@ -332,6 +332,7 @@ def _check_connection(steps: _Steps, to: ConnectedCall, origin: Origin, timeout:
         named = probe.answers or route.resolved_by_proxy
         step = "tls" if probe.address is not None else "connect" if named else "name"
         steps.add(step, probe.error.message, ok=False, code=probe.error.code)
+        plan.add_hint(probe.error)
         raise probe.error
 
 

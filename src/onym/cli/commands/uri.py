@@ -313,13 +313,24 @@ def _convert_text(source: str, text: str | None, model: str | None, with_key: bo
             hint="use --to for another format, or --from llm-strings for a URI of npm's llm-strings",
         )
     if source == "litellm":
-        models = convert.load_models(_input.read_text_file(text, _MAX_MODELS, code="usage.file"))
+        models = convert.load_models(_read_litellm_file(text))
         return convert.from_litellm(models, with_key=with_key, providers=_input.load_providers())
     if source == "langchain":
         return convert.from_langchain(text)
     if source == "ai-sdk":
         return convert.from_ai_sdk(text)
     return convert.from_llm_strings(text, environ=os.environ, with_key=with_key)
+
+
+def _read_litellm_file(name: str) -> str:
+    """Return the text of a LiteLLM file. The error for a name of a model tells how to write it as a URI."""
+    try:
+        return _input.read_text_file(name, _MAX_MODELS, code="usage.file")
+    except UsageError as error:
+        provider = name.partition("/")[0]
+        if provider != name and _input.load_providers().find_alias(provider) is not None:
+            error.hint = f"LiteLLM's settings are read from a file; write one model as llm://{name}"
+        raise
 
 
 def _convert_to(session: Session, target: str, text: str | None, with_key: bool) -> None:
@@ -415,7 +426,7 @@ def _check_files(session: Session, names: tuple[str, ...]) -> NoReturn:
         if not session.as_json:
             where = "standard input" if names == ("-",) else _format_amount(number, "file")
             hidden = f"; skipped {_format_amount(skipped, 'binary file')}" if skipped else ""
-            session.print_note(f"{_format_amount(len(found), 'credential')} in {where}{hidden}")
+            session.print_note(f"{_format_amount(len(found), 'credential')}; searched {where}{hidden}")
     exit_with(exit_codes.CHECK_FAILED if found else exit_codes.OK)
 
 

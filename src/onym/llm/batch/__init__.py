@@ -91,7 +91,7 @@ class BatchReport:
 
     `answered` and `failed` are the rows with a result. `repaired` lines of an earlier run were cut or
     damaged, and their rows were sent again. `stopped` tells why rows are left: "max-errors", "cancelled", or
-    None.
+    None. `error` is the first failure of this run as its row has it: `code`, `message`, and perhaps `hint`.
     """
 
     rows: int
@@ -105,6 +105,7 @@ class BatchReport:
     seconds: float
     output: str
     stopped: str | None = None
+    error: dict[str, Any] | None = None
 
     @property
     def left(self) -> int:
@@ -158,6 +159,8 @@ class BatchRun:
         self._writer: storage.JournalWriter
         self._engine: Engine
         self._ok = self._failed = self._retries = self._input = self._output = 0
+        #: the line of the first failed row
+        self._failure: bytes | None = None
 
     def next_row(self) -> tuple[int, bytes] | None:
         """Return the next row without a result."""
@@ -176,6 +179,7 @@ class BatchRun:
             self.full = True
             self._room.clear()
         if not result.ok:
+            self._failure = self._failure or result.line
             self._check_error_limit()
 
     async def wait_for_room(self) -> None:
@@ -244,6 +248,7 @@ class BatchRun:
             seconds=self._clock() - self._began,
             output=str(output),
             stopped=self.stopped,
+            error=None if self._failure is None else msgspec.json.decode(self._failure)["error"],
         )
 
     def _record_durable(self, count: int, error: OSError | None) -> None:

@@ -98,7 +98,8 @@ def decode_row(index: int, line: bytes, model: str) -> Row:
         text = f"the row is invalid: {redact(str(error))[:_MAX_REMARK]}"
         return Row(index, get_label(index, line), error=_make_row_error(text))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return Row(index, get_label(index, line), error=_make_row_error("the row is not JSON"))
+        hint = 'write one JSON object in each line, such as {"prompt": "Say hello."}'
+        return Row(index, get_label(index, line), error=_make_row_error("the row is not JSON", hint=hint))
     name = fields.custom_id if fields.id is None else fields.id
     return Row(index, str(index if name is None else name), messages, overrides, retries)
 

@@ -13,7 +13,7 @@ from functools import cache, wraps
 from importlib import import_module
 from math import inf
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from onym import errors
 from onym.common.text import is_printable_text, to_single_line
@@ -251,7 +251,8 @@ _STATUSES: Mapping[int, type[errors.ProviderError]] = {
     503: errors.OverloadedError,
     529: errors.OverloadedError,
 }
-
+#: statuses with which other programs, such as the server of a web page, answer a POST
+_NO_POST: Final = frozenset({405, 501})
 _DEFAULT_MESSAGES: Mapping[type[errors.ProviderError], str] = {
     errors.AuthenticationError: "the server rejected the API key, or the key is missing",
     errors.PermissionDeniedError: "the API key does not have this permission",
@@ -396,7 +397,10 @@ class ErrorDecoder:
             details = ErrorDetails(
                 f"the body is {_describe_media_type(headers)} instead of JSON" if body else ""
             )
-        return self._build_error(details, status, exchange, headers)
+        error = self._build_error(details, status, exchange, headers)
+        if status in _NO_POST:
+            error.hint = self.hint
+        return error
 
     def decode_body_error(
         self, data: Any, status: int, headers: HeaderMap | None, exchange: Exchange = NO_EXCHANGE

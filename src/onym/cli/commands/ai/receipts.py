@@ -261,7 +261,8 @@ def _describe_keys(token: str) -> str:
         return "add --history FILE or --keys FILE, from ANCHOR/.well-known/aiip.jwks.json (?history)"
     return (
         f"if {issuer} is the authority that you called, fetch its keys with curl -fsS "
-        f"'{issuer}/.well-known/aiip.jwks.json?history' -o history.json, and add --history history.json"
+        f"'{issuer}/.well-known/aiip.jwks.json?history' -o history.json, and add --history history.json "
+        "(curl needs --cacert FILE for a certificate for trials)"
     )
 
 
