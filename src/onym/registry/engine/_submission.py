@@ -317,7 +317,7 @@ _OpeningRule: Final = partial(Rule, event=EventKind.OPEN, roles=_ANYONE)
 REQUEST_RULES: Final = (
     _OpeningRule(
         id="R1", clauses=_OPEN_CLAUSES, when=_is_name_taken, said="the name is registered or under review",
-        hint="Choose another name, or open an update or a note-separate-use.",
+        hint="Choose another name, or request an update of that entry.",
     ),
     _OpeningRule(
         id="R1", clauses=_OPEN_CLAUSES, when=_is_entry_missing,

@@ -149,7 +149,7 @@ async def save_form(request: HTTPRequest) -> Response:
         expected = responses.parse_number(form.get_text("version"), "version")
         await dependencies.apply_event(
             request, kind, about.registry, about=about.id, name=about.name,
-            data=service.build_request_data(submission, about.kind), expected=expected,
+            data=service.build_revision_data(submission, about), expected=expected,
         )  # fmt: skip
         return responses.redirect_to(urls.request_url(about.id), str(kind))
     except RegistryError as error:
