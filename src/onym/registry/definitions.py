@@ -254,7 +254,7 @@ def _require_distinct_headings(catalog: Catalog, make_error: _MakeError) -> None
     own = [row for row in catalog.registries.values() if row.is_defined]
     for at, registry in enumerate(own):
         taken = {registry.columns[0].heading.lower(), "status"}
-        rows = catalog.definition["registries"][at].get("fields", ())
+        rows = (catalog.definition or {})["registries"][at].get("fields", ())
         for place, row in enumerate(rows):
             if row["label"].lower() in taken:
                 raise make_error(

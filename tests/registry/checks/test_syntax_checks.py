@@ -214,6 +214,8 @@ def test_reserved_characters_that_no_prose_names_are_listed_by_component(says):
     assert "reserved-unexplained" not in codes(named)
     quoted = says(PROSE + ' The characters ";,!" are data.', reserved=positions(":/@;,!"))
     assert "reserved-unexplained" not in codes(quoted)
+    masked = says(PROSE + ' A key is shown as "***".', reserved=positions("*"))
+    assert "reserved-unexplained" in codes(masked)
     listed = says(PROSE + " The sub-delims of RFC 3986 are data.", reserved=positions("!$&'()*+,;="))
     assert "reserved-unexplained" not in codes(listed)
     others = positions("!", "fragment") + positions("[]", "authority")

@@ -390,7 +390,7 @@ def _is_mentioned(character: str, prose: str) -> bool:
         return True
     if any(f"{quote}{character}{close}" in prose for quote, close in _QUOTES):
         return True
-    if any(character in quoted[1] for quoted in _QUOTED_LIST.finditer(prose)):
+    if any(character in quoted[1] and len(set(quoted[1])) > 1 for quoted in _QUOTED_LIST.finditer(prose)):
         return True
     named = "sub-delims" if character in "!$&'()*+,;=" else "gen-delims"
     return re.search(rf"\b{named}\b", prose, re.IGNORECASE) is not None
