@@ -168,3 +168,8 @@ def test_a_request_that_was_declined_begins_again_as_a_new_one(made: Any) -> Non
     assert "registry.not-allowed" in refused
     assert "new request" in refused
     assert "services-2" in made("submit", "billing.txt").stdout
+
+
+def test_who_asks_for_the_status_deprecated_is_told_how_to_retire_an_entry(made: Any) -> None:
+    asked = made("submit", "billing.txt", "--dry-run", "--status", "deprecated", code=1)
+    assert "onym registry decide NAME retire" in asked.stdout

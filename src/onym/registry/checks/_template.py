@@ -565,12 +565,15 @@ def check_status(ctx: context.CheckContext) -> context.Findings:
     if word is None:
         several = sum(lower in value.lower() for lower in words) > 1
         meant = [word for lower, word in words.items() if lower[:8] in value.lower()]
+        retires = ctx.profile.own_rules == "simple" and value.strip().lower() == Status.DEPRECATED
         yield ctx.report(
             "status-unknown",
             f"the status is {'more than one' if several else 'none'} of {choice}",
             at="status",
             witness=value,
-            fix=f"write `Status: {meant[0]}`"
+            fix="retire the entry instead: onym registry decide NAME retire"
+            if retires
+            else f"write `Status: {meant[0]}`"
             if len(meant) == 1
             else f"write `Status: WORD`, where WORD is one of {choice}",
         )
