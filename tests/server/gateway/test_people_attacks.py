@@ -254,6 +254,8 @@ def test_parameters_that_come_twice_and_errors_are_refused(
     page = browser.open(town.site.port, "GET", "/auth/callback/one?state=x&code=y")
     assert page.status == 403
     assert b"Sign-in failed" in page.body
+    assert b'href="/auth/login">Sign in again' in page.body
+    assert browser.open(town.site.port, "GET", "/auth/login").status == 200
 
 
 # 45: ID tokens
