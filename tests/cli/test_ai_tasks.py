@@ -73,6 +73,8 @@ def test_a_task_is_begun_shown_and_ended(run: Any, factory: Factory, tmp_path: P
     begun = run("invoke", factory.uri("/slow"), "-d", '{"load": 7}', "--async")
     assert begun.exit_code == 15, begun.output
     task = begun.stdout.strip()
+    assert f"onym ai tasks result {task[:8]} --" in begun.stderr
+    assert task not in begun.stderr
     listed = run("tasks", "list", network=False)
     assert (listed.exit_code, task in listed.stdout) == (0, True)
     rows = json.loads(run("tasks", "list", "--json", network=False).stdout)["tasks"]

@@ -142,3 +142,34 @@ def test_a_definition_that_leaves_a_registry_out_is_refused(made: Any) -> None:
     text = COMPANY[: COMPANY.index('[[registries]]\nid = "topics"')]
     Path("company.toml").write_text(text, encoding="utf-8")
     assert "registry.bad-definition" in made("define", "company.toml", code=11).stderr
+
+
+def test_a_correction_keeps_the_name_and_the_next_command_makes_it(made: Any) -> None:
+    made("submit", "billing.txt")
+    made("decide", "services-1", "reject-incomplete", "--as", "registrar", "--reason", "Which team?")
+    assert "onym registry submit FILE --request services-1" in made("status", "services-1").stdout
+    Path("other.txt").write_text("Service: payroll\nOwning team: Payments\n", encoding="utf-8")
+    refused = made("submit", "other.txt", "--request", "services-1", code=11)
+    assert "registry.other-name" in refused.stderr
+    Path("billing.txt").write_text("Service: billing\nOwning team: Team Payments\n", encoding="utf-8")
+    assert "submitted; " in made("submit", "billing.txt", "--request", "services-1").stderr
+    made("decide", "services-1", "check-complete", "--as", "registrar")
+    made("decide", "services-1", "ask-more-review", "--as", "reviewer", "--reason", "Which system?")
+    assert "revised; " in made("submit", "billing.txt", "--request", "services-1").stderr
+
+
+def test_a_request_that_was_declined_begins_again_as_a_new_one(made: Any) -> None:
+    made("submit", "billing.txt")
+    made("decide", "services-1", "check-complete", "--as", "registrar")
+    made("decide", "services-1", "reject", "--as", "reviewer", "--reason", "Which system?")
+    shown = made("status", "services-1").stdout
+    assert "onym registry submit FILE (a new request)" in shown
+    refused = made("submit", "billing.txt", "--request", "services-1", code=11).stderr
+    assert "registry.not-allowed" in refused
+    assert "new request" in refused
+    assert "services-2" in made("submit", "billing.txt").stdout
+
+
+def test_who_asks_for_the_status_deprecated_is_told_how_to_retire_an_entry(made: Any) -> None:
+    asked = made("submit", "billing.txt", "--dry-run", "--status", "deprecated", code=1)
+    assert "onym registry decide NAME retire" in asked.stdout

@@ -287,3 +287,17 @@ def test_the_schemes_of_a_text_without_a_template_are_inferred(run, file):
     assert data["scheme"] == "kite"
     witnesses = [each["witness"] for each in data["findings"] if each["code"] == "not-a-uri"]
     assert witnesses == ["kite:a[", "kites:a]"]
+
+
+def test_xml_that_is_broken_is_answered_with_the_name_of_its_file(run, file):
+    ran = run("scheme", "check", file("<rfc><t>x</rfc>", "broken.xml"))
+    assert (ran.code, "registry.bad-xml" in ran.err) == (11, True)
+    assert "broken.xml: " in ran.err
+
+
+def test_rules_that_a_field_chose_are_told_with_the_option_for_the_others(run, file):
+    old = file(GOOD + "\nURI scheme syntax: kite:name\n")
+    note = run("scheme", "check", old).err
+    assert "--rules rfc7595" in note
+    assert "URI scheme syntax" in note
+    assert run("scheme", "check", "--rules", "rfc7595", old).err == ""

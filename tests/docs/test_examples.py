@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+import trustme
 from docgen.examples import example_files, scripts
 from docgen.fences import fences
 from docgen.outputs import fresh, hand_written
 from docgen.paths import ROOT, pages
 
 from model_support import unavailable
-from support import as_subtests
+from support import as_subtests, free_port
 
 #: languages whose blocks are code of ours, and what must stand before such a block
 BACKED = {
@@ -74,6 +76,40 @@ def test_a_block_that_is_a_file_shows_the_name_of_the_file(page: Path) -> None:
     for fence in fences(page.read_text(encoding="utf-8")):
         if fence.verb in {"example", "file"} or fence.language in files:
             assert f' title="{fence.title}"' in fence.info, fence.line
+
+
+def _nginx_files() -> list[tuple[str, str]]:
+    return [
+        (fence.title or "", fence.body)
+        for page in pages()
+        for fence in fences(page.read_text(encoding="utf-8"))
+        if fence.language == "nginx"
+    ]
+
+
+def test_nginx_accepts_the_files_on_the_pages(tmp_path: Path) -> None:
+    program = shutil.which("nginx") or "/usr/sbin/nginx"
+    if not Path(program).exists():
+        unavailable("nginx is not installed: apt-get install nginx")
+    leaf = trustme.CA().issue_cert("registry.example")
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    leaf.cert_chain_pems[0].write_to_path(certificate)
+    leaf.private_key_pem.write_to_path(key)
+    assert _nginx_files()
+    for title, body in _nginx_files():
+        own = re.sub(r"(ssl_certificate_key) [^;]+", rf"\1 {key}", body)
+        own = re.sub(r"(ssl_certificate) [^;]+", rf"\1 {certificate}", own)
+        assert own != body, f"{title} has no certificate"
+        own = own.replace("listen 443", f"listen 127.0.0.1:{free_port()}")
+        paths = "".join(f"{name}_temp_path {tmp_path}/{name};" for name in _NGINX_PATHS)
+        config = tmp_path / "nginx.conf"
+        config.write_text(f"pid {tmp_path}/pid; events {{}} http {{ access_log off; {paths} {own} }}")
+        command = [program, "-t", "-e", str(tmp_path / "error.log"), "-p", str(tmp_path), "-c", str(config)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, (title, ran.stderr)
+
+
+_NGINX_PATHS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
 def test_every_example_is_on_a_page_and_every_script_has_an_example() -> None:

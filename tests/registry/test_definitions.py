@@ -466,3 +466,22 @@ def test_an_event_without_a_valid_definition_is_refused(data: object) -> None:
     with pytest.raises(RefusalError) as caught:
         decide(event, ADMINISTRATOR, AT, request=None, entry=None)
     assert caught.value.code == "registry.bad-definition"
+
+
+@as_subtests(
+    "change",
+    [
+        ('label = "Endpoint"', 'label = "Service"', "registries[0].fields[1].label"),
+        ('label = "Endpoint"', 'label = "Status"', "registries[0].fields[1].label"),
+        ('"status.registered"', "status.registered", "labels.status"),
+    ],
+)
+def test_a_file_has_distinct_headings_and_quoted_labels(
+    change: tuple[str, str, str], tmp_path_factory: Any
+) -> None:
+    old, new, key = change
+    assert old in COMPANY
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path_factory.mktemp("definition"), COMPANY.replace(old, new))
+    assert f"{key}: " in caught.value.message
+    assert caught.value.hint

@@ -229,6 +229,7 @@ def test_the_last_use_of_a_token_is_kept(site: World) -> None:
 def test_other_hosts_are_not_served(site: World, host: str) -> None:
     answer = site.client.get("/who", headers={"host": host})
     assert (answer.status_code, answer.json()["code"]) == (421, "http.wrong-host")
+    assert "the URL of the service" in answer.json()["hint"]
 
 
 def test_the_host_is_compared_without_case(site: World) -> None:

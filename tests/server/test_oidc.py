@@ -27,6 +27,7 @@ from onym.uri.secret import Secret
 from openid_support import Liar, OpenIDProvider, openid_provider
 from registry_support import run_app
 from server_support import World, settings, world
+from support import free_port
 
 CALLBACK = "/login/oidc/{}/callback"
 
@@ -180,6 +181,18 @@ def test_loopback_is_refused_unless_the_settings_allow_it(tmp_path: Path, openid
     with site_with(tmp_path, issuer_of(openid, network="trusted")) as site:
         answer = site.client.get("/login/oidc/real", follow_redirects=False)
         assert answer.status_code == 502
+
+
+def test_a_provider_that_cannot_be_reached_is_one_line_of_the_log(
+    tmp_path: Path, openid: OpenIDProvider, caplog: pytest.LogCaptureFixture
+) -> None:
+    issuer = issuer_of(openid, issuer=f"http://127.0.0.1:{free_port()}")
+    with site_with(tmp_path, issuer) as site:
+        answer = site.client.get("/login/oidc/real", follow_redirects=False)
+        assert answer.status_code == 502
+    (logged,) = (record for record in caplog.records if "failed" in record.message)
+    assert "net.connection.refused" in logged.message
+    assert logged.exc_info is None
 
 
 # a provider that lies

@@ -24,6 +24,14 @@ _MAX_FILE: Final = 256 * 1024
 _FLAGS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 #: the header of a table, or of an array of tables
 _HEADER: Final = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
+#: msgspec: "Expected `int` <= 730", "Expected `int | null`, got `str`"
+_MISMATCH: Final = re.compile(
+    r"Expected `(?P<wanted>[\w |]+)`(?:, got `(?P<got>\w+)`| (?P<sign>[<>]=?) (?P<limit>[\d.]+))"
+)
+_KINDS: Final = {
+    "int": "a whole number", "float": "a number", "bool": "true or false", "str": "text",
+    "array": "a list", "object": "a table", "null": "nothing",
+}  # fmt: skip
 _VALUE_MESSAGE: Final = re.compile(r"Invalid enum value .*?(?= - at |$)")
 
 
@@ -72,6 +80,8 @@ class SettingsFile:
     ) -> ConfigError:
         """Return an error that names the file, the line of the key if it can be found, and the key."""
         line = self.find_line(*keys) if keys else None
+        if line is None and len(keys) > 1:
+            line = self.find_line(*keys[:-1])  # the table of a key that is missing
         place = str(self.path) if line is None else f"{self.path}:{line}"
         name = f"{'.'.join(keys)}: " if keys else ""
         return ConfigError(f"{place}: {name}{message}", code=code, hint=hint)
@@ -171,7 +181,21 @@ def convert_value(value: Any, hint: Any) -> Any:
         text = str(error).partition(" - at ")[0]
         choices = ", ".join(map(str, get_args(plain)))
         text = _VALUE_MESSAGE.sub(f"must be one of {choices}", text)
+        text = _describe_mismatch(text)
         raise ValueError(text[:1].lower() + text[1:]) from None
+
+
+def _describe_mismatch(text: str) -> str:
+    """Return a message of msgspec about a type or a range in plain words; any other message as it is."""
+    found = _MISMATCH.fullmatch(text)
+    if found is None:
+        return text
+    names = [name for name in found["wanted"].split(" | ") if name != "null"]
+    wanted = " or ".join(_KINDS.get(name, name) for name in names)
+    bound = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}.get(found["sign"] or "")
+    if bound is not None:
+        return f"must be {wanted}, {bound} {found['limit']}"
+    return f"must be {wanted}, not {_KINDS.get(found['got'] or '', found['got'])}" if found["got"] else text
 
 
 def _convert_table(
@@ -214,8 +238,20 @@ def _build_settings(kind: type[T], values: Mapping[str, Any], make_error: MakeEr
             built[name] = _build_settings(table, values[name], make_error, *keys, name)
     for field in fields(kind):  # type: ignore[arg-type]
         if field.init and field.name not in built and field.default is field.default_factory is MISSING:
-            raise make_error("is missing", *keys, field.name, code="config.missing-setting")
+            raise make_error(
+                "is missing", *keys, field.name, code="config.missing-setting",
+                hint=_explain_missing(kind, field.name, keys),
+            )  # fmt: skip
     return kind(**built)
+
+
+def _explain_missing(kind: type[Any], name: str, keys: Sequence[str]) -> str:
+    """Return what to write into a file for a setting that is missing."""
+    hint = _list_fields(kind)[name]
+    path = ".".join(key.partition("[")[0] for key in (*keys, name))
+    if _find_row(hint) is not None:
+        return f"Add a table [[{path}]]."
+    return f"Add the table [{path}]." if _find_table(hint) is not None else f"Add {name} = ... here."
 
 
 def _read_variables(

@@ -230,9 +230,37 @@ _DECIDERS: Final = {name: role for role, name in OWN_NAMES.items()}
 def load_definition(path: Path) -> Definition:
     """Return the definition in a TOML file. Raises ConfigError, which names the line and the key."""
     file = SettingsFile.load(path, limit=MAX_FILE)
+    _require_quoted_labels(file)
     found = parse_definition(file.data, file.make_error)
     _require_known_labels(found.catalog.labels, file.make_error)
+    _require_distinct_headings(found.catalog, file.make_error)
     return found
+
+
+def _require_quoted_labels(file: SettingsFile) -> None:
+    """Raise an error for `status.registered = "..."` without quotes, which TOML reads as a table."""
+    labels = file.data.get("labels")
+    for key, value in labels.items() if isinstance(labels, Mapping) else ():
+        if isinstance(value, Mapping):
+            example = f"{key}.{next(iter(value), 'registered')}"
+            raise file.make_error(
+                "a key with a dot must be in quotes", "labels", key, code="config.bad-setting",
+                hint=f'Write "{example}" = "...".',
+            )  # fmt: skip
+
+
+def _require_distinct_headings(catalog: Catalog, make_error: _MakeError) -> None:
+    """Raise an error if a field has the label of the name or of the status; an older log may have one."""
+    own = [row for row in catalog.registries.values() if row.is_defined]
+    for at, registry in enumerate(own):
+        taken = {registry.columns[0].heading.lower(), "status"}
+        rows = (catalog.definition or {})["registries"][at].get("fields", ())
+        for place, row in enumerate(rows):
+            if row["label"].lower() in taken:
+                raise make_error(
+                    "is the label of the name or of the status", f"registries[{at}]", f"fields[{place}]",
+                    "label", hint="Choose another label.",
+                )  # fmt: skip
 
 
 def parse_definition(data: Mapping[str, Any], make_error: _MakeError) -> Definition:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: characters that people put around a name
 _QUOTES: Final = "\"'`\u201c\u201d\u2018\u2019"
+#: what texts write after a scheme's name; the checker leaves it out too
+_NAME_END: Final = re.compile(r":(?://)?$")
 #: the word that the checker reads as the status
 _WORD: Final = re.compile(r"[\W_]*([A-Za-z-]+)")
 #: kinds of requests that name a status; any other keeps the entry's
@@ -85,7 +87,7 @@ class ParsedSubmission:
 
     @property
     def name(self) -> str:
-        """The requested name in the registry's spelling, without quotes and a final colon; "" for none."""
+        """The requested name in the registry's spelling, without quotes and `:` or `://`; "" for none."""
         return normalize_requested_name(self.given.registry, self.fields.get("name", ""))
 
     @property
@@ -99,8 +101,8 @@ class ParsedSubmission:
 
 
 def normalize_requested_name(registry: Registry, text: str) -> str:
-    """A name as people write it, in the registry's spelling: `"abcx:"` becomes `abcx`."""
-    return registry.normalize_name(text.strip().strip(_QUOTES).removesuffix(":"))
+    """A name as people write it, in the registry's spelling: `"abcx:"` and `abcx://` become `abcx`."""
+    return registry.normalize_name(_NAME_END.sub("", text.strip().strip(_QUOTES)))
 
 
 def parse_submission(given: SubmissionInput, *, source: str = "submission") -> ParsedSubmission:
@@ -158,7 +160,9 @@ def _overlay_fields(document: Document, profile: Profile, given: SubmissionInput
     """The document with the form's fields over its first template, and the entry's values beneath."""
     form = {key: value.strip() for key, value in given.fields.items() if value.strip()}
     if given.status:
-        form["status"] = given.status
+        # a form's choice, or --status: spelled as in the template
+        words = {word.lower(): word for word in profile.status_words}
+        form["status"] = words.get(given.status.lower(), given.status)
     base = document.templates[0] if document.templates else Template(values=records.EMPTY, line=1)
     values = dict(base.values)
     row = {key: text for key, text in given.row.items() if key not in values and text.strip()}
@@ -197,7 +201,7 @@ def get_requested_status(submission: ParsedSubmission) -> str:
 
 
 def build_request_data(submission: ParsedSubmission, kind: records.RequestKind) -> dict[str, Any]:
-    """The data of a REVISE or RESUBMIT event. The status is part of it if that kind of request names one."""
+    """The fields and the text of a request. The status is part of it if that kind of request names one."""
     fields = {
         key: text for key, text in submission.fields.items() if key not in ("name", "status") and text.strip()
     }
@@ -208,6 +212,19 @@ def build_request_data(submission: ParsedSubmission, kind: records.RequestKind) 
     if submission.draft is not None:
         data["draft"] = submission.draft
     return data
+
+
+def build_revision_data(submission: ParsedSubmission, request: records.Request) -> dict[str, Any]:
+    """The data of a REVISE or RESUBMIT event. Raises RefusalError if the submission names something else."""
+    name = submission.name or request.name
+    if name != normalize_requested_name(submission.given.registry, request.name):
+        raise RefusalError(
+            f"{request.id} requests {request.name}, and a revision cannot change the name to {name}",
+            code="registry.other-name",
+            field="name",
+            hint="Withdraw the request if it is still open, and request the other name with a new one.",
+        )
+    return build_request_data(submission, request.kind)
 
 
 def build_opening_data(submission: ParsedSubmission, kind: records.RequestKind) -> dict[str, Any]:

@@ -136,6 +136,7 @@ class RequestLimitsMiddleware(HTTPMiddleware):
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         super().__init__(app)
         self._hosts = frozenset(settings.allowed_hosts)
+        self._url = settings.base_url
         self._limit = settings.body_limit
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -157,7 +158,12 @@ class RequestLimitsMiddleware(HTTPMiddleware):
         headers = scope["headers"]
         hosts = [value for name, value in headers if name == b"host"]
         if len(hosts) != 1 or hosts[0].decode("latin-1").lower() not in self._hosts:
-            raise RegistryError("this service does not serve that host", code="http.wrong-host", field="Host")
+            raise RegistryError(
+                "this service does not serve that host",
+                code="http.wrong-host",
+                field="Host",
+                hint=f"Open {self._url}, the URL of the service in its settings.",
+            )
         path = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
         if len(path) + len(scope["query_string"]) > MAX_URL_BYTES:
             raise RegistryError(

@@ -188,16 +188,17 @@ class ErrorMiddleware(HTTPMiddleware):
 
 
 async def respond_to_error(request: Request, error: Exception) -> Response:
-    """Return the response for an exception; internal errors are logged."""
+    """Return the response for an exception. Internal errors are logged, network errors in one line."""
     if isinstance(error, HTTPException):
         return make_problem_response(request, _convert_http_error(error), headers=error.headers)
     known = error if isinstance(error, errors.OnymError) else errors.OnymError("internal")
     if get_problem_type(known).status >= 500:
+        is_elsewhere = isinstance(known, errors.NetError)
         _LOG.error(
             "request %s failed: %s",
             get_request_state(request.scope).get("request_id"),
-            type(error).__name__,
-            exc_info=error,
+            f"{known.code} ({known.message})" if is_elsewhere else type(error).__name__,
+            exc_info=None if is_elsewhere else error,
         )
     return make_problem_response(request, known)
 

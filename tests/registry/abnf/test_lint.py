@@ -168,5 +168,7 @@ def test_a_diamond_of_rules_is_reached_once() -> None:
 
 
 def test_a_name_that_is_undefined_twice_is_told_once_across_rules() -> None:
+    (slip,) = told('s = "x:" 1*DIGT', RemarkCode.UNDEFINED)
+    assert (slip.fix or "").startswith("write DIGIT if you mean that rule")
     found = told('s = "x:" a b\nb = a\nc = ALPHA', RemarkCode.UNDEFINED)
     assert [(remark.rule, remark.line) for remark in found] == [("a", 1)]

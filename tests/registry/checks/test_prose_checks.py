@@ -73,6 +73,16 @@ def test_privacy_is_asked_for_by_rfc_7595_alone():
     assert finding(draft(sections=quiet), "no-privacy").level is Level.WARNING
     assert finding(draft(sections=quiet, fields=PERMANENT), "no-privacy").level is Level.ERROR
     assert "no-privacy" not in codes(draft(sections=quiet), profile="rfc4395")
+    told = quiet["Security Considerations"] + " A URI reveals to the server which gauge a person looks at."
+    assert "no-privacy" not in codes(draft(sections=SECTIONS | {"Security Considerations": told}))
+    told = quiet["Security Considerations"] + " A URI reveals nothing."
+    assert "no-privacy" in codes(draft(sections=SECTIONS | {"Security Considerations": told}))
+
+
+def test_empty_security_considerations_are_told_at_their_section():
+    of = draft(sections=SECTIONS | {"Security Considerations": "None."})
+    section = next(row for row in of.sections if "Security" in row.title)
+    assert finding(of, "no-security").line == section.line
 
 
 @pytest.mark.parametrize(

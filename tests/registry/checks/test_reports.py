@@ -27,7 +27,7 @@ def test_no_errors_is_said_plainly_with_the_counts():
 def test_the_text_has_the_gravest_first_with_place_witness_fix_and_code():
     text = as_text(report(BAD))
     assert text.splitlines()[2:6] == [
-        "error N1 line 1: a scheme's name is registered in lower case  [RFC 7595 3.8]",
+        "error N1 line 1: names are registered in lower case  [RFC 7595 3.8]",
         "  shown by: Kite",
         "  fix: write `Scheme name: kite`",
         "  name-not-lowercase",

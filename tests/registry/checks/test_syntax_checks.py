@@ -170,6 +170,22 @@ def test_double_slashes_without_authority_and_empty_hosts_are_told(says):
     assert finding(says(probes={"empty-host": "kite:///A"}), "empty-host").witness == "kite:///A"
 
 
+@pytest.mark.parametrize(
+    ("sentence", "answered"),
+    [
+        ("An empty host means this computer.", True),
+        ("If the host is empty, the client uses its default.", True),
+        ("The host is never empty.", True),
+        ("The host MUST NOT be empty.", True),
+        ("The host is a name. The path may be empty.", False),
+        ("The list of hosts is empty.", False),
+    ],
+)
+def test_a_sentence_about_the_empty_host_answers_the_warning(says, sentence, answered):
+    of = says(f"{PROSE} {sentence}", probes={"empty-host": "kite:///A"})
+    assert ("empty-host" not in codes(of)) is answered
+
+
 def test_forms_that_were_not_looked_for_are_told(says):
     of = says(unprobed="too large")
     found = {reported.check for reported in report(of).findings if reported.code == "could-not-check"}
@@ -196,6 +212,12 @@ def test_reserved_characters_that_no_prose_names_are_listed_by_component(says):
     assert found.witness == "kite:;"
     named = says(PROSE + ' Use ";" and the comma.', reserved=positions(":/@;,"))
     assert "reserved-unexplained" not in codes(named)
+    quoted = says(PROSE + ' The characters ";,!" are data.', reserved=positions(":/@;,!"))
+    assert "reserved-unexplained" not in codes(quoted)
+    masked = says(PROSE + ' A key is shown as "***".', reserved=positions("*"))
+    assert "reserved-unexplained" in codes(masked)
+    listed = says(PROSE + " The sub-delims of RFC 3986 are data.", reserved=positions("!$&'()*+,;="))
+    assert "reserved-unexplained" not in codes(listed)
     others = positions("!", "fragment") + positions("[]", "authority")
     assert "reserved-unexplained" not in codes(says(reserved=others))
 

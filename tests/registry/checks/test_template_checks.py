@@ -354,3 +354,17 @@ def test_findings_of_one_check_are_cut_and_the_cut_is_told(monkeypatch):
 def test_the_list_of_drafts_that_are_not_listed_is_cut():
     of = draft(" ".join(f"draft-wind-number-{chr(97 + at % 26)}{at}" for at in range(60)))
     assert len([each for each in report(of).findings if each.code == "draft-unlisted"]) == 40
+
+
+def test_a_label_that_is_misspelled_or_has_no_colon_is_told_at_its_line():
+    values = dict(template(contact="").values)
+    slip = TemplateValue(id="", label="Contakt", text="Ada <ada@example.com>", line=8)
+    of = document(type(template())(values=values, unknown=(slip,), line=1), text="x")
+    found = finding(of, "field-missing")
+    assert (found.field, found.line) == ("contact", 8)
+    assert found.fix == "write `Contact:` instead of `Contakt:`"
+    assert "field-unknown" not in codes(of)
+    of = document(template(contact=""), text="Scheme name: kite\n\nContact Ada <ada@example.com>\n")
+    assert of.text.splitlines()[finding(of, "field-missing").line - 1].startswith("Contact Ada")
+    of = document(template(contact=""), text="Scheme name: kite\n\nContacts are not listed\n")
+    assert "colon" not in finding(of, "field-missing").message

@@ -310,6 +310,7 @@ def test_a_denial_and_a_withdrawal_are_final(town: Town) -> None:
     path = ann.asked(town.request("/pay", {"amount": 2}, "k4"))
     assert code(bob.decide(path, "deny")) == 303
     assert ann.view(path)["state"] == "denied"
+    assert b"invoke the resource again" in ann.open("GET", path).body
     assert code(bob.decide(path, "approve")) == 403
     path = ann.asked(town.request("/pay", {"amount": 2}, "k5"))
     assert code(bob.decide(path, "approve")) == 303

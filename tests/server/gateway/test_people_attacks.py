@@ -237,7 +237,9 @@ def test_a_form_or_an_image_of_another_site_signs_nobody_in(town: Town) -> None:
         assert code_of(answer) == (403, "forged")
 
 
-def test_parameters_that_come_twice_and_errors_are_refused(town: Town) -> None:
+def test_parameters_that_come_twice_and_errors_are_refused(
+    town: Town, caplog: pytest.LogCaptureFixture
+) -> None:
     browser = Browser()
     query = town.begin(browser)
     text = f"state={query['state']}&code=a&code=b"
@@ -246,11 +248,14 @@ def test_parameters_that_come_twice_and_errors_are_refused(town: Town) -> None:
     answer = town.back(browser, town.begin(browser), code="", error="access_denied")
     assert code_of(answer) == FAILED
     assert "cancelled" in answer.json()["detail"]
+    assert any("a sign-in at" in record.message for record in caplog.records)
     answer = town.back(browser, town.begin(browser), code="", error="unmet_authentication_requirements")
     assert code_of(answer) == (403, "step-up-required")
     page = browser.open(town.site.port, "GET", "/auth/callback/one?state=x&code=y")
     assert page.status == 403
     assert b"Sign-in failed" in page.body
+    assert b'href="/auth/login">Sign in again' in page.body
+    assert browser.open(town.site.port, "GET", "/auth/login").status == 200
 
 
 # 45: ID tokens

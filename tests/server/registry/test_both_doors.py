@@ -42,6 +42,7 @@ _ZED_DRAFT = {"name": "draft-example-zed-00", "expires": "2027-06-01"}
 
 CASES = {
     "a colon after the name": template("abcx:"),
+    "a colon and slashes after the name": template("abcx://"),
     "a quoted name": template('"abcx"'),
     "a status in parentheses": template("abcx", "(provisional)"),
     "a status with an explanation": template("abcx", "Provisional, for now"),

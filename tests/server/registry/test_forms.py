@@ -223,6 +223,16 @@ def test_a_registration_goes_from_paste_to_registry_by_forms_alone(fresh: Site) 
     )  # fmt: skip
     assert revised.status_code == 303, revised.text
     assert "new@example.org" in fresh.get(where).text
+    other = send(
+        fresh, "/submit", f"{where}/edit", registry="uri-schemes",
+        template=TEMPLATE.format(name="formier", status="Provisional"),
+        request=where.split("/")[-1], version="2", step="revise",
+    )  # fmt: skip
+    assert other.status_code == 409
+    assert 'aria-invalid="true" autofocus' in _attributes(other.text, "f-name")
+    again = send(fresh, "/submit", "/submit", registry="uri-schemes", template=TEMPLATE.format(
+        name="http", status="Provisional"))  # fmt: skip
+    assert 'aria-invalid="true" autofocus' in _attributes(again.text, "f-name")
     stale = send(fresh, f"{where}/events", where, kind="submit", version="1")
     assert stale.status_code == 412
     done = send(fresh, f"{where}/events", where, kind="submit", version="2")

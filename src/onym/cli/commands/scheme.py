@@ -14,6 +14,7 @@ from onym.cli._commands import OrderedGroup, exit_with, pass_session
 from onym.cli._input import read_text_file
 from onym.cli._output import Session, encode_json, escape_controls, replace_text_file, select_fields
 from onym.common.text import escape_unprintable
+from onym.errors import RegistryError
 
 if TYPE_CHECKING:
     from onym.registry.abnf import Grammar
@@ -86,7 +87,7 @@ def check_command(
     failed = False
     logs: list[dict[str, Any]] = []
     for at, file in enumerate(files):
-        report, text = _check_file(file, profile)
+        report, text, reason = _check_file(file, profile)
         report = report if questions else report.without_questions()
         failed |= any(report.of(level) for level in fatal)
         if form == "sarif":
@@ -95,6 +96,9 @@ def check_command(
             session.print_json_line(_build_report_record(report))
         else:
             _print_report(session, report, first=at == 0)
+        if reason is not None:
+            rules = "--rules rfc7595 checks by the rules of today"
+            session.print_note(f"{file} was checked against RFC 4395: {escape_unprintable(reason)}; {rules}")
     if form == "sarif":
         # one log with a run for each file
         log = {**logs[0], "runs": [run for log in logs for run in log["runs"]]}
@@ -102,14 +106,23 @@ def check_command(
     exit_with(exit_codes.CHECK_FAILED if failed else exit_codes.OK)
 
 
-def _check_file(file: str, profile: str | None) -> tuple[Report, str]:
+def _check_file(file: str, profile: str | None) -> tuple[Report, str, str | None]:
+    """Return the report, the text, and the reason if the text itself chose the rules of 2006."""
     from datetime import UTC, datetime
 
     from onym.registry.checks import check, load_document
+    from onym.registry.documents import profile_reason
 
     text = _read_text(file)
     today = datetime.now(UTC).date()
-    return check(load_document(text, source=file), profile=profile, today=today, source=file), text
+    try:
+        document = load_document(text, source=file)
+    except RegistryError as error:
+        error.message = f"{file}: {error.message}"
+        raise
+    report = check(document, profile=profile, today=today, source=file)
+    old = profile is None and report.profile == "rfc4395" and document.templates
+    return report, text, profile_reason(document.templates[0]) if old else None
 
 
 def _print_report(session: Session, report: Report, *, first: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from random import Random
 from typing import Final
@@ -26,6 +27,8 @@ _MAX_TRIES: Final = 50
 #: repetitions of an example beyond the minimum
 _MORE: Final = 3
 _COMMON: Final = 36
+#: rules of RFC 5234 that grammars use most, for "write DIGIT if you mean that rule"
+_CORE_NAMES: Final = ("alpha", "digit", "hexdig")
 
 
 class Matcher:
@@ -366,12 +369,17 @@ def _check_undefined(grammar: abnf.Grammar) -> Iterator[abnf.Remark]:
                 first.setdefault(reference.key, reference)
     for reference in first.values():
         name = reference.name
+        fix = f"define it, or name the RFC that defines it: {name} = <{name}, see RFC nnnn>"
+        near = get_close_matches(reference.key, [*grammar.rules, *_CORE_NAMES], n=1, cutoff=0.8)
+        if near:
+            known = grammar.rules[near[0]].name if near[0] in grammar.rules else near[0].upper()
+            fix = f"write {known} if you mean that rule, or {fix}"
         yield abnf.make_remark(
             abnf.RemarkCode.UNDEFINED,
-            f"{name} is used but not defined",
+            "the rule is used but not defined",
             reference,
             name=name,
-            fix=f"define it, or name the RFC that defines it: {name} = <{name}, see RFC nnnn>",
+            fix=fix,
         )
 
 

@@ -443,7 +443,7 @@ def _make_assumed_remark(reference: abnf.Reference, rfc: str) -> abnf.Remark:
     name = reference.name
     return abnf.make_remark(
         abnf.RemarkCode.UNDEFINED,
-        f"{name} is used but not defined; the rule of RFC {rfc} is assumed",
+        f"the rule is used but not defined; the rule of RFC {rfc} is assumed",
         reference,
         name=name,
         fix=f"define it, or name the RFC that defines it: {name} = <{name}, see RFC {rfc}>",

@@ -77,9 +77,10 @@ def _check_keys(ctx: context.CheckContext) -> context.Findings:
         cited = tuple(citation for citation in cited if not citation.bare)
         if cited and ctx.document.kind is not DocumentKind.TEMPLATE:
             count = len({citation.key for citation in cited})
+            keys = "1 key is" if count == 1 else f"{count} keys are"
             yield ctx.report(
                 "no-reference-list",
-                f"{count} keys are cited, but no list of references was found",
+                f"{keys} cited, but no list of references was found",
                 level=context.Level.WARNING,
                 line=cited[0].line,
                 fix="add a section `References` with a full citation for each key",

@@ -43,6 +43,12 @@ _CITES_7: Final = re.compile(
     r"(?:section\s*7\s*of\s*[\[!?]?RFC\s?3986|\[?RFC\s?3986\]?,?\s*section\s*7)\b(?!\.)", re.IGNORECASE
 )
 _PRIVACY: Final = re.compile(r"privacy|personal(?:ly)? |tracking|linkab|anonym", re.IGNORECASE)
+#: security considerations that describe what a URI reveals about people, without those words
+_REVEALS: Final = re.compile(
+    r"\b(?:reveal|disclos|expos|leak)\w*\b[^.]{0,100}"
+    r"\b(?:authors?|users?|persons?|people|readers?|visitors?|who|whom)\b",
+    re.IGNORECASE,
+)
 _NO_SECURITY: Final = re.compile(
     r"^(?:none|n/?a|no(?:ne)? (?:known|additional)[^.]{0,60}|tbd|todo|-)?\.?$", re.IGNORECASE
 )
@@ -152,19 +158,20 @@ def check_security(ctx: CheckContext) -> Findings:
                 fix="provide the specification, or explain in the request why it lacks a security analysis",
             )
         return
+    sections = ctx.find_sections("security")
+    line = sections[0].line if sections else ctx.get_line("security")
     if _NO_SECURITY.match(text):
         yield ctx.report(
             "no-security",
             "no security considerations, and no reason for that",
             level=_get_severity(ctx),
-            at="security",
+            field="security",
+            line=line,
             fix="add a section `Security considerations`, or explain why a full analysis is not available",
         )
         return
     if not ctx.is_specification:
         return
-    sections = ctx.find_sections("security")
-    line = sections[0].line if sections else ctx.get_line("security")
     missing = [topic for topic, words in _TOPICS.items() if not re.search(words, text, re.IGNORECASE)]
     if missing and not _CITES_7.search(ctx.prose):
         yield ctx.report(
@@ -175,7 +182,7 @@ def check_security(ctx: CheckContext) -> Findings:
             line=line,
             fix="write whether each topic applies, or cite RFC 3986 section 7 and name the topics that apply",
         )
-    if ctx.profile.id == "rfc7595" and not _PRIVACY.search(ctx.prose):
+    if ctx.profile.id == "rfc7595" and not (_PRIVACY.search(ctx.prose) or _REVEALS.search(text)):
         yield ctx.report(
             "no-privacy",
             "the text does not mention privacy",

@@ -276,6 +276,17 @@ def _quotes(text: str, scheme: str) -> bool:
     return re.search(quoted, text, re.IGNORECASE) is not None
 
 
+#: a sentence that defines or forbids an empty host
+_EMPTY_HOST: Final = re.compile(
+    r"\b(?:empty|absent|omitted) (?:host|authority)\b[^.]{0,60}"
+    r"\b(?:means?|denotes?|identif\w+|refers?|represents?|stands?|is|are|reject\w*|MUST)\b"
+    r"|\b(?:host|authority)\b[^.]{0,40}"
+    r"\b(?:is (?:never|not) empty|(?:MUST|can|may)(?: not|not) be empty|non-empty)\b"
+    r"|\bif the (?:host|authority) (?:component )?is (?:empty|absent|omitted)\b",
+    re.IGNORECASE,
+)
+
+
 def check_slashes(ctx: context.CheckContext) -> context.Findings:
     """S3: an authority that is not empty and a path follow `//`."""
     if not ctx.syntax.decidable:
@@ -292,7 +303,7 @@ def check_slashes(ctx: context.CheckContext) -> context.Findings:
             fix='remove "//", or write an authority after it',
         )
     empty = ctx.syntax.probe("empty-host")
-    if empty is not None:
+    if empty is not None and not any(map(_EMPTY_HOST.search, ctx.reading.sentences)):
         yield ctx.report_syntax(
             "empty-host",
             'the syntax allows "//" with an empty host',
@@ -369,13 +380,20 @@ def _is_scheme_data(reserved: ReservedCharacter) -> bool:
     return reserved.component != "fragment" and not in_literal
 
 
+#: several characters in one pair of quotes, as in "!$&"
+_QUOTED_LIST: Final = re.compile(r"""["'\u201c\u2018`]([!$&'()*+,;=:/?@\[\]]{2,20})["'\u201d\u2019`]""")
 _QUOTES: Final = ('""', "''", "\u201c\u201d", "\u2018\u2019", "``", "<>")
 
 
 def _is_mentioned(character: str, prose: str) -> bool:
     if re.search(_CHARACTER_NAMES[character], prose, re.IGNORECASE):
         return True
-    return any(f"{quote}{character}{close}" in prose for quote, close in _QUOTES)
+    if any(f"{quote}{character}{close}" in prose for quote, close in _QUOTES):
+        return True
+    if any(character in quoted[1] and len(set(quoted[1])) > 1 for quoted in _QUOTED_LIST.finditer(prose)):
+        return True
+    named = "sub-delims" if character in "!$&'()*+,;=" else "gen-delims"
+    return re.search(rf"\b{named}\b", prose, re.IGNORECASE) is not None
 
 
 MAX_REMARKS: Final = 40
@@ -702,7 +720,8 @@ def check_encoding(ctx: context.CheckContext) -> context.Findings:
             "URIs of the scheme contain text, but no character encoding is named",
             level=context.Level.WARNING if lenient else context.Level.ERROR,
             at="encoding",
-            fix="write: characters beyond ASCII are encoded as UTF-8 and then percent-encoded (RFC 3986 2.5)",
+            fix="write: characters beyond ASCII are encoded as UTF-8 and then percent-encoded "
+            "(RFC 3986 2.5), and other bytes are rejected",
         )
     elif ctx.syntax.unprobed is not None:
         yield ctx.report_unchecked("bytes that are not UTF-8", ctx.syntax.unprobed)

@@ -6,13 +6,14 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from datetime import date
+from difflib import get_close_matches
 from typing import Final
 
 from onym.errors import SnapshotError
 from onym.registry.checks import context
-from onym.registry.documents.types import Template, TemplateValue
+from onym.registry.documents.types import DocumentKind, Template, TemplateValue
 from onym.registry.records import Status
-from onym.registry.registries import BUILTIN, REGISTRIES
+from onym.registry.registries import BUILTIN, REGISTRIES, TemplateField
 
 MAX_NAME: Final = 63
 #: lines below its label in which a name is searched
@@ -39,7 +40,7 @@ def check_name_syntax(ctx: context.CheckContext) -> context.Findings:
     if registry.fold_case and registry.is_valid_name(context.lower_ascii(name)):
         yield ctx.report(
             "name-not-lowercase",
-            "a scheme's name is registered in lower case",
+            "names are registered in lower case",
             at="name",
             witness=name,
             fix=f"write `{label}: {context.lower_ascii(name)}`",
@@ -353,19 +354,61 @@ def check_complete(ctx: context.CheckContext) -> context.Findings:
             fix=f"add a template with these fields, each on its own line as `Label: value`: {needed}",
         )
         return
-    status_words = ctx.profile.status_words
+    status_words, similar = ctx.profile.status_words, _find_similar_labels(ctx)
     texts = {name: value.text for name, value in ctx.template.values.items()}
     for field in ctx.profile.list_missing_fields(ctx.status or Status.PROVISIONAL, texts):
         sample = _SAMPLES.get(field.id, "...").format(status=status_words[1 % len(status_words)])
         label = _capitalize_first(field.label)
+        if field.id in similar:
+            value = similar[field.id]
+            yield ctx.report(
+                "field-missing",
+                f'the field "{label}" is missing; the text has "{context.to_printable(value.label)}"',
+                clause=field.clause,
+                field=field.id,
+                line=value.line,
+                fix=f"write `{label}:` instead of `{context.to_printable(value.label)}:`",
+            )
+            continue
         is_empty = field.id in ctx.template.values
+        line = None if is_empty else _find_label_without_colon(ctx, field)
         yield ctx.report(
             "field-empty" if is_empty else "field-missing",
-            f'the field "{label}" is {"empty" if is_empty else "missing"}',
+            f'the field "{label}" is {"empty" if is_empty else "missing"}'
+            + ("" if line is None else "; this line has its label without a colon"),
             clause=field.clause,
-            at=field.id,
+            field=field.id,
+            line=ctx.get_line(field.id) if line is None else line,
             fix=f"write `{label}: {sample}`",
         )
+
+
+def _find_similar_labels(ctx: context.CheckContext) -> dict[str, TemplateValue]:
+    """Return the unknown fields of the template that are misspelled labels, by the field that is meant."""
+    if ctx.template is None:
+        return {}
+    free = {field.id: field for field in ctx.profile.fields if field.id not in ctx.template.values}
+    found: dict[str, TemplateValue] = {}
+    for value in ctx.template.unknown[:20]:
+        written = _normalize_label(value.label)
+        spelled = {spelling: name for name, field in free.items() for spelling in _list_spellings(field)}
+        near = get_close_matches(written, spelled, n=1, cutoff=0.8)
+        if near:
+            found.setdefault(spelled[near[0]], value)
+    return found
+
+
+def _list_spellings(field: TemplateField) -> list[str]:
+    return [_normalize_label(text) for text in (*field.labels, field.id.replace("_", " "))]
+
+
+def _find_label_without_colon(ctx: context.CheckContext, field: TemplateField) -> int | None:
+    """Return the line of a bare template that begins with the label, after which the colon is missing."""
+    if ctx.document.kind is not DocumentKind.TEMPLATE:
+        return None
+    label = re.escape(field.label)
+    found = re.search(rf"^[ \t]*{label}[ \t]+[^\s:]", ctx.document.text, re.IGNORECASE | re.MULTILINE)
+    return None if found is None else ctx.document.text.count("\n", 0, found.start()) + 1
 
 
 def check_fields(ctx: context.CheckContext) -> context.Findings:
@@ -381,13 +424,16 @@ def check_fields(ctx: context.CheckContext) -> context.Findings:
             line=value.line,
             fix="write both values into one field",
         )
+    meant = {value.line for value in _find_similar_labels(ctx).values()}
     for value in ctx.template.unknown[:20]:
+        if value.line in meant:
+            continue  # `check_complete` reports it if the field is required
         yield ctx.report(
             "field-unknown",
             f'"{context.to_printable(value.label)}" is not a field of the template',
             level=context.Level.HINT,
             line=value.line,
-            fix="remove it, or move it to the specification",
+            fix=_name_fields(ctx) or "remove it, or move it to the specification",
         )
     elsewhere = {field.id for field in ctx.profile.elsewhere}
     for value in ctx.template.values.values():
@@ -405,6 +451,13 @@ def check_fields(ctx: context.CheckContext) -> context.Findings:
         yield from _check_value(ctx, value)
     if ctx.profile.id in BUILTIN.registries["ai-namespaces"].profiles:
         yield from _check_namespace_values(ctx, ctx.template)
+
+
+def _name_fields(ctx: context.CheckContext) -> str | None:
+    """Return the advice on an unknown field of an operator's own registry, which has no specification."""
+    if ctx.profile.own_rules is None:
+        return None
+    return f"remove it; the fields are {', '.join(field.label for field in ctx.profile.fields)}"
 
 
 def _check_namespace_values(ctx: context.CheckContext, template: Template) -> context.Findings:
@@ -512,12 +565,15 @@ def check_status(ctx: context.CheckContext) -> context.Findings:
     if word is None:
         several = sum(lower in value.lower() for lower in words) > 1
         meant = [word for lower, word in words.items() if lower[:8] in value.lower()]
+        retires = ctx.profile.own_rules == "simple" and value.strip().lower() == Status.DEPRECATED
         yield ctx.report(
             "status-unknown",
             f"the status is {'more than one' if several else 'none'} of {choice}",
             at="status",
             witness=value,
-            fix=f"write `Status: {meant[0]}`"
+            fix="retire the entry instead: onym registry decide NAME retire"
+            if retires
+            else f"write `Status: {meant[0]}`"
             if len(meant) == 1
             else f"write `Status: WORD`, where WORD is one of {choice}",
         )

@@ -268,6 +268,10 @@ def _build_context(
     )  # fmt: skip
 
 
+#: steps of a registrant that correct a request
+_CORRECTIONS: Final = frozenset({EventKind.REVISE, EventKind.SUBMIT, EventKind.RESUBMIT})
+
+
 def _make_not_allowed_error(case: EventContext) -> RefusalError:
     kind = case.event.kind
     if kind in _REQUEST_EVENTS and case.request is None:
@@ -276,6 +280,9 @@ def _make_not_allowed_error(case: EventContext) -> RefusalError:
     possible = ", ".join(
         list_allowed_events(case.request, case.entry, case.actor, case.at, profile_id=case.profile.id)
     )
+    hint = f"Possible now: {possible}." if possible else None
+    if kind in _CORRECTIONS and about is RequestState.REJECTED:
+        hint = "Only an incomplete request can be corrected. Request the name again with a new request."
     return RefusalError(
         f"cannot {kind} {case.request.id if case.request is not None else case.name}: it is {about}",
         code="registry.not-allowed",
@@ -284,7 +291,7 @@ def _make_not_allowed_error(case: EventContext) -> RefusalError:
             None,
         ),
         rule="X",
-        hint=f"Possible now: {possible}." if possible else None,
+        hint=hint,
     )
 
 

@@ -312,12 +312,19 @@ def _withdraw_request(case: EventContext, rule: Rule) -> Decision:
     return make_decision(case, rule, request=request, entry=entry, removed=removed, notices=told)
 
 
+def _make_taken_error(case: EventContext, rule: Rule) -> RefusalError:
+    return RefusalError(
+        rule.said, code="registry.not-allowed", field="name", clause=rule.get_clause(case), rule=rule.id,
+        hint="Choose another name, or open an update of that entry.",
+    )  # fmt: skip
+
+
 _OpeningRule: Final = partial(Rule, event=EventKind.OPEN, roles=_ANYONE)
 
 REQUEST_RULES: Final = (
     _OpeningRule(
         id="R1", clauses=_OPEN_CLAUSES, when=_is_name_taken, said="the name is registered or under review",
-        hint="Choose another name, or open an update or a note-separate-use.",
+        refuse=_make_taken_error,
     ),
     _OpeningRule(
         id="R1", clauses=_OPEN_CLAUSES, when=_is_entry_missing,

@@ -199,6 +199,7 @@ def convert_provider_error(visit: RequestContext, provider: OIDCProvider, error:
     if isinstance(error, AccessError):
         if error.code == "accounts.step-up-required":
             return DeniedError(error.message, code="aiip.step-up-required", hint=error.hint)
+        _LOG.warning("request %s: a sign-in at %s failed: %s", visit.id, title, error.message)
         return AIIPError(error.message, code="aiip.sign-in-failed", hint=error.hint)
     if isinstance(error, SignatureError):
         _LOG.warning("request %s: an ID token of %s is invalid: %s", visit.id, title, error.code)

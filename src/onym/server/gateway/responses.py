@@ -430,6 +430,8 @@ def make_problem_response(parts: Dependencies, visit: RequestContext, error: Ony
         sign_in = build_sign_in_path(parts, visit) if refusal.code == SIGN_IN_REQUIRED else ""
         if refusal.code == "step-up-required":
             sign_in = _find_step_up_path(visit)
+        elif refusal.code == "sign-in-failed" and parts.providers:
+            sign_in = "/auth/login"
         html = render_problem(parts.settings, visit, refusal, sign_in)
         response = make_page_response(html, refusal.status, headers)
     else:

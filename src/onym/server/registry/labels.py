@@ -147,7 +147,7 @@ _NEXT_STEPS: Final[Mapping[RequestState, str]] = {
     RequestState.MORE_REVIEW: "The registrant answers the expert's questions. Then the review continues.",
     RequestState.IETF_REVIEW: "The IESG approves or declines it.",
     RequestState.APPROVED: "It is approved and registered.",
-    RequestState.REJECTED: "It was rejected. An incomplete request can be corrected and submitted again.",
+    RequestState.REJECTED: "It was rejected. To try again, open a new request.",
     RequestState.WITHDRAWN: "The registrant withdrew it.",
     RequestState.TIMED_OUT: "It was not rejected in time, so the name is registered as provisional.",
     RequestState.APPEAL: "The appeal is upheld or dismissed. The decision applies until then.",

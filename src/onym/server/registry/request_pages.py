@@ -149,7 +149,7 @@ async def save_form(request: HTTPRequest) -> Response:
         expected = responses.parse_number(form.get_text("version"), "version")
         await dependencies.apply_event(
             request, kind, about.registry, about=about.id, name=about.name,
-            data=service.build_request_data(submission, about.kind), expected=expected,
+            data=service.build_revision_data(submission, about), expected=expected,
         )  # fmt: skip
         return responses.redirect_to(urls.request_url(about.id), str(kind))
     except RegistryError as error:
@@ -397,6 +397,8 @@ def _describe_next_step(about: Request) -> str:
                 "IANA checks that it is complete, then registers it at once (first come, first served)."
             )
         )
+    if about.state is RequestState.REJECTED and about.outcome == "incomplete":
+        said = translate_text("It was returned as incomplete. Revise it and submit it again.")
     timeout = PROFILES[about.profile].expert_timeout
     if about.state in (RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW) and timeout is not None:
         more = translate_text("Without an explicit rejection within %(days)s days it goes on by time alone.")

@@ -24,7 +24,7 @@ import click
 from onym._lazy import require_extra
 from onym.cli import exit_codes
 from onym.cli._commands import add_options, make_command, make_duration_option, pass_session
-from onym.cli._errors import build_error_record, build_failure_record
+from onym.cli._errors import build_error_record, build_failure_record, complete_command
 from onym.cli._input import POLICY_CHOICE, read_body, read_file, translate_key_errors
 from onym.cli._llm_client import NetworkOptions, build_network, network_options
 from onym.cli._output import Session, Subject, encode_json, is_terminal, replace_text_file, select_fields
@@ -602,7 +602,9 @@ def _begin_task(session: Session, task: TaskHandle, wait: float | None) -> Resul
         return task.result(wait)
     session.print_record({**task.reference.as_dict(), "state": task.first.state})
     session.print_line(task.reference.id)
-    session.print_note(f"the task is {task.first.state}; get its result with: onym ai tasks result ID")
+    # the start of the ID is enough here, and cannot be used on another computer
+    command = complete_command(session, f"onym ai tasks result {task.reference.id[:8]}")
+    session.print_note(f"the task is {task.first.state}; get its result with: {command}")
     raise SystemExit(exit_codes.TASK_RUNNING)
 
 

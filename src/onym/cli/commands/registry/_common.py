@@ -31,6 +31,7 @@ from onym.registry.records import (
     LogRecord,
     Quota,
     Request,
+    RequestKind,
     RequestState,
     Role,
     Status,
@@ -552,8 +553,19 @@ def print_request(
         *_list_request_people(request, names or {}),
         ("outcome", request.outcome or ""),
         ("reason", _join_lines(request.reason or "")),
+        ("next", _name_correction(session, request)),
     ]
     session.print_table([row for row in rows if row[1]], indent="  ", styles=("dim",))
+
+
+def _name_correction(session: Session, request: Request) -> str:
+    """Return the command with which a registrant tries again after a rejection, or ""."""
+    if request.state is not RequestState.REJECTED or request.kind is not RequestKind.NEW:
+        return ""
+    command = f"onym registry submit{format_registry_option(request.registry)} FILE"
+    if request.outcome == "incomplete":
+        return complete_command(session, f"{command} --request {request.id}")
+    return f"{complete_command(session, command)} (a new request)"
 
 
 def print_report(session: Session, report: Report) -> None:

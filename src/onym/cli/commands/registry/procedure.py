@@ -348,7 +348,7 @@ async def _correct_request(
     if options.archive is not None and request.state not in _WAITING:
         raise _make_announced_error(request)
     kind = EventKind.RESUBMIT if request.state is RequestState.REJECTED else EventKind.REVISE
-    data = service.build_request_data(submission, request.kind)
+    data = service.build_revision_data(submission, request)
     return await _apply_step(store, actor, request, kind, options, **data)
 
 
@@ -409,7 +409,8 @@ def _print_submission(
                 apply_words(f"list review ran {days} [{rules.clause}]; the expert is notified")
             )
         status = complete_command(session, f"onym registry status {request.id}")
-        session.print_note(f"submitted; {status} shows who has the next step")
+        done = "submitted" if request.state is RequestState.SUBMITTED else "revised"
+        session.print_note(f"{done}; {status} shows who has the next step")
 
 
 #: events that `decide_command` does not offer: others open requests, import rows and link messages, and
