@@ -492,7 +492,7 @@ def _iter_finding_lines(finding: Finding, colour: bool) -> Iterator[str]:
     level = _apply_style(finding.level, _STYLES[finding.level], colour)
     yield f"{level} {finding.check} {place}{_to_printable_line(finding.message)}  [{finding.clause}]"
     if finding.witness:
-        yield f"  {_apply_style('shown by:', '2', colour)} {_to_printable_line(finding.witness)}"
+        yield f"  {_apply_style('shown by:', '2', colour)} {context.to_visible(finding.witness, MAX_LINE)}"
     if finding.fix:
         yield f"  {_apply_style('fix:', '32', colour)} {_to_printable_line(finding.fix)}"
     yield f"  {_apply_style(finding.code, '2', colour)}"

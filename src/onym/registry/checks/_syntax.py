@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from onym.registry.abnf import Outcome, ReservedCharacter, Verdict, is_in_appendix
+from onym.registry.abnf import Outcome, Remark, ReservedCharacter, Verdict, is_in_appendix
 from onym.registry.checks import context
+from onym.registry.checks._grammar import GrammarProblem
 from onym.registry.documents.types import Example
 from onym.registry.records import Status
 
@@ -190,7 +191,7 @@ def _report_verdict(ctx: context.CheckContext, verdict: Verdict) -> context.Find
             fix=_REMOVE_FRAGMENT + _format_rewritten_rule(ctx),
         )
     elif verdict.outcome is Outcome.NOT_INCLUDED:
-        also = f"; without a fragment too: {context.to_printable(verdict.second)}" if verdict.second else ""
+        also = f"; without a fragment too: {context.to_visible(verdict.second)}" if verdict.second else ""
         yield ctx.report_syntax(
             "not-a-uri",
             f"the syntax allows strings that are not an absolute-URI{also}",
@@ -216,7 +217,7 @@ def check_prefix(ctx: context.CheckContext) -> context.Findings:
     name = context.lower_ascii(ctx.name)
     if ctx.scheme != name:
         if ctx.syntax.present:
-            yield ctx.report_unchecked(_PREFIX, "the name is not valid for a scheme (N1)")
+            yield ctx.report_unchecked(_PREFIX, "the name is not valid for a scheme")
         return
     if not ctx.syntax.decidable:
         yield from _check_other_scheme(ctx, name)
@@ -383,7 +384,10 @@ MAX_REMARKS: Final = 40
 
 def check_rules(ctx: context.CheckContext) -> context.Findings:
     """S6: rules that are repeated, undefined, unused, recursive, unreachable, redundant or redefined."""
+    problem = ctx.syntax.problem
     for remark in ctx.syntax.remarks[:MAX_REMARKS]:
+        if problem is not None and remark.column and _get_place(remark) == _get_place(problem):
+            continue  # S1 reports it
         if remark.code == "undecided":
             yield ctx.report_unchecked(
                 context.to_printable(remark.rule or "a rule"), remark.message, line=remark.line
@@ -409,6 +413,10 @@ def check_rules(ctx: context.CheckContext) -> context.Findings:
     more = len(ctx.syntax.remarks) - MAX_REMARKS
     if more > 0:
         yield ctx.report_unchecked(f"{more} further remarks on the grammar", f"only {MAX_REMARKS} are shown")
+
+
+def _get_place(found: Remark | GrammarProblem) -> tuple[str, int | None, int | None]:
+    return found.message, found.line, found.column
 
 
 MAX_EXAMPLES: Final = 200

@@ -549,7 +549,7 @@ async def redact_log(request: HTTPRequest) -> Response:
 async def check_template(request: HTTPRequest) -> Response:
     """POST: check a template, draft or RFC text. Nothing is saved."""
     body = await decode_body(request, models.CheckBody)
-    row = registry_of(body.registry)
+    row = registry_of(body.registry or next(iter(REGISTRIES)))
     if body.profile is not None and body.profile not in row.profiles:
         raise UnknownEntryError(
             f"{body.profile!r} is not a profile of {row.id}",

@@ -320,9 +320,12 @@ class Problem(_Data):
 
 
 class CheckBody(_Body):
-    """A template, draft or RFC text to check, or fields. Fields override the template's values."""
+    """A template or specification to check, or fields. Fields override the template's values.
 
-    registry: Word = "uri-schemes"
+    The default registry is the first.
+    """
+
+    registry: Word | None = None
     profile: Word | None = None
     status: Word | None = None
     template: Template = ""
