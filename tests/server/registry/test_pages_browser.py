@@ -61,7 +61,7 @@ PAGES = {
     },
     "ann": {"account": "/account", "edit": "/requests/{draft}/edit", "change": "/r/uri-schemes/llm/change"},
     "expert": {"queue": "/queue/expert", "review": "/requests/{review}/review"},
-    "iana": {"override": "/r/uri-schemes/http/change", "audit": "/audit"},
+    "iana": {"override": "/r/uri-schemes/http/change", "audit": "/audit", "redact": "/r/uri-schemes/-/redact"},
 }
 #: pages of readers that are English as a whole
 _ENGLISH = frozenset({"submit", "submit-namespace", "help"})

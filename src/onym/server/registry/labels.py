@@ -163,12 +163,14 @@ def describe_next_step(request: RegistrationRequest) -> str:
     policy = profile.policies.get(request.status)
     text = ""
     if request.state is RequestState.DRAFT and request.status not in profile.list_review:
-        text = "The registrant finishes the draft, then submits it."
+        text = translate_text("The registrant finishes the draft, then submits it.")
     elif request.state is RequestState.SUBMITTED and policy and policy.at_once and request.kind == "new":
-        text = "IANA checks that it is complete, then registers it at once (first come, first served)."
+        text = translate_text(
+            "IANA checks that it is complete, then registers it at once (first come, first served)."
+        )
     if not text or f"next.{request.state}" in get_catalog().labels:
         return NEXT_STEPS[request.state]
-    return apply_words(translate_text(text))
+    return apply_words(text)
 
 
 _APPEAL_LEVEL_LABELS: Final[Mapping[AppealLevel, str]] = {

@@ -329,11 +329,9 @@ async def requests_page(request: HTTPRequest) -> Response:
         request,
         "requests.html",
         responses.build_page_frame(request, translate_text("Requests"), (urls.HOME_URL, "Home")),
-        public_from=translate_text(
-            "A request is public from the day it is announced or submitted."
-            if RequestState.LIST_REVIEW in states
-            else "A request is public from the day it is submitted."
-        ),
+        public_from=translate_text("A request is public from the day it is announced or submitted.")
+        if RequestState.LIST_REVIEW in states
+        else translate_text("A request is public from the day it is submitted."),
         rows=dependencies.filter_visible_requests(request, page.items),
         now=dependencies.get_current_time(request),
         registry_choices=page_parts.build_choices(
@@ -593,6 +591,7 @@ async def queue_page(request: HTTPRequest) -> Response:
         title=title,
         intro=intro,
         rows=rows,
+        redactable=[REGISTRIES[name] for name in held] if role is Role.IANA else [],
         overdue=sum(about.due is not None and about.due < now for about in rows),
         now=now,
         queues=tuple(

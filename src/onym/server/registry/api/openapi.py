@@ -117,6 +117,10 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
         ("in", "registry", "query", _REGISTRY, "Only this registry."),
         ("about", "name", "query", _build_text(100, minLength=1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$"),
          "Only requests about this name."),
+        ("account", "account", "query", _build_text(100, minLength=1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$"),
+         "Only acts of this login, or of `command line, USER`."),
+        ("action", "action", "query", _build_text(100, minLength=1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$"),
+         "Only this action, such as account.roles."),
         ("after", "after", "query", _build_text(512, pattern="^[A-Za-z0-9_-]+$"),
          "The cursor of a page, from `next`."),
         ("since", "after", "query", {"type": "integer", "minimum": 0, "maximum": 999_999_999},
@@ -223,6 +227,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         example={"text": "ann@example.net", "reason": "ticket 4711", "dry_run": True},
         answers={200: m.RedactionReport}, faults=(400, 401, 403, 404, 409, 413, 415, 422), public=False,
         scope="iana", etag=False,
+    ),
+    Operation(
+        id="listAuditRecords", method="GET", path="/audit", handler=handlers.list_audit_records,
+        summary="The audit log, newest first, in pages: sign-ins, refusals, and changes of accounts and "
+        "tokens. Needs the role iana in every registry.",
+        parameters=("account", "action", *_LIST), answers={200: m.AuditList}, faults=(403, 404, 422),
+        public=False, scope="iana", etag=False, next=True,
     ),
     Operation(
         id="check", method="POST", path="/check", handler=handlers.check_template,
