@@ -261,7 +261,7 @@ def test_a_parameter_and_a_namespace_are_registered(meet: Meet, service: Service
 
 
 def test_the_pages_are_legible_in_the_dark_on_a_telephone_and_without_scripts(
-    meet: Meet, browser: Browser, service: Service, tmp_path: Path
+    meet: Meet, browser: Browser, service: Service
 ) -> None:
     reader = meet(dark=True)
     for path in ("/", "/r/uri-schemes/http", "/help", "/r/uri-schemes"):

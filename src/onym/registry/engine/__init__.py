@@ -245,7 +245,7 @@ def _start_of_next_day(day: date) -> datetime:
 def publication_refusal(
     entry: Entry | None, *, standards_track: bool, document: str, profile_id: str = "rfc7595"
 ) -> str | None:
-    """Return why an IETF document that uses the scheme cannot be published yet (C1), or None.
+    """Return why an IETF document that uses the scheme cannot be published yet, or None.
 
     A Standards Track document needs a permanent entry (RFC 4395 5.1, RFC 7595 3). Under RFC 4395 5.1 any
     RFC that defines a scheme needs Expert Review; a review timeout is not a review.
