@@ -55,10 +55,19 @@ def _checker() -> str:
     return (npm_package(Path(__file__).parent / "axe") / "axe-core" / "axe.min.js").read_text("utf-8")
 
 
-def accessibility_findings(page: Page) -> list[str]:
-    """What axe-core finds on a page: its rules by id, with the elements. The page's scripts must be on."""
-    page.evaluate(_checker())
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+def accessibility_findings(page: Page, *, only: str = "", without: str = "") -> list[str]:
+    """What axe-core finds on a page: its rules by id, with the elements. The page's scripts must be on.
+
+    With `only`, that rule alone is tried; the rule `without` is left out.
+    """
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(_checker())
+    options: dict[str, object] = {"resultTypes": ["violations"]}
+    if only:
+        options["runOnly"] = [only]
+    if without:
+        options["rules"] = {without: {"enabled": False}}
+    found = page.evaluate("options => axe.run(document, options)", options)
     return [f"{rule['id']}: {[node['html'] for node in rule['nodes']]}" for rule in found["violations"]]
 
 

@@ -5,6 +5,7 @@ With ONYM_SCREENSHOTS=1 the pictures of docs/assets/registry are drawn anew.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from e2e.walk import FIELDS_OF_2006, Person, draft, fetch, seed
-from registry_support import Service, browser, registry_service
+from onym.registry.store import Store
+from registry_support import Service, arun, browser, registry_service
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -31,20 +33,35 @@ ASKED = {"rfc7595": ("permanent", "Permanent"), "rfc4395": ("provisional", "Prov
 Meet = Callable[..., Person]
 
 
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with the accounts and the shipped facts, made once and copied for each test."""
+    path = tmp_path_factory.mktemp("seeded") / "registry.db"
+
+    async def make() -> None:
+        async with await Store.open(path, create=True) as store:
+            await seed(store)
+
+    arun(make())
+    return path
+
+
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    with registry_service(str(tmp_path / "registry.db"), seed=seed) as running:
+def service(seeded: Path, tmp_path: Path) -> Iterator[Service]:
+    database = tmp_path / "registry.db"
+    shutil.copy(seeded, database)
+    with registry_service(str(database)) as running:
         running.now = BEGIN
         yield running
 
 
 @pytest.fixture
-def meet(browser: Browser, service: Service, tmp_path: Path) -> Iterator[Meet]:
+def meet(browser: Browser, service: Service) -> Iterator[Meet]:
     """A browser for each person, with their account."""
     people: list[Person] = []
 
     def make(login: str | None = None, **look: Any) -> Person:
-        people.append(Person.at(browser, service, tmp_path / "pictures", login=login, **look))
+        people.append(Person.at(browser, service, login=login, **look))
         return people[-1]
 
     yield make
@@ -128,14 +145,13 @@ def test_a_scheme_goes_from_its_draft_to_publication(
 
 def test_a_rejected_scheme_is_appealed_and_becomes_permanent(meet: Meet, service: Service) -> None:
     """RFC 8126 10: the registrant appeals to the IESG, and the request is checked again."""
-    ann, clerk, expert, iesg = (meet(login) for login in ("ann", "iana", "expert", "iesg"))
+    ann = meet("ann")
     choices = {"Procedure": "rfc7595", "Requested status": "permanent"}
     ann.propose("uri-schemes", template=draft("llm"), choices=choices, fields={})
     request = ann.save()
     ann.press("Announce for list review", archive=MAIL)
     _later(service, days=28)
-    for person, login in ((ann, "ann"), (clerk, "iana"), (expert, "expert"), (iesg, "iesg")):
-        person.sign_in(login)
+    ann, clerk, expert, iesg = (meet(login) for login in ("ann", "iana", "expert", "iesg"))
     ann.go(f"/requests/{request}")
     ann.press("Submit to IANA")
 
@@ -245,7 +261,7 @@ def test_a_parameter_and_a_namespace_are_registered(meet: Meet, service: Service
 
 
 def test_the_pages_are_legible_in_the_dark_on_a_telephone_and_without_scripts(
-    meet: Meet, browser: Browser, service: Service, tmp_path: Path
+    meet: Meet, browser: Browser, service: Service
 ) -> None:
     reader = meet(dark=True)
     for path in ("/", "/r/uri-schemes/http", "/help", "/r/uri-schemes"):

@@ -123,14 +123,12 @@ class Person:
 
     page: Page
     url: str
-    folder: Path
 
     @classmethod
     def at(
         cls,
         browser: Browser,
         service: Service,
-        folder: Path,
         *,
         login: str | None,
         dark: bool = False,
@@ -147,7 +145,7 @@ class Person:
         context.set_default_timeout(300_000)
         if login is not None:
             context.add_cookies([{"name": "onym", "value": _session(service, login), "url": service.url}])
-        return cls(context.new_page(), service.url, folder)
+        return cls(context.new_page(), service.url)
 
     def sign_in(self, login: str) -> None:
         """Through the form."""
@@ -169,18 +167,16 @@ class Person:
         return self.page.locator("#content").inner_text()
 
     def picture(self, name: str, *, of: str = "body", block: str = "start") -> None:
-        """A screenshot, in the temporary folder and, if asked for, in the documentation.
+        """A screenshot for the documentation, if pictures are asked for.
 
         `of` is what it is about, and `block` where that stands: at its start, center or end.
         """
-        folders = [self.folder]
-        if _DRAW and name in PICTURES:
-            folders.append(ROOT / "docs" / "assets" / "registry")
         self.page.evaluate("document.activeElement.blur()")
         # whoever leaves a field has it checked
         self.page.locator(".htmx-request").first.wait_for(state="detached")
         self.page.locator(of).last.evaluate("(element, block) => element.scrollIntoView({block})", block)
-        for folder in folders:
+        if _DRAW and name in PICTURES:
+            folder = ROOT / "docs" / "assets" / "registry"
             folder.mkdir(parents=True, exist_ok=True)
             self.page.screenshot(path=folder / f"{name}.png", animations="disabled")
 

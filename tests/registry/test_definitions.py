@@ -12,7 +12,7 @@ import pytest
 from company_support import ADMINISTRATOR, COMPANY, define, load
 from onym.errors import ConfigError, RefusalError, UnknownEntryError
 from onym.registry.definitions import parse_name_pattern
-from onym.registry.engine import decide
+from onym.registry.engine import decide, find_appeal_deadline, list_allowed_events
 from onym.registry.records import (
     IANA_CLOCK,
     Actor,
@@ -99,6 +99,26 @@ def test_a_wrong_definition_is_refused_with_its_key_and_line(name: str, tmp_path
     assert f"{key}: " in caught.value.message
     if line is not None:
         assert f"company.toml:{line}: " in caught.value.message
+
+
+#: a line of the whole file, put after this line of a table, and the key and line that the message names
+_MISPLACED = {
+    "roles": ('board = "the architecture board"', "roles.builtin", 8),
+    "labels": ('"action.approve" = "Accept the name"', "labels.builtin", 13),
+    "a registry": ("name_limit = 40", "registries[0].builtin", 23),
+    "a field": ('label = "Endpoint"', "registries[0].fields[1].builtin", 37),
+}
+
+
+@as_subtests("name", _MISPLACED)
+def test_a_key_of_the_file_in_a_table_is_explained(name: str, tmp_path_factory: Any) -> None:
+    before, key, line = _MISPLACED[name]
+    text = change(before, f'{before}\nbuiltin = ["llm-parameters"]')
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path_factory.mktemp("definition"), text)
+    assert caught.value.code == "config.unknown-setting"
+    assert f"company.toml:{line}: {key}: is a key of the whole file" in caught.value.message
+    assert caught.value.hint == "Move the line above [roles], the first table of the file."
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
@@ -319,7 +339,26 @@ def test_the_board_answers_appeals_and_is_the_last_instance(registry: str, tmp_p
             await house.step("appeal", TEAM, **members)
         assert (caught.value.rule, caught.value.hint) == ("A1", "The answer is final.")
 
-    run(str(tmp_path / f"{registry}.db"), tmp_path, work)
+    text = COMPANY.replace('noun = "service"', 'noun = "service"\nappeals = true')
+    run(
+        str(tmp_path / f"{registry}.db"), tmp_path, work,
+        text.replace('noun = "topic"', 'noun = "topic"\nappeals = true'),
+    )  # fmt: skip
+
+
+def test_decisions_are_appealed_only_if_the_definition_has_appeals(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        asked = await house.open("services", "billing")
+        members: dict[str, Any] = {"registry": "services", "request": asked.id, "data": {"reason": "look"}}
+        returned = await house.step("reject-incomplete", **members)
+        with use_catalog(house.store.catalog):
+            assert EventKind.APPEAL not in list_allowed_events(returned.request, None, TEAM, house.at)
+            assert find_appeal_deadline(returned.request) is None
+        with pytest.raises(RefusalError) as caught:
+            await house.step("appeal", TEAM, **members)
+        assert (caught.value.code, caught.value.rule) == ("registry.not-allowed", "A1")
+
+    run(str(tmp_path / "names.db"), tmp_path, work)
 
 
 def test_reviewers_are_assigned_and_recused_and_a_late_request_has_reminders(tmp_path: Path) -> None:

@@ -147,7 +147,9 @@ def load_settings(
     environ = environ or {}
     named = path or environ.get(f"{prefix}CONFIG")
     file = SettingsFile.load(Path(named)) if named else None
-    values = {} if file is None else _convert_table(kind, file.data, file.make_error)
+    values = {}
+    if file is not None:
+        values = _convert_table(kind, file.data, explain_misplaced_keys(kind, file.data, file.make_error))
     _merge_values(values, _read_variables(kind, environ, prefix))
     given = {name: value for name, value in (arguments or {}).items() if value is not None}
     _merge_values(values, _convert_table(kind, given, _make_value_error))
@@ -156,7 +158,37 @@ def load_settings(
 
 def convert_settings(kind: type[T], data: Mapping[str, Any], make_error: MakeError) -> T:
     """Return the values of a file, without variables, as the type `kind`. Raises as `load_settings`."""
-    return _build_settings(kind, _convert_table(kind, data, make_error), make_error)
+    explained = explain_misplaced_keys(kind, data, make_error)
+    return _build_settings(kind, _convert_table(kind, data, explained), make_error)
+
+
+def explain_misplaced_keys(kind: type[Any], data: Mapping[str, Any], make_error: MakeError) -> MakeError:
+    """Return `make_error` with another text for unknown keys of a table that are keys of the whole file.
+
+    TOML puts a key that stands after the header of a table into that table.
+    """
+    of_file = _list_fields(kind)
+    first = next((_format_header(name, value) for name, value in data.items() if _is_table(value)), "")
+
+    def make_explained_error(
+        message: str, *keys: str, code: str = "config.invalid", hint: str | None = None
+    ) -> ConfigError:
+        if len(keys) > 1 and keys[-1] in of_file and code == "config.unknown-setting" and first:
+            message = "is a key of the whole file, but TOML puts it into the table above it"
+            hint = f"Move the line above {first}, the first table of the file."
+        return make_error(message, *keys, code=code, hint=hint)
+
+    return make_explained_error
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping) or (
+        isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
+    )
+
+
+def _format_header(name: str, value: object) -> str:
+    return f"[{name}]" if isinstance(value, Mapping) else f"[[{name}]]"
 
 
 def convert_value(value: Any, hint: Any) -> Any:

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
-from onym.common.settings import Parser, SettingsFile, convert_settings
+from onym.common.settings import Parser, SettingsFile, convert_settings, explain_misplaced_keys
 from onym.common.text import is_printable_text
 from onym.errors import ConfigError, RefusalError
 from onym.registry.codec import canonicalize_json
@@ -177,6 +177,8 @@ class RegistryTable:
     summary: Text = ""
     short_title: ShortText = ""
     procedure: Literal["simple", "staged"] = "simple"
+    #: everyone with an account can appeal decisions to the board
+    appeals: bool = False
     name_label: ShortText = "Name"
     name_pattern: NamePattern = "[a-z][a-z0-9-]*"
     name_rule: Text = "a lower-case letter, then lower-case letters, digits and '-'"
@@ -218,7 +220,7 @@ class Definition:
 _MakeError: TypeAlias = Callable[..., ConfigError]
 #: procedure -> the statuses that a policy can have, and those of the entries
 _STATUSES: Final[Mapping[str, tuple[tuple[Status, ...], tuple[Status, ...]]]] = {
-    "simple": ((Status.REGISTERED,), (Status.REGISTERED, Status.DEPRECATED, Status.PENDING_REVIEW)),
+    "simple": ((Status.REGISTERED,), (Status.REGISTERED, Status.DEPRECATED)),
     "staged": (
         (Status.PERMANENT, Status.PROVISIONAL, Status.HISTORICAL),
         (Status.PERMANENT, Status.PROVISIONAL, Status.HISTORICAL, Status.PENDING_REVIEW),
@@ -265,6 +267,12 @@ def _require_distinct_headings(catalog: Catalog, make_error: _MakeError) -> None
 
 def parse_definition(data: Mapping[str, Any], make_error: _MakeError) -> Definition:
     """Return the definition of these values. Raises an error of `make_error`."""
+    # labels have free names, so that the key of another table would be a label
+    labels = data.get("labels")
+    misplaced = sorted(labels.keys() & DefinitionTable.__slots__) if isinstance(labels, Mapping) else []
+    if misplaced:
+        explained = explain_misplaced_keys(DefinitionTable, data, make_error)
+        raise explained("is not a label", "labels", misplaced[0], code="config.unknown-setting")
     table = convert_settings(DefinitionTable, data, make_error)
     _require_valid(table, make_error)
     return Definition(definition=data, catalog=_build_catalog(table, data))
@@ -452,6 +460,7 @@ def _build_profile(row: RegistryTable) -> Profile:
         expert_time=timedelta(days=min(table.days for table in given.values())),
         status_words=tuple(str(status).capitalize() for status in given),
         status_clause=row.reference,
+        appeals=row.appeals,
         own_rules=row.procedure,
     )
 

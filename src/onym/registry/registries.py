@@ -165,6 +165,8 @@ class Profile:
     #: the spellings of the statuses that a request can ask for
     status_words: tuple[str, ...]
     status_clause: str
+    #: decisions can be appealed to the IESG's role (RFC 8126 10)
+    appeals: bool = True
     #: of a profile that an operator defined, the rules that it uses: "simple" or "staged"
     own_rules: str | None = None
 

@@ -267,7 +267,7 @@ def _build_text(notice: OutboxNotice, settings: Settings, context: NoticeContext
 
 
 def _describe_expected_step(notice: OutboxNotice, request: Request) -> str:
-    step = labels.NEXT_STEPS[request.state]
+    step = labels.describe_next_step(request)
     if request.state.is_final:
         end = find_appeal_deadline(request)
         appeal = f" It can be appealed until {labels.format_date(end.date())}." if end is not None else ""

@@ -433,7 +433,7 @@ def test_s2_leaves_a_name_to_n1_that_is_none():
     bad = DRAFT.replace("name: kitefly", "name: \u212aitefly")
     assert not told(bad, "wrong-prefix", "name-not-in-syntax")
     assert [each.check for each in told(bad, "name-syntax")] == ["N1"]
-    assert any("(N1)" in each.message for each in told(bad, "could-not-check") if each.check == "S2")
+    assert [each for each in told(bad, "could-not-check") if each.check == "S2"]
 
 
 def test_what_is_no_name_is_told_once():

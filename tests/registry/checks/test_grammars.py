@@ -8,9 +8,9 @@ import pytest
 
 from checks_support import GOOD, codes, draft, finding, report, template
 from onym.errors import GrammarError, UnknownEntryError
-from onym.registry.checks import Level, check, is_bare_grammar, load_document, load_grammar
+from onym.registry.checks import Level, as_text, check, is_bare_grammar, load_document, load_grammar
 from onym.registry.checks._grammar import SchemeGrammar
-from onym.registry.checks.context import ReferenceData
+from onym.registry.checks.context import ReferenceData, to_visible
 from onym.registry.documents.types import DocumentKind
 from support import as_subtests, linear_enough
 
@@ -313,6 +313,19 @@ def test_a_broken_rule_is_told_as_such_and_as_no_other_scheme():
     assert "name-not-in-syntax" not in codes(broken, "S2")
     alone = check(load_document('kite-URI = "kite:" (\nname = *( %x21-7E )\n'), known=ReferenceData())
     assert [each.code for each in alone.of(Level.ERROR)] == ["abnf-syntax"]
+
+
+def test_a_wrong_character_is_reported_once():
+    found = report(of('kite-URI = "kite:" a | b\na = "x"\nb = "y"')).findings
+    at = [(each.check, each.code) for each in found if each.column is not None and each.field == "syntax"]
+    assert at == [("S1", "abnf-syntax")]
+
+
+def test_spaces_that_nobody_sees_are_visible_in_a_witness():
+    found = report(of('kite-URI = "kite:" "y "'))
+    assert finding(of('kite-URI = "kite:" "y "'), "not-a-uri").witness == "kite:y "
+    assert "  shown by: kite:y<U+0020>\n" in as_text(found)
+    assert to_visible(" a b  c\u200b") == "<U+0020>a b<U+0020><U+0020>c<U+200B>"
 
 
 @pytest.mark.parametrize(

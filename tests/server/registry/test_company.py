@@ -118,7 +118,7 @@ def test_no_page_speaks_of_iana(company: World) -> None:
         "/search?q=billing",
         "/requests", request, waiting, f"{waiting}/review", topic, "/submit?registry=services",
         "/submit?registry=topics", "/help", "/queue/registrar", "/queue/reviewer", "/queue/board", "/account",
-        "/audit",
+        "/audit", "/statistics",
     ]  # fmt: skip
     company.client.cookies.clear()
     company.sign_in("boss")
@@ -126,6 +126,57 @@ def test_no_page_speaks_of_iana(company: World) -> None:
     company.client.cookies.clear()
     company.sign_in("rita")
     assert _list_foreign_words(company, topic, waiting, f"{topic}/edit") == {}
+
+
+#: what a registry without these statuses, discussion and appeals does not have
+_ABSENT = ("Pending Review", "appeal", "Discussion", "discussed", "announce", "List review", "optional:")
+
+
+def test_a_simple_registry_shows_the_statuses_and_steps_that_it_has(company: World, tmp_path: Path) -> None:
+    simple = COMPANY.partition('[[registries]]\nid = "topics"')[0]
+    # the company's other registry has more statuses and steps: a service of its own
+    company.do(company.store.apply, define(load(tmp_path, COMPANY)), ADMINISTRATOR, company.clock.now())
+    request = _register(company, "billing")
+    company.client.cookies.clear()
+    company.sign_in("root")
+    for path in (request, "/r/services", "/requests?registry=services", "/r/services/billing"):
+        text = _find_text(_read(company, path))
+        assert [word for word in _ABSENT if word in text] == [], path
+    assert 'value="pending-review"' not in _read(company, "/r/services")
+    (tmp_path / "alone").mkdir()
+    with world(tmp_path / "alone", routes=room.list_routes()) as alone:
+        alone.do(alone.store.apply, define(load(tmp_path, simple)), ADMINISTRATOR, alone.clock.now())
+        for path in ("/", "/requests", "/help", "/statistics", "/r/services", "/search?q=x"):
+            text = _find_text(_read(alone, path))
+            assert [word for word in _ABSENT if word in text] == [], path
+        document = alone.client.get("/openapi.json").json()
+        found = {
+            row["name"]: row["schema"].get("enum")
+            for path in ("/api/v1/registries/{registry}/entries", "/api/v1/requests")
+            for row in document["paths"][path]["get"]["parameters"]
+        }
+        assert found["status"] == ["registered", "deprecated"]
+        assert not {"list-review", "ietf-review", "timed-out-to-provisional", "appeal"} & set(found["state"])
+        assert "uri-schemes" not in alone.client.get("/openapi.json").text
+        row = alone.client.get("/api/v1/registries/services").json()
+        assert row["statuses"] == ["registered", "deprecated"]
+
+
+def test_the_help_page_names_who_decides_and_the_days_of_a_discussion(company: World) -> None:
+    page = re.sub(r"\s+", " ", _find_text(_read(company, "/help")))
+    assert "The architect should decide within 5 days." in page
+    assert "optional: 1 week, Naming policy 2026-11" in page
+
+
+def test_the_body_of_the_api_s_example_opens_a_request(company: World) -> None:
+    operation = company.client.get("/openapi.json").json()["paths"]["/api/v1/requests"]["post"]
+    body = operation["requestBody"]["content"]["application/json"]["example"]
+    rita = company.token("read", "submit", account="user-rita")
+    answer = company.client.post("/api/v1/requests", json=body, headers=rita)
+    assert (answer.status_code, answer.json().get("registry")) == (201, "services"), answer.text
+    check = company.client.get("/openapi.json").json()["paths"]["/api/v1/check"]["post"]
+    body = check["requestBody"]["content"]["application/json"]["example"]
+    assert company.client.post("/api/v1/check", json=body).status_code == 200
 
 
 def test_the_pages_use_the_definition_s_words_and_labels(company: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,10 @@ from hypothesis import strategies as st
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from company_support import COMPANY, load
+from onym.registry.engine import list_request_states
 from onym.registry.records import Role
+from onym.registry.registries import PROFILES, use_catalog
 from onym.server.registry import urls
 from onym.server.registry.dependencies import CachedResponse, ResponseCache
 from onym.server.registry.help_page import build_diagram, find_transitions
@@ -63,6 +67,34 @@ def test_the_picture_holds_every_state_that_the_engine_reaches(profile: str) -> 
     boxes = [(box.x, box.y, box.x + box.width, box.y + box.height) for box in picture.boxes]
     for arrow in picture.arrows:
         assert not [box for box in boxes if box[0] < arrow.x < box[2] and box[1] < arrow.y < box[3]]
+
+
+def _list_reached(profile: str, digest: str = "") -> set[str]:
+    return {str(state) for step in find_transitions(profile, digest) for state in (step.source, step.target)}
+
+
+@pytest.mark.parametrize("profile", ["rfc4395", "rfc7595", "specification-required", "expert-review"])
+def test_the_states_of_a_profile_are_those_that_the_engine_reaches(profile: str) -> None:
+    assert {str(state) for state in list_request_states(PROFILES[profile])} == _list_reached(profile)
+
+
+#: states that a simple registry without review reaches only by an update of a retired entry
+_REVIEW = {"expert-review", "more-review"}
+
+
+@pytest.mark.parametrize("decider", ["registrar", "reviewer", "board"])
+@pytest.mark.parametrize("appeals", ["", "\nappeals = true"])
+def test_the_states_of_a_defined_profile_are_those_that_the_engine_reaches(
+    decider: str, appeals: str, tmp_path: Path
+) -> None:
+    text = COMPANY.replace('noun = "service"', f'noun = "service"{appeals}')
+    text = text.replace('decided_by = "reviewer"', f'decided_by = "{decider}"')
+    definition = load(tmp_path, text)
+    with use_catalog(definition.catalog):
+        states = {str(state) for state in list_request_states(PROFILES["services"])}
+        reached = _list_reached("services", definition.catalog.digest)
+    assert states == reached | _REVIEW
+    assert ("appeal" in states) is bool(appeals)
 
 
 def test_a_message_is_a_sentence_and_its_code_stands_out() -> None:

@@ -180,3 +180,55 @@ def test_the_audit_log_is_for_iana_of_every_registry(fresh: Site) -> None:
     refused = fresh.get("/audit", fresh.headers("eve"))
     assert refused.status_code == 403
     assert "/audit" not in fresh.get("/", fresh.headers("eve")).text
+
+
+AUDIT = f"{API}/audit"
+
+
+def test_the_audit_log_is_json_in_pages_with_the_rights_of_its_page(fresh: Site) -> None:
+    world = fresh.world
+    for login in ("ian", "rita", "ian", "nobody"):
+        world.client.cookies.clear()
+        world.sign_in(login, "a wrong password of several words")
+    json = "application/json"
+    assert fresh.get(AUDIT, {}, json).status_code == 401
+    assert fresh.get(AUDIT, fresh.headers("rita"), json).status_code == 403
+    assert fresh.get(AUDIT, world.token("read", account="user-ian"), json).status_code == 403
+    world.do(world.store.accounts.set_roles, "user-eve", "llm-parameters", frozenset({Role.IANA}))
+    assert fresh.get(AUDIT, fresh.headers("eve"), json).status_code == 403
+    found: list[dict[str, Any]] = []
+    path: str | None = f"{AUDIT}?limit=2"
+    while path is not None:
+        answer = fresh.get(path, fresh.headers("ian"), json)
+        assert answer.headers["cache-control"] == "no-store"
+        found += answer.json()["records"]
+        path = answer.json()["next"]
+        assert ("link" in answer.headers) is (path is not None)
+    stored = world.do(world.store.audit.page, limit=200).items
+    # the requests above are not recorded, or are newer than the first page
+    kept = {(record.action, record.subject, record.outcome) for record in stored}
+    assert {(row["action"], row["subject"], row["outcome"]) for row in found} <= kept
+    assert len(found) >= 4
+    assert set(found[0]) == {"at", "account", "login", "action", "subject", "outcome", "address"}
+
+
+def test_the_audit_log_is_filtered_by_login_and_action(fresh: Site) -> None:
+    world = fresh.world
+    assert world.sign_in("rita").status_code == 303
+    world.client.cookies.clear()
+    token = world.token("iana", account="user-ian")
+
+    def read(query: str) -> Any:
+        return fresh.get(f"{AUDIT}?{query}", token, "application/json")
+
+    assert {row["login"] for row in read("account=rita").json()["records"]} == {"rita"}
+    actions = {row["action"] for row in read("account=rita").json()["records"]}
+    action = min(actions)
+    assert {row["action"] for row in read(f"action={action}").json()["records"]} == {action}
+    assert read("action=none").json() == {"records": [], "next": None}
+    assert (read("account=nobody").status_code, read("account=nobody").json()["code"]) == (
+        404, "accounts.unknown-account",
+    )  # fmt: skip
+    assert read("account=command line, root").json()["records"] == []
+    assert read("after=x").status_code in (400, 422)
+    assert read("colour=red").status_code == 400

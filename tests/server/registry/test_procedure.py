@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onym.registry.iana import load_builtin_snapshot
-from onym.registry.records import IANA_CLOCK, EventKind, RequestState, Status
+from onym.registry.records import IANA_CLOCK, EventKind, RequestState, Role, Status
 from server.registry.site import Site
 from server.registry.test_forms import list_actions, send, sign_in
 
@@ -320,3 +320,67 @@ def test_personal_data_leaves_the_log_through_the_api(fresh: Site) -> None:
     audited = fresh.world.do(fresh.world.store.audit.page).items
     assert person not in str(audited)
     assert any(record.action == "registry.redact" and record.outcome == "ok" for record in audited)
+
+
+FORM = "/r/uri-schemes/-/redact"
+
+
+def fill_form(site: Site, login: str, **data: str) -> Any:
+    """Send the form that removes personal data, as a person who has just opened it."""
+    site.world.client.cookies.clear()
+    assert site.world.sign_in(login).status_code == 303
+    form = {"csrf_token": site.world.csrf(FORM), **data}
+    return site.world.client.post(FORM, data=form, headers={"accept": "text/html"})
+
+
+def test_personal_data_leaves_the_log_by_a_form(fresh: Site) -> None:
+    person = "gone.person@example.net"
+    fields = {"applications": "flying", "contact": f"Gone Person <{person}>"}
+    identifier = fresh.open("formkite", "formy", status="provisional", fields=fields)
+    said = {"text": person, "reason": "ticket 7"}
+    listed = fill_form(fresh, "ian", **said)
+    assert listed.status_code == 200
+    assert listed.headers["cache-control"] == "no-store"
+    lines = re.findall(r'name="lines" value="(\d+)"', listed.text)
+    assert lines
+    for wrong in ({"confirm": "uri"}, {"confirm": "uri-schemes", "lines": "99"}):
+        answer = fill_form(fresh, "ian", **{**said, "lines": lines[0], **wrong})
+        assert answer.status_code in range(400, 500), wrong
+        assert person in fresh.world.do(fresh.world.store.request, identifier).fields["contact"]
+    done = fill_form(fresh, "ian", **said, lines=lines[0], confirm="uri-schemes")
+    assert done.status_code == 200, done.text
+    assert person not in done.text
+    assert person not in str(fresh.world.do(fresh.world.store.request, identifier))
+    last = fresh.world.do(fresh.world.store.log)[-1]
+    assert (last.event.kind, last.event.data["reason"]) == ("redact", "ticket 7")
+    assert fresh.world.do(fresh.world.store.verify).records
+    audited = fresh.world.do(fresh.world.store.audit.page).items
+    assert person not in str(audited)
+    acts = [(record.subject, record.outcome) for record in audited if record.action == "registry.redact"]
+    assert acts[0] == ("uri-schemes: ticket 7", "ok")
+
+
+def test_a_form_without_the_reason_or_with_the_data_in_it_removes_nothing(fresh: Site) -> None:
+    before = fresh.world.do(fresh.world.store.head)
+    for data in (
+        {"text": "rita@example.org", "reason": " "},
+        {"text": "rita@example.org", "reason": "RITA@example.org"},
+        {"text": "abc", "reason": "ticket 7"},
+        {"text": "nobody@example.net", "reason": "x" * 1001},
+    ):
+        assert fill_form(fresh, "ian", **data).status_code in range(400, 500), data
+    assert "No line" in fill_form(fresh, "ian", text="nobody@example.net", reason="x").text
+    assert fresh.world.do(fresh.world.store.head) == before
+
+
+def test_only_the_registrar_of_a_registry_has_the_form(fresh: Site) -> None:
+    assert fresh.get(FORM).status_code == 401
+    for login in ("rita", "eve", "ingo"):
+        assert fresh.get(FORM, fresh.headers(login)).status_code == 403
+    assert FORM in fresh.get("/audit", fresh.headers("ian")).text
+    fresh.world.do(fresh.world.store.accounts.set_roles, "user-eve", "uri-schemes", frozenset({Role.IANA}))
+    assert fresh.get(FORM, fresh.headers("eve")).status_code == 200
+    assert fresh.get("/r/llm-parameters/-/redact", fresh.headers("eve")).status_code == 403
+    assert FORM in fresh.get("/queue/iana", fresh.headers("eve")).text
+    reviewer = fresh.world.token("read", "review", account="user-eve")
+    assert fresh.get(FORM, reviewer).status_code == 403

@@ -167,7 +167,7 @@ CHECKS: Final[tuple[context.Check, ...]] = (
     _make_check("S5", "reserved characters", "2.2", "3.2", _W, _syntax.check_reserved),
     _make_check("S6", "the grammar's rules", "2.2", "3.2", _W, _syntax.check_rules),
     _make_check("S7", "examples", "2.2", "3.2", _E, _syntax.check_examples),
-    _make_check("S8", "character encoding", "2.6", "3.6", _E, _syntax.check_encoding),
+    _make_check("S8", "character encoding", "2.6", "3.6", _E, _prose.check_encoding),
     _make_check("O1", "semantics and operations", "2.4", "3.4", _E, _prose.check_operations),
     _make_check("O2", "references for protocols", "2.5", "3.5", _W, _prose.check_protocols),
     _make_check("C1", "security and privacy", "2.7", "3.7", _E, _prose.check_security),
@@ -492,7 +492,7 @@ def _iter_finding_lines(finding: Finding, colour: bool) -> Iterator[str]:
     level = _apply_style(finding.level, _STYLES[finding.level], colour)
     yield f"{level} {finding.check} {place}{_to_printable_line(finding.message)}  [{finding.clause}]"
     if finding.witness:
-        yield f"  {_apply_style('shown by:', '2', colour)} {_to_printable_line(finding.witness)}"
+        yield f"  {_apply_style('shown by:', '2', colour)} {context.to_visible(finding.witness, MAX_LINE)}"
     if finding.fix:
         yield f"  {_apply_style('fix:', '32', colour)} {_to_printable_line(finding.fix)}"
     yield f"  {_apply_style(finding.code, '2', colour)}"

@@ -1,4 +1,4 @@
-"""Checks O1, O2, C1, C2, D1 to D3 and Q1 to Q6: the prose of a document.
+"""Checks S8, O1, O2, C1, C2, D1 to D3 and Q1 to Q6: the prose of a document.
 
 Q are questions for a reviewer; each is in the report, because no program can answer it.
 """
@@ -10,7 +10,14 @@ from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 from typing import Final, NamedTuple
 
-from onym.registry.checks.context import CheckContext, Findings, Level, load_word_list, to_printable
+from onym.registry.checks.context import (
+    CheckContext,
+    Findings,
+    Level,
+    load_word_list,
+    split_sentences,
+    to_printable,
+)
 from onym.registry.records import Status
 
 _OPERATION: Final = re.compile(
@@ -490,3 +497,119 @@ def ask_reviewer(ctx: CheckContext) -> Findings:
         field=field if field == "name" else None,
         line=ctx.get_line(field),
     )
+
+
+_CHARSET: Final = re.compile(
+    r"\bUTF-?8\b|\bUS-?ASCII\b|\bASCII\b|\bUnicode\b|\bISO[- ]?8859|\bUTF-?16\b|RFC ?3(?:629|987)|"
+    r"octets?\b",
+    re.IGNORECASE,
+)
+_ELSEWHERE: Final = re.compile(r"\bsection\b|\bRFC ?\d|\[[\w.-]+\]", re.IGNORECASE)
+#: an encoding that is named anywhere in a specification; every grammar mentions bytes and ASCII
+_NAMED: Final = re.compile(
+    r"\bUTF-?8\b|\bUTF-?16\b|\bISO[- ]?8859|RFC ?3629|\bencoded\b[^.]{0,40}\bin (?:US-)?ASCII\b",
+    re.IGNORECASE,
+)
+#: the encoding is left to the generic syntax, which names UTF-8 (RFC 3986 2.5)
+_GENERIC_ENCODING: Final = re.compile(
+    r"\bencod\w+\b[^.]{0,160}(?:\bRFC ?(?:3986|2396)\b|\bSTD ?66\b|\bgeneric (?:URI )?syntax)"
+    r"|(?:\bRFC ?(?:3986|2396)\b|\bSTD ?66\b)[^.]{0,80}\bno (?:special|other|further|additional) encoding\b",
+    re.IGNORECASE,
+)
+#: how the text treats bytes that are not UTF-8
+_REFUSES: Final = re.compile(
+    r"\b(?:other|invalid|illegal|ill-formed|malformed|non-UTF-?8"
+    r"|not(?: (?:valid|legal|well-formed))? UTF-?8)\b"
+    r"[^.]{0,100}\b(?:refus|reject|error|MUST NOT|not allowed|forbidden|invalid|ignor|replac|opaque)"
+    r"|\b(?:refus|reject|MUST NOT|only)\w*\b[^.]{0,100}\b(?:not|other than|invalid|valid) UTF-?8",
+    re.IGNORECASE,
+)
+#: the subjects of such a sentence
+_BYTES: Final = re.compile(r"\bUTF-?8\b|\b(?:octet|byte)s?\b|percent-?encod", re.IGNORECASE)
+_OF_URIS: Final = re.compile(
+    r"\bURIs?\b|\bIRIs?\b|\bcharacters?\b|\boctets?\b|percent-?encod|\bscheme(?:'s)?\b"
+    r"|\b(?:path|query|component|segment|value|string)s?\b|\btext protocol\b",
+    re.IGNORECASE,
+)
+_NOT_NAMED: Final = re.compile(
+    r"(?:\b(?:not|never|nor|no|without|than|instead of)"
+    r"(?: (?!(?:(?:US-)?ASCII|invalid|malformed|ill-formed)\b)[\w-]+){0,3} |\bnon-)"
+    r"(?:UTF-?8|UTF-?16|ISO[- ]?8859|RFC ?3629)",
+    re.IGNORECASE,
+)
+_UTF8: Final = re.compile(r"\bUTF-?8\b|RFC ?3629", re.IGNORECASE)
+
+
+def check_encoding(ctx: CheckContext) -> Findings:
+    """S8: if URIs contain text, a character encoding is named, and the syntax agrees with it."""
+    text = ctx.collect_prose("encoding", "encoding", "international", "character")
+    if not ctx.syntax.decidable or ctx.syntax.is_form:
+        wanted = ctx.get_field("encoding") or ctx.is_specification
+        if wanted and not _CHARSET.search(text):
+            yield ctx.report_unchecked(
+                "whether the scheme's text needs a character encoding",
+                "the grammar cannot be decided or is missing, and no encoding is named",
+                line=ctx.get_line("encoding"),
+            )
+        return
+    if not ctx.syntax.holds_text:
+        return
+    if not _CHARSET.search(text) and ctx.is_specification:
+        text = _find_encoding_sentences(ctx) or text
+    if not _CHARSET.search(text) and _ELSEWHERE.search(text) and not ctx.is_specification:
+        reason = "the field refers to a specification that was not given"
+        yield ctx.report_unchecked("the character encoding", reason)
+    elif not _CHARSET.search(text):
+        lenient = ctx.status is Status.PROVISIONAL and ctx.profile.id != "rfc4395"
+        lenient = lenient or _leaves_encoding(ctx, text)
+        yield ctx.report(
+            "no-charset",
+            "URIs of the scheme contain text, but no character encoding is named",
+            level=Level.WARNING if lenient else Level.ERROR,
+            at="encoding",
+            fix="write: characters beyond ASCII are encoded as UTF-8 and then percent-encoded "
+            "(RFC 3986 2.5), and other bytes are rejected",
+        )
+    elif ctx.syntax.unprobed is not None:
+        yield ctx.report_unchecked("bytes that are not UTF-8", ctx.syntax.unprobed)
+    elif (stray := ctx.syntax.probe("encoded-octet")) is not None and _is_utf8_only(ctx, text):
+        yield ctx.report(
+            "not-only-utf-8",
+            "the text names UTF-8, but the syntax allows percent-encoded bytes that are not UTF-8",
+            level=Level.WARNING,
+            at="encoding",
+            witness=stray,
+            fix="define what a reader does with bytes that are not UTF-8: reject the URI, or accept bytes",
+        )
+
+
+def _leaves_encoding(ctx: CheckContext, text: str) -> bool:
+    """Return whether the text leaves the encoding to RFC 3986, in its section or field about the encoding."""
+    field = ctx.get_field("encoding")
+    if _GENERIC_ENCODING.search(f"encoding: {field}" if field else text):
+        return True
+    return ctx.is_specification and any(
+        _ENCODING_LABEL.search(sentence) and _GENERIC_ENCODING.search(sentence)
+        for sentence in ctx.reading.sentences
+    )
+
+
+_ENCODING_LABEL: Final = re.compile(r"\bencoding (?:considerations|rules)\b", re.IGNORECASE)
+
+
+def _find_encoding_sentences(ctx: CheckContext) -> str:
+    """Return all sentences of the text that name the encoding of the scheme's characters."""
+    return "\n".join(
+        sentence
+        for sentence in ctx.reading.sentences
+        # "is UTF-8, and bytes that are not UTF-8 are rejected" names it too
+        if _NAMED.search(_NOT_NAMED.sub("", sentence))
+        and (_OF_URIS.search(sentence) or (ctx.scheme and f"{ctx.scheme}:" in sentence))
+    )
+
+
+def _is_utf8_only(ctx: CheckContext, text: str) -> bool:
+    """Return whether UTF-8 is named and no sentence covers bytes that are not UTF-8."""
+    sentences = (*split_sentences(text), *(ctx.reading.sentences if ctx.is_specification else ()))
+    covered = any(_BYTES.search(sentence) and _REFUSES.search(sentence) for sentence in sentences)
+    return bool(_UTF8.search(text)) and not covered

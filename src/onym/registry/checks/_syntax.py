@@ -1,4 +1,4 @@
-"""Checks S1 to S8: the scheme's grammar, examples and character encoding."""
+"""Checks S1 to S7: the scheme's grammar and examples."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from onym.registry.abnf import Outcome, ReservedCharacter, Verdict, is_in_appendix
+from onym.registry.abnf import Outcome, Remark, ReservedCharacter, Verdict, is_in_appendix
 from onym.registry.checks import context
+from onym.registry.checks._grammar import GrammarProblem
 from onym.registry.documents.types import Example
-from onym.registry.records import Status
 
 _INCLUSION: Final = "inclusion in absolute-URI"
 _PREFIX: Final = "whether each string begins with the name"
@@ -190,7 +190,7 @@ def _report_verdict(ctx: context.CheckContext, verdict: Verdict) -> context.Find
             fix=_REMOVE_FRAGMENT + _format_rewritten_rule(ctx),
         )
     elif verdict.outcome is Outcome.NOT_INCLUDED:
-        also = f"; without a fragment too: {context.to_printable(verdict.second)}" if verdict.second else ""
+        also = f"; without a fragment too: {context.to_visible(verdict.second)}" if verdict.second else ""
         yield ctx.report_syntax(
             "not-a-uri",
             f"the syntax allows strings that are not an absolute-URI{also}",
@@ -216,7 +216,7 @@ def check_prefix(ctx: context.CheckContext) -> context.Findings:
     name = context.lower_ascii(ctx.name)
     if ctx.scheme != name:
         if ctx.syntax.present:
-            yield ctx.report_unchecked(_PREFIX, "the name is not valid for a scheme (N1)")
+            yield ctx.report_unchecked(_PREFIX, "the name is not valid for a scheme")
         return
     if not ctx.syntax.decidable:
         yield from _check_other_scheme(ctx, name)
@@ -401,7 +401,10 @@ MAX_REMARKS: Final = 40
 
 def check_rules(ctx: context.CheckContext) -> context.Findings:
     """S6: rules that are repeated, undefined, unused, recursive, unreachable, redundant or redefined."""
+    problem = ctx.syntax.problem
     for remark in ctx.syntax.remarks[:MAX_REMARKS]:
+        if problem is not None and remark.column and _get_place(remark) == _get_place(problem):
+            continue  # S1 reports it
         if remark.code == "undecided":
             yield ctx.report_unchecked(
                 context.to_printable(remark.rule or "a rule"), remark.message, line=remark.line
@@ -429,50 +432,16 @@ def check_rules(ctx: context.CheckContext) -> context.Findings:
         yield ctx.report_unchecked(f"{more} further remarks on the grammar", f"only {MAX_REMARKS} are shown")
 
 
+def _get_place(found: Remark | GrammarProblem) -> tuple[str, int | None, int | None]:
+    return found.message, found.line, found.column
+
+
 MAX_EXAMPLES: Final = 200
 #: characters of the longest example that is matched
 MAX_EXAMPLE: Final = 4_096
 #: characters of an example that a finding repeats
 _SHOWN_URI: Final = 160
 
-_CHARSET: Final = re.compile(
-    r"\bUTF-?8\b|\bUS-?ASCII\b|\bASCII\b|\bUnicode\b|\bISO[- ]?8859|\bUTF-?16\b|RFC ?3(?:629|987)|"
-    r"octets?\b",
-    re.IGNORECASE,
-)
-_ELSEWHERE: Final = re.compile(r"\bsection\b|\bRFC ?\d|\[[\w.-]+\]", re.IGNORECASE)
-#: an encoding that is named anywhere in a specification; every grammar mentions bytes and ASCII
-_NAMED: Final = re.compile(
-    r"\bUTF-?8\b|\bUTF-?16\b|\bISO[- ]?8859|RFC ?3629|\bencoded\b[^.]{0,40}\bin (?:US-)?ASCII\b",
-    re.IGNORECASE,
-)
-#: the encoding is left to the generic syntax, which names UTF-8 (RFC 3986 2.5)
-_GENERIC_ENCODING: Final = re.compile(
-    r"\bencod\w+\b[^.]{0,160}(?:\bRFC ?(?:3986|2396)\b|\bSTD ?66\b|\bgeneric (?:URI )?syntax)"
-    r"|(?:\bRFC ?(?:3986|2396)\b|\bSTD ?66\b)[^.]{0,80}\bno (?:special|other|further|additional) encoding\b",
-    re.IGNORECASE,
-)
-#: how the text treats bytes that are not UTF-8
-_REFUSES: Final = re.compile(
-    r"\b(?:other|invalid|illegal|ill-formed|malformed|non-UTF-?8"
-    r"|not(?: (?:valid|legal|well-formed))? UTF-?8)\b"
-    r"[^.]{0,100}\b(?:refus|reject|error|MUST NOT|not allowed|forbidden|invalid|ignor|replac|opaque)"
-    r"|\b(?:refus|reject|MUST NOT|only)\w*\b[^.]{0,100}\b(?:not|other than|invalid|valid) UTF-?8",
-    re.IGNORECASE,
-)
-#: the subjects of such a sentence
-_BYTES: Final = re.compile(r"\bUTF-?8\b|\b(?:octet|byte)s?\b|percent-?encod", re.IGNORECASE)
-_OF_URIS: Final = re.compile(
-    r"\bURIs?\b|\bIRIs?\b|\bcharacters?\b|\boctets?\b|percent-?encod|\bscheme(?:'s)?\b"
-    r"|\b(?:path|query|component|segment|value|string)s?\b|\btext protocol\b",
-    re.IGNORECASE,
-)
-_NOT_NAMED: Final = re.compile(
-    r"(?:\b(?:not|never|nor|no|without|than|instead of)"
-    r"(?: (?!(?:(?:US-)?ASCII|invalid|malformed|ill-formed)\b)[\w-]+){0,3} |\bnon-)"
-    r"(?:UTF-?8|UTF-?16|ISO[- ]?8859|RFC ?3629)",
-    re.IGNORECASE,
-)
 #: words for wrong examples, about URIs or examples or next to them
 _WRONG: Final = (
     r"(?:invalid|illegal|malformed|ill-formed|incorrect|wrong|forbidden|erroneous"
@@ -504,7 +473,6 @@ _BEFORE: Final = 400
 _BEHIND: Final = 80
 #: occurrences in one line that are tried
 _PLACES: Final = 50
-_UTF8: Final = re.compile(r"\bUTF-?8\b|RFC ?3629", re.IGNORECASE)
 
 
 def check_examples(ctx: context.CheckContext) -> context.Findings:
@@ -691,78 +659,3 @@ def _repair_uri(uri: str) -> str:
         character if character.isascii() else "".join(f"%{byte:02X}" for byte in character.encode())
         for character in restored
     )
-
-
-def check_encoding(ctx: context.CheckContext) -> context.Findings:
-    """S8: if URIs contain text, a character encoding is named, and the syntax agrees with it."""
-    text = ctx.collect_prose("encoding", "encoding", "international", "character")
-    if not ctx.syntax.decidable or ctx.syntax.is_form:
-        wanted = ctx.get_field("encoding") or ctx.is_specification
-        if wanted and not _CHARSET.search(text):
-            yield ctx.report_unchecked(
-                "whether the scheme's text needs a character encoding",
-                "the grammar cannot be decided or is missing, and no encoding is named",
-                line=ctx.get_line("encoding"),
-            )
-        return
-    if not ctx.syntax.holds_text:
-        return
-    if not _CHARSET.search(text) and ctx.is_specification:
-        text = _find_encoding_sentences(ctx) or text
-    if not _CHARSET.search(text) and _ELSEWHERE.search(text) and not ctx.is_specification:
-        reason = "the field refers to a specification that was not given"
-        yield ctx.report_unchecked("the character encoding", reason)
-    elif not _CHARSET.search(text):
-        lenient = ctx.status is Status.PROVISIONAL and ctx.profile.id != "rfc4395"
-        lenient = lenient or _leaves_encoding(ctx, text)
-        yield ctx.report(
-            "no-charset",
-            "URIs of the scheme contain text, but no character encoding is named",
-            level=context.Level.WARNING if lenient else context.Level.ERROR,
-            at="encoding",
-            fix="write: characters beyond ASCII are encoded as UTF-8 and then percent-encoded "
-            "(RFC 3986 2.5), and other bytes are rejected",
-        )
-    elif ctx.syntax.unprobed is not None:
-        yield ctx.report_unchecked("bytes that are not UTF-8", ctx.syntax.unprobed)
-    elif (stray := ctx.syntax.probe("encoded-octet")) is not None and _is_utf8_only(ctx, text):
-        yield ctx.report(
-            "not-only-utf-8",
-            "the text names UTF-8, but the syntax allows percent-encoded bytes that are not UTF-8",
-            level=context.Level.WARNING,
-            at="encoding",
-            witness=stray,
-            fix="define what a reader does with bytes that are not UTF-8: reject the URI, or accept bytes",
-        )
-
-
-def _leaves_encoding(ctx: context.CheckContext, text: str) -> bool:
-    """Return whether the text leaves the encoding to RFC 3986, in its section or field about the encoding."""
-    field = ctx.get_field("encoding")
-    if _GENERIC_ENCODING.search(f"encoding: {field}" if field else text):
-        return True
-    return ctx.is_specification and any(
-        _ENCODING_LABEL.search(sentence) and _GENERIC_ENCODING.search(sentence)
-        for sentence in ctx.reading.sentences
-    )
-
-
-_ENCODING_LABEL: Final = re.compile(r"\bencoding (?:considerations|rules)\b", re.IGNORECASE)
-
-
-def _find_encoding_sentences(ctx: context.CheckContext) -> str:
-    """Return all sentences of the text that name the encoding of the scheme's characters."""
-    return "\n".join(
-        sentence
-        for sentence in ctx.reading.sentences
-        # "is UTF-8, and bytes that are not UTF-8 are rejected" names it too
-        if _NAMED.search(_NOT_NAMED.sub("", sentence))
-        and (_OF_URIS.search(sentence) or (ctx.scheme and f"{ctx.scheme}:" in sentence))
-    )
-
-
-def _is_utf8_only(ctx: context.CheckContext, text: str) -> bool:
-    """Return whether UTF-8 is named and no sentence covers bytes that are not UTF-8."""
-    sentences = (*context.split_sentences(text), *(ctx.reading.sentences if ctx.is_specification else ()))
-    covered = any(_BYTES.search(sentence) and _REFUSES.search(sentence) for sentence in sentences)
-    return bool(_UTF8.search(text)) and not covered

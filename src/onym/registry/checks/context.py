@@ -635,3 +635,13 @@ def to_printable(text: str, limit: int = MAX_SHOWN) -> str:
         else f"<U+{ord(character):04X}>"
         for character in cut
     )
+
+
+#: spaces that a reader does not see
+_UNSEEN_SPACES: Final = re.compile(r"^ +| +$| {2,}")
+
+
+def to_visible(text: str, limit: int = MAX_SHOWN) -> str:
+    """Return untrusted text as `to_printable` does, with unseen spaces escaped too."""
+    escaped = _UNSEEN_SPACES.sub(lambda match: "<U+0020>" * len(match[0]), text[: limit + 1])
+    return to_printable(escaped, limit)

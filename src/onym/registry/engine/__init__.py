@@ -35,7 +35,7 @@ from onym.registry.records import (
     Role,
     Status,
 )
-from onym.registry.registries import get_profile, get_registry
+from onym.registry.registries import Profile, get_profile, get_registry
 from onym.registry.words import apply_words, name_role
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "find_appeal_deadline",
     "iter_due_events",
     "list_allowed_events",
+    "list_request_states",
     "publication_refusal",
 ]
 
@@ -174,6 +175,20 @@ def list_allowed_events(
     return tuple(found)
 
 
+def list_request_states(profile: Profile) -> tuple[RequestState, ...]:
+    """Return the states that requests under a profile can be in, in the order of the procedure."""
+    deciders = {policy.decided_by for policy in profile.policies.values() if not policy.at_once}
+    # the IESG decides upgrades, reassignments and what becomes historical
+    staged = profile.rules in ("rfc4395", "rfc7595", "staged")
+    used = {
+        RequestState.LIST_REVIEW: bool(profile.list_review),
+        RequestState.IETF_REVIEW: staged or Role.IESG in deciders,
+        RequestState.TIMED_OUT: profile.expert_timeout is not None,
+        RequestState.APPEAL: profile.appeals,
+    }
+    return tuple(state for state in RequestState if used.get(state, True))
+
+
 def iter_due_events(requests: Iterable[Request], entries: Iterable[Entry], at: datetime) -> Iterator[Event]:
     """Yield an event for every timer that is due at `at`, for `IANA_CLOCK`, in the order of their times.
 
@@ -230,7 +245,7 @@ def _start_of_next_day(day: date) -> datetime:
 def publication_refusal(
     entry: Entry | None, *, standards_track: bool, document: str, profile_id: str = "rfc7595"
 ) -> str | None:
-    """Return why an IETF document that uses the scheme cannot be published yet (C1), or None.
+    """Return why an IETF document that uses the scheme cannot be published yet, or None.
 
     A Standards Track document needs a permanent entry (RFC 4395 5.1, RFC 7595 3). Under RFC 4395 5.1 any
     RFC that defines a scheme needs Expert Review; a review timeout is not a review.

@@ -10,6 +10,7 @@ from typing import Final
 
 from onym.errors import RefusalError
 from onym.registry.engine._rules import (
+    OWN_CLAUSES,
     EventContext,
     Rule,
     build_common_clauses,
@@ -245,8 +246,8 @@ def _list_of_decision(request: Request) -> list[Appeal]:
 
 
 def find_appeal_deadline(request: Request) -> datetime | None:
-    """Return until when the decision can be appealed to the IESG, or None if there is no decision."""
-    if request.state not in _DECIDED:
+    """Return until when the decision can be appealed to the IESG, or None if it cannot be appealed."""
+    if request.state not in _DECIDED or not get_profile(request.profile).appeals:
         return None
     answered = [appeal.decided for appeal in _list_of_decision(request) if appeal.decided is not None]
     end = request.since + APPEAL_WINDOW
@@ -428,6 +429,11 @@ def _apply_remedy(case: EventContext, remedy: str, reason: str) -> tuple[Entry |
 
 
 APPEAL_RULES: Final = (
+    Rule(
+        id="A1", event=EventKind.APPEAL, states=_DECIDED, clauses=OWN_CLAUSES, roles=_ANYONE,
+        when=lambda case: not case.profile.appeals, said="the definition of this registry has no appeals",
+        hint="Open another request, or an update of the entry.",
+    ),
     Rule(
         id="A1", event=EventKind.APPEAL, states=_DECIDED, clauses=_CLAUSES, roles=_ANYONE, when=_is_too_late,
         said="the two months in which the decision could be appealed are over (RFC 2026 6.5.4)",

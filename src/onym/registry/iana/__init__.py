@@ -357,7 +357,14 @@ def _build_entry(row: SourceRow, registry: Registry) -> tuple[Entry, list[_Findi
     # a file cannot set this field
     cells.pop(PUBLISHED_STATUS, None)
     status = parse_status(word) if word else row.status
-    if status not in registry.statuses:
+    if status not in registry.statuses and Status.PENDING_REVIEW not in registry.statuses:
+        if word:
+            reason = f"this registry has no status {word[:40]!r}"
+            hint = f"Write one of {', '.join(registry.statuses)}, or leave the status out."
+            raise make_snapshot_error(reason, "unknown-status", field="status", line=row.line, hint=hint)
+        findings.append(("no-status", f"no status; imported as {registry.default_status}"))
+        status = registry.default_status
+    elif status not in registry.statuses:
         if word:
             reason = f"this registry has no status {word[:40]!r}; imported as pending review"
             findings.append(("unknown-status", reason))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from onym.registry.engine import Decide
 from onym.registry.records import Head
+from onym.registry.store._redaction import MAX_REMOVED, MIN_REMOVED, Redaction
 from onym.registry.store._store import LEASE, Deliveries, Store, restore
 from onym.registry.store._writes import (
     MAX_EVENT,
@@ -26,6 +27,8 @@ __all__ = [
     "LEASE",
     "MAX_EVENT",
     "MAX_LIMIT",
+    "MAX_REMOVED",
+    "MIN_REMOVED",
     "REVISION",
     "Applied",
     "Decide",
@@ -37,6 +40,7 @@ __all__ = [
     "MonthCounts",
     "OutboxNotice",
     "Page",
+    "Redaction",
     "RegistryStatistics",
     "StageTime",
     "Statistics",

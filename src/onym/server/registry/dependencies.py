@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Send
     from starlette.types import Scope as ASGIScope
 
+    from onym.accounts.records import Account
     from onym.registry.store import Applied, EntryChange, Store
 
 _INSIDERS: Final = frozenset({Role.IANA, Role.EXPERT})
@@ -403,8 +404,8 @@ async def _require_role(
         require_access(visitor, scope=Scope.SUBMIT)
 
 
-async def load_account_names(request: HTTPRequest, ids: Iterable[str]) -> dict[str, str]:
-    """Return the names of accounts by ID; other IDs are left out."""
+async def load_accounts(request: HTTPRequest, ids: Iterable[str]) -> dict[str, Account]:
+    """Return accounts by ID; other IDs are left out."""
     found = {}
     for identifier in list(dict.fromkeys(ids))[:_MOST_NAMES]:
         try:
@@ -412,8 +413,14 @@ async def load_account_names(request: HTTPRequest, ids: Iterable[str]) -> dict[s
         except RegistryError:
             account = None
         if account is not None:
-            found[identifier] = account.name or account.login
+            found[identifier] = account
     return found
+
+
+async def load_account_names(request: HTTPRequest, ids: Iterable[str]) -> dict[str, str]:
+    """Return the names of accounts by ID; other IDs are left out."""
+    found = await load_accounts(request, ids)
+    return {identifier: account.name or account.login for identifier, account in found.items()}
 
 
 async def load_actor_names(request: HTTPRequest, records: Iterable[LogRecord]) -> dict[str, str]:

@@ -30,10 +30,11 @@ async def help_page(request: HTTPRequest) -> Response:
         "help.html",
         build_page_frame(request, "How it works", (urls.HOME_URL, "Home")),
         procedures=[
-            (profile, _describe_timeout(profile), build_diagram(profile.id, get_catalog().digest))
+            (profile, _describe_time(profile), build_diagram(profile.id, get_catalog().digest))
             for profile in PROFILES.values()
         ],
         describe_review=_describe_review,
+        in_short=_describe_procedures(),
         statuses={status: STATUS_HELP[status] for status in _list_statuses()},
         deprecations=DEPRECATIONS,
         notice_days=MIN_NOTICE.days,
@@ -49,16 +50,63 @@ def _list_statuses() -> tuple[records.Status, ...]:
 def _describe_review(profile: Profile, status: records.Status) -> str:
     review = profile.list_review.get(status)
     if review is None:
-        return "optional"
+        return "none" if profile.own_rules else "optional"
     word = "required" if review.required else "optional"
-    days = review.reasonable.days
-    return f"{word}: {f'{days} days' if days % 7 else f'{days // 7} weeks'}, {review.clause}"
+    return f"{word}: {_format_days(review.reasonable.days)}, {review.clause}"
 
 
-def _describe_timeout(profile: Profile) -> str:
-    if profile.expert_timeout is None:
-        return apply_words(f"The expert should answer within {profile.expert_time.days} days.")
-    return f"After {profile.expert_timeout.days} days without an answer it is registered provisionally."
+def _format_days(days: int, *, weeks: bool = True) -> str:
+    count, unit = (days // 7, "week") if weeks and days % 7 == 0 else (days, "day")
+    return f"{count} {unit}{'s' if count != 1 else ''}"
+
+
+def _describe_time(profile: Profile) -> str:
+    """Return how long decisions take."""
+    if profile.expert_timeout is not None:
+        return f"After {profile.expert_timeout.days} days without an answer it is registered provisionally."
+    if profile.own_rules is None:
+        return f"The expert should answer within {profile.expert_time.days} days."
+    deciders = {
+        policy.decided_by: _format_days((policy.time or profile.expert_time).days, weeks=False)
+        for policy in profile.policies.values()
+        if not policy.at_once
+    }
+    return " ".join(
+        f"{_capitalize(ROLE_LABELS[role])} should decide within {time}." for role, time in deciders.items()
+    )
+
+
+_IN_SHORT: Final = (
+    "A registration starts as a request. The registrant writes it, has it discussed and submits it. IANA "
+    "checks that it is complete. Depending on the requested status, it is then registered at once or "
+    "reviewed by a Designated Expert, who gives a reason. The IESG decides contested cases."
+)
+
+
+def _describe_procedures() -> str:
+    """Return what the procedures in force have in common: for defined registries, what they define."""
+    if get_catalog().definition is None:
+        return _IN_SHORT
+    profiles = PROFILES.values()
+    policies = [policy for profile in profiles for policy in profile.policies.values()]
+    discussed = ", has it discussed" if any(profile.list_review for profile in profiles) else ""
+    deciders = dict.fromkeys(policy.decided_by for policy in policies if not policy.at_once)
+    who = " or ".join(ROLE_LABELS[role] for role in deciders)
+    at_once = any(policy.at_once for policy in policies)
+    if not deciders:
+        decided = "It is then registered at once."
+    elif at_once:
+        decided = f"Depending on the requested status, it is then registered at once, or {who} decides."
+    else:
+        decided = f"Then {who} decides."
+    appeals = any(profile.appeals for profile in profiles)
+    last = f" {_capitalize(ROLE_LABELS[records.Role.IESG])} answers appeals." if appeals else ""
+    first = f"The registrant writes it{discussed} and submits it. IANA checks that it is complete."
+    return f"A registration starts as a request. {apply_words(first)} {decided}{last}"
+
+
+def _capitalize(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +370,9 @@ def _describe_withdrawals(steps: tuple[Transition, ...]) -> str:
 def _describe_appeals(steps: tuple[Transition, ...]) -> str:
     """Return a sentence about appeals, which would need arrows from every decision and back."""
     states = dict.fromkeys(
-        _get_state_label(step.source) for step in steps if step.target is records.RequestState.APPEAL
+        _get_state_label(step.source)
+        for step in steps
+        if step.target is records.RequestState.APPEAL and step.source is not step.target
     )
     if not states:
         return ""

@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from onym.accounts.sign_in import sanitize_target
 from onym.errors import UnknownEntryError
 from onym.registry.records import AppealLevel, AppealState, EventKind, RequestKind, RequestState, Role, Status
-from onym.registry.registries import get_catalog
+from onym.registry.registries import PROFILES, get_catalog
 from onym.registry.words import apply_words
 from onym.server.registry.urls import LANGUAGE_COOKIE, make_route
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from starlette.requests import Request
 
+    from onym.registry.records import Request as RegistrationRequest
     from onym.registry.registries import Registry
 
 _Key = TypeVar("_Key")
@@ -154,6 +155,25 @@ _NEXT_STEPS: Final[Mapping[RequestState, str]] = {
 }
 
 NEXT_STEPS: Final = TextTable("next", _NEXT_STEPS)
+
+
+def describe_next_step(request: RegistrationRequest) -> str:
+    """Return the next step of a request under its profile."""
+    profile = PROFILES[request.profile]
+    policy = profile.policies.get(request.status)
+    text = ""
+    if request.state is RequestState.DRAFT and request.status not in profile.list_review:
+        text = translate_text("The registrant finishes the draft, then submits it.")
+    elif request.state is RequestState.SUBMITTED and policy and policy.at_once and request.kind == "new":
+        text = translate_text(
+            "IANA checks that it is complete, then registers it at once (first come, first served)."
+        )
+    elif request.state is RequestState.REJECTED and request.outcome == "incomplete":
+        text = translate_text("It was returned as incomplete. Revise it and submit it again.")
+    if not text or f"next.{request.state}" in get_catalog().labels:
+        return NEXT_STEPS[request.state]
+    return apply_words(text)
+
 
 _APPEAL_LEVEL_LABELS: Final[Mapping[AppealLevel, str]] = {
     AppealLevel.IESG: "Appeal to the IESG",

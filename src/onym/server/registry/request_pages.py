@@ -11,7 +11,7 @@ from starlette.responses import Response
 from onym.errors import RegistryError, UnknownEntryError, UsageError
 from onym.registry import service
 from onym.registry.checks.context import Level
-from onym.registry.engine import find_appeal_deadline
+from onym.registry.engine import find_appeal_deadline, list_request_states
 from onym.registry.records import EMPTY, Entry, EventKind, Request, RequestKind, RequestState, Role, Status
 from onym.registry.registries import PROFILES, REGISTRIES, Profile
 from onym.registry.registries import get_registry as registry_of
@@ -27,9 +27,9 @@ from onym.server.registry.actions import (
 from onym.server.registry.labels import (
     DEFAULT,
     FIELD_EXAMPLES,
-    NEXT_STEPS,
     STATE_LABELS,
     STATUS_LABELS,
+    describe_next_step,
     translate_page,
     translate_text,
     use_language,
@@ -323,11 +323,15 @@ async def requests_page(request: HTTPRequest) -> Response:
         after=parse_cursor(query.get("after")),
         limit=parse_page_size(query.get("limit")),
     )
+    states = _list_states(registry)
     more = {"registry": registry, "state": state, "mine": "1" if mine else None, "after": page.next}
     return responses.make_page_response(
         request,
         "requests.html",
         responses.build_page_frame(request, translate_text("Requests"), (urls.HOME_URL, "Home")),
+        public_from=translate_text("A request is public from the day it is announced or submitted.")
+        if RequestState.LIST_REVIEW in states
+        else translate_text("A request is public from the day it is submitted."),
         rows=dependencies.filter_visible_requests(request, page.items),
         now=dependencies.get_current_time(request),
         registry_choices=page_parts.build_choices(
@@ -337,7 +341,7 @@ async def requests_page(request: HTTPRequest) -> Response:
         states=page_parts.build_choices(
             [
                 ("", translate_text("Any state")),
-                *((str(known), text) for known, text in STATE_LABELS.items()),
+                *((str(known), STATE_LABELS[known]) for known in states),
             ],
             state,
         ),
@@ -345,6 +349,13 @@ async def requests_page(request: HTTPRequest) -> Response:
         action=urls.requests_url(),
         next="" if page.next is None else urls.requests_url(**more),
     )
+
+
+def _list_states(registry: str) -> tuple[RequestState, ...]:
+    """Return the states that requests of a registry, or of all registries, can be in."""
+    rows = [registry_of(registry)] if registry else REGISTRIES.values()
+    used = {state for row in rows for name in row.profiles for state in list_request_states(PROFILES[name])}
+    return tuple(state for state in STATE_LABELS if state in used)
 
 
 def _require_known_value(said: str, known: Iterable[str], field: str) -> str:
@@ -384,21 +395,7 @@ async def _list_request_actions(
 
 
 def _describe_next_step(about: Request) -> str:
-    said = NEXT_STEPS[about.state]
-    policy = PROFILES[about.profile].policies.get(about.status)
-    if (
-        about.state is RequestState.SUBMITTED
-        and policy is not None
-        and policy.at_once
-        and about.kind == "new"
-    ):
-        said = apply_words(
-            translate_text(
-                "IANA checks that it is complete, then registers it at once (first come, first served)."
-            )
-        )
-    if about.state is RequestState.REJECTED and about.outcome == "incomplete":
-        said = translate_text("It was returned as incomplete. Revise it and submit it again.")
+    said = describe_next_step(about)
     timeout = PROFILES[about.profile].expert_timeout
     if about.state in (RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW) and timeout is not None:
         more = translate_text("Without an explicit rejection within %(days)s days it goes on by time alone.")
@@ -594,6 +591,7 @@ async def queue_page(request: HTTPRequest) -> Response:
         title=title,
         intro=intro,
         rows=rows,
+        redactable=[REGISTRIES[name] for name in held] if role is Role.IANA else [],
         overdue=sum(about.due is not None and about.due < now for about in rows),
         now=now,
         queues=tuple(

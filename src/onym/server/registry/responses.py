@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from onym.errors import RegistryError, UnknownEntryError, UsageError
+from onym.registry.checks.context import to_visible
 from onym.registry.records import Role, is_administrator
 from onym.registry.registries import PROFILES, REGISTRIES, get_catalog
 from onym.registry.service import render_entries, render_feed
@@ -192,6 +193,7 @@ def get_template_environment() -> Environment:
         "mark_english": labels.mark_english,
     }  # fmt: skip
     found.filters["coded"] = _split_code
+    found.filters["visible"] = to_visible
     return found
 
 

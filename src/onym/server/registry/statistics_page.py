@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import Response
 
 from onym.registry.registries import REGISTRIES
+from onym.registry.words import apply_words
 from onym.server.registry import urls
 from onym.server.registry.dependencies import get_store
 from onym.server.registry.labels import (
@@ -66,7 +67,7 @@ async def statistics_page(request: Request) -> Response:
             for numbers in found.registries
         ],
         state_labels=STATE_LABELS,
-        stage_labels={stage: translate_text(label) for stage, label in STAGE_LABELS.items()},
+        stage_labels={stage: apply_words(translate_text(label)) for stage, label in STAGE_LABELS.items()},
         describe_time=describe_time,
         data=urls.api_url("statistics"),
     )

@@ -170,6 +170,11 @@ def account_url(identifier: str, act: str | None = None) -> str:
     return build_path("accounts", identifier, *(() if act is None else (act,)))
 
 
+def redact_url(registry: str) -> str:
+    """The form that removes personal data from the log of a registry."""
+    return build_path("r", registry, "-", "redact")
+
+
 def token_revoke_url(identifier: str) -> str:
     """The URL that revokes an API token."""
     return build_path("account", "tokens", identifier, "revoke")

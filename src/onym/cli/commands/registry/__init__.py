@@ -33,7 +33,7 @@ for command in (
     lookup.status_command,
     lookup.review_command,
     procedure.decide_command,
-    procedure.link_messages_command,
+    transfer.link_messages_command,
     procedure.tick_command,
     admin.init_command,
     admin.define_command,

@@ -500,7 +500,7 @@ def print_history(session: Session, records: Sequence[LogRecord], names: dict[st
         login = names.get(record.actor.id, record.actor.id)
         actor = f"{login} ({roles})" if roles else login
         clause = f"[{record.clause}]" + (f" {shorten_text(reason)}" if isinstance(reason, str) else "")
-        rows.append((format_minute(record.at), str(event.kind), actor, record.rule, clause))
+        rows.append((format_minute(record.at), str(event.kind), actor, clause))
     session.print_table(rows, indent="  ", styles=("dim", "name"))
 
 

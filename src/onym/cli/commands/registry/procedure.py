@@ -13,7 +13,7 @@ import click
 from onym.cli import exit_codes
 from onym.cli._commands import exit_with, make_command
 from onym.cli._errors import complete_command, complete_commands
-from onym.cli._input import read_body, read_file, read_text_file
+from onym.cli._input import read_body, read_text_file
 from onym.cli._output import Session, select_fields
 from onym.cli.commands.registry import _common
 from onym.errors import ConfigError, RefusalError, TemplateError, URIError, UsageError
@@ -35,7 +35,6 @@ from onym.registry.words import apply_words
 
 if TYPE_CHECKING:
     from onym.registry.checks import Report
-    from onym.registry.list_archive import RequestLinks
     from onym.registry.store import Applied, Store
     from onym.server.settings import Settings
 
@@ -545,99 +544,13 @@ def _print_applied(session: Session, applied: Applied, names: dict[str, str], at
     if session.as_json:
         return
     done = session.paint("done", "good")
-    session.print_line(f"{done}: {applied.record.event.kind}, row {decision.rule} [{decision.clause}]")
+    session.print_line(f"{done}: {applied.record.event.kind} [{decision.clause}]")
     if decision.request is not None:
         _common.print_request(session, decision.request, at, names)
     if decision.removed:
         session.print_line(f"{applied.record.event.name or ''} was removed from the registry")
     elif decision.entry is not None:
         _common.print_entry(session, decision.entry, names)
-
-
-@make_command("link-messages", short_help="Link the messages of a mailing list's archive.")
-@click.argument("file", metavar="FILE")
-@click.option("--link", metavar="URL", help="The address of a message without Archived-At: an https URL "
-              "with {id} for its Message-ID.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="List the messages without linking them.")
-@_common.registry_option
-@_common.account_options
-@_common.at_option
-@_common.pass_database
-async def link_messages_command(
-    session: Session,
-    /,
-    file: str,
-    link: str | None,
-    dry_run: bool,
-    registry: str,
-    account: str | None,
-    role: str | None,
-    at: str | None,
-    db: str | None,
-) -> None:
-    """Link the messages of a mailing list's archive (mbox or Atom) to the open requests that they are about.
-
-    A message is about a request if it has the request's ID or answers such a message, if the request names it
-    as its archive, or if its subject has the requested name and a word such as "scheme". The first message
-    with the ID of a draft starts its list review. You can link an archive again: only new messages are added.
-
-    \b
-    Examples:
-      onym registry link-messages --dry-run 2026-11.mbox
-      onym registry link-messages --as iana 2026-11.mbox
-      onym registry link-messages --link 'https://lists.example/{id}' old.mbox
-    """
-    from onym.registry.list_archive import MAX_BYTES  # late: mail and XML for this command alone
-
-    when, data = _common.parse_time(at), read_file(file, MAX_BYTES)
-    async with _common.open_store(session, db) as store:
-        content, plans = await service.plan_archive_links(store, registry, data, link=link)
-        actor = await _common.resolve_actor(store, registry, account=account, role=role)
-        linked = [links.request for links in plans]
-        if not dry_run:
-            linked = [
-                await _link_messages(store, actor, links, when, exact=at is not None) for links in plans
-            ]
-    records = [
-        {
-            "request": request.id,
-            "state": str(request.state),
-            "messages": [{"url": message.url, "subject": message.subject} for message in links.messages],
-        }
-        for request, links in zip(linked, plans, strict=True)
-    ]
-    session.print_record(
-        {
-            "messages": len(content.messages), "skipped": content.skipped, "dry_run": dry_run,
-            "requests": records,
-        }
-    )  # fmt: skip
-    if session.as_json:
-        return
-    for request, links in zip(linked, plans, strict=True):
-        session.print_line(f"{session.paint(request.id, 'name')}  {request.state}")
-        rows = [(_common.shorten_text(message.subject), message.url) for message in links.messages]
-        session.print_table(rows, indent="  ")
-    done = "would be linked" if dry_run else "linked"
-    total = sum(len(links.messages) for links in plans)
-    session.print_note(f"{len(content.messages)} messages read, {total} {done}")
-    if content.skipped:
-        session.print_note(
-            f"{content.skipped} messages have no ID, date or address; add --link for addresses"
-        )
-
-
-async def _link_messages(
-    store: Store, actor: Actor, links: RequestLinks, at: datetime, *, exact: bool
-) -> Request:
-    about = links.request
-    event = Event(
-        kind=EventKind.LINK_MESSAGES, registry=about.registry, request=about.id, name=about.name,
-        data=links.event_data,
-    )  # fmt: skip
-    return service.get_applied_request(
-        await service.apply_step(store, event, actor, at, expected=about.version, exact=exact)
-    )
 
 
 @make_command("tick", short_help="Process due timeouts and expiries.")
@@ -724,7 +637,7 @@ async def _run_due_timers(store: Store, at: datetime) -> list[dict[str, Any]]:
         for event in events:
             try:
                 decision = (await store.apply(event, IANA_CLOCK, at)).decision
-                result = f"row {decision.rule} [{decision.clause}]"
+                result = f"done [{decision.clause}]"
             except RefusalError as error:
                 refused.append(event)
                 result = f"no longer due: {error.message}"

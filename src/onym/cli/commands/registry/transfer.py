@@ -1,4 +1,4 @@
-"""`onym registry import`, `export` and `mirror`: read a registry from files, and write it to files."""
+"""`onym registry import`, `export`, `mirror` and `link-messages`: files that are read and written."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ import click
 from onym._lazy import require_extra
 from onym.cli import exit_codes
 from onym.cli._commands import exit_with, make_command, pass_session
-from onym.cli._input import read_start, translate_key_errors
+from onym.cli._input import read_file, read_start, translate_key_errors
 from onym.cli._output import Session, escape_controls, is_terminal, replace_text_file, select_fields
 from onym.cli.commands.registry import _common
 from onym.errors import SignatureError, UsageError
-from onym.registry.records import Actor, Entry, Status
+from onym.registry.records import Actor, Entry, Event, EventKind, Request, Status
 from onym.registry.service import (
+    apply_step,
+    get_applied_request,
     import_snapshot,
     list_entries,
+    plan_archive_links,
     preview_import,
     render_entries,
     render_feed,
@@ -33,6 +36,7 @@ from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from onym.registry.iana import Snapshot
+    from onym.registry.list_archive import RequestLinks
     from onym.registry.store import EntryChange, Store
     from onym.server.registry.mirror import Mirror
     from onym.server.settings import Settings
@@ -401,3 +405,87 @@ async def _export_registry(
     return render_entries(
         entries, format=format_, registry=registry, updated=updated, status=part, frame=frame
     )
+
+
+@make_command("link-messages", short_help="Link the messages of a mailing list's archive.")
+@click.argument("file", metavar="FILE")
+@click.option("--link", metavar="URL", help="The address of a message without Archived-At: an https URL "
+              "with {id} for its Message-ID.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="List the messages without linking them.")
+@_common.registry_option
+@_common.account_options
+@_common.at_option
+@_common.pass_database
+async def link_messages_command(
+    session: Session,
+    /,
+    file: str,
+    link: str | None,
+    dry_run: bool,
+    registry: str,
+    account: str | None,
+    role: str | None,
+    at: str | None,
+    db: str | None,
+) -> None:
+    """Link the messages of a mailing list's archive (mbox or Atom) to the open requests that they are about.
+
+    A message is about a request if it has the request's ID or answers such a message, if the request names it
+    as its archive, or if its subject has the requested name and a word such as "scheme". The first message
+    with the ID of a draft starts its list review. You can link an archive again: only new messages are added.
+
+    \b
+    Examples:
+      onym registry link-messages --dry-run 2026-11.mbox
+      onym registry link-messages --as iana 2026-11.mbox
+      onym registry link-messages --link 'https://lists.example/{id}' old.mbox
+    """
+    from onym.registry.list_archive import MAX_BYTES  # late: mail and XML for this command alone
+
+    when, data = _common.parse_time(at), read_file(file, MAX_BYTES)
+    async with _common.open_store(session, db) as store:
+        content, plans = await plan_archive_links(store, registry, data, link=link)
+        actor = await _common.resolve_actor(store, registry, account=account, role=role)
+        linked = [links.request for links in plans]
+        if not dry_run:
+            linked = [
+                await _link_messages(store, actor, links, when, exact=at is not None) for links in plans
+            ]
+    records = [
+        {
+            "request": request.id,
+            "state": str(request.state),
+            "messages": [{"url": message.url, "subject": message.subject} for message in links.messages],
+        }
+        for request, links in zip(linked, plans, strict=True)
+    ]
+    session.print_record(
+        {
+            "messages": len(content.messages), "skipped": content.skipped, "dry_run": dry_run,
+            "requests": records,
+        }
+    )  # fmt: skip
+    if session.as_json:
+        return
+    for request, links in zip(linked, plans, strict=True):
+        session.print_line(f"{session.paint(request.id, 'name')}  {request.state}")
+        rows = [(_common.shorten_text(message.subject), message.url) for message in links.messages]
+        session.print_table(rows, indent="  ")
+    done = "would be linked" if dry_run else "linked"
+    total = sum(len(links.messages) for links in plans)
+    session.print_note(f"{len(content.messages)} messages read, {total} {done}")
+    if content.skipped:
+        session.print_note(
+            f"{content.skipped} messages have no ID, date or address; add --link for addresses"
+        )
+
+
+async def _link_messages(
+    store: Store, actor: Actor, links: RequestLinks, at: datetime, *, exact: bool
+) -> Request:
+    about = links.request
+    event = Event(
+        kind=EventKind.LINK_MESSAGES, registry=about.registry, request=about.id, name=about.name,
+        data=links.event_data,
+    )  # fmt: skip
+    return get_applied_request(await apply_step(store, event, actor, at, expected=about.version, exact=exact))

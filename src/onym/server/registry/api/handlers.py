@@ -10,13 +10,12 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from onym.errors import RefusalError, RegistryError, UnknownEntryError
+from onym.errors import RegistryError, UnknownEntryError
 from onym.registry import service
-from onym.registry.records import EventKind, RequestState, Role, Scope
+from onym.registry.records import EventKind, RequestState, Role
 from onym.registry.registries import REGISTRIES
 from onym.registry.registries import get_registry as registry_of
-from onym.server.middleware import set_audit_action
-from onym.server.registry import dependencies, responses, urls
+from onym.server.registry import audit_page, dependencies, responses, urls
 from onym.server.registry.api import models
 from onym.server.registry.checking import check_submission, parse_in_worker
 from onym.server.registry.entry_pages import parse_status_filter
@@ -32,7 +31,6 @@ from onym.server.responses import (
     require_match,
 )
 from onym.server.sessions import get_visitor, require_access
-from onym.server.sessions import make_actor as actor_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
@@ -514,42 +512,34 @@ async def link_messages(request: HTTPRequest) -> Response:
 async def redact_log(request: HTTPRequest) -> Response:
     """POST: remove every line with a text from the registry's log, or list these lines."""
     row = dependencies.find_registry(request)
-    visitor = get_visitor(request)
-    require_access(visitor, registry=row.id, roles=(Role.IANA,))
-    if Scope.IANA not in visitor.scopes:
-        raise dependencies.make_missing_scope_error((Scope.IANA,))
+    audit_page.require_redactor(request, row)
     body = await decode_body(request, models.RedactionBody)
-    # before anything can fail: the audit log must not get the text
-    set_audit_action(request, "registry.redact", row.id)
-    if body.text.strip().casefold() in body.reason.casefold():
-        raise RefusalError(
-            "the reason contains the text that is removed",
-            code="registry.bad-data",
-            field="reason",
-            hint="Give a reason without the data, such as a number of your ticket.",
-        )
-    store = dependencies.get_store(request)
-    if body.dry_run:
-        found = await store.find_redaction(row.id, body.text)
-    else:
-        found = await store.redact(
-            row.id,
-            body.text,
-            actor_of(visitor, row.id),
-            dependencies.get_current_time(request),
-            reason=body.reason,
-        )
-        dependencies.get_response_cache(request).clear_after_write()
+    found = await audit_page.redact(request, row, body.text, body.reason, dry_run=body.dry_run)
     report = models.RedactionReport(
         record=found.number, removed={str(number): tuple(places) for number, places in found.places.items()}
     )
     return make_api_response(request, report, headers={"cache-control": "no-store"})
 
 
+async def list_audit_records(request: HTTPRequest) -> Response:
+    """GET: the audit log, the newest record first, in pages."""
+    page, accounts = await audit_page.load_audit_page(request)
+    query, following = request.query_params, None
+    if page.next is not None:
+        given = {name: query.get(name) for name in ("account", "action", "limit")}
+        following = urls.api_url("audit", after=page.next, **given)
+    logins = {identifier: account.login for identifier, account in accounts.items()}
+    records = tuple(models.to_audit_data(record, logins) for record in page.items)
+    found = models.AuditList(records=records, next=following)
+    return make_api_response(
+        request, found, headers={"cache-control": "no-store", **_make_link_header(following)}
+    )
+
+
 async def check_template(request: HTTPRequest) -> Response:
     """POST: check a template, draft or RFC text. Nothing is saved."""
     body = await decode_body(request, models.CheckBody)
-    row = registry_of(body.registry)
+    row = registry_of(body.registry or next(iter(REGISTRIES)))
     if body.profile is not None and body.profile not in row.profiles:
         raise UnknownEntryError(
             f"{body.profile!r} is not a profile of {row.id}",

@@ -15,6 +15,7 @@ from onym.registry.registries import Registry
 from onym.server.registry import urls
 
 if TYPE_CHECKING:
+    from onym.accounts.records import AuditRecord
     from onym.registry.checks import Report
 
 _DataT = TypeVar("_DataT", bound="_Data")
@@ -320,9 +321,12 @@ class Problem(_Data):
 
 
 class CheckBody(_Body):
-    """A template, draft or RFC text to check, or fields. Fields override the template's values."""
+    """A template or specification to check, or fields. Fields override the template's values.
 
-    registry: Word = "uri-schemes"
+    The default registry is the first.
+    """
+
+    registry: Word | None = None
     profile: Word | None = None
     status: Word | None = None
     template: Template = ""
@@ -391,6 +395,29 @@ class RedactionReport(_Data):
     removed: dict[str, tuple[str, ...]]
 
 
+class AuditData(_Data):
+    """A record of the audit log: who did what to what, from where, and the outcome.
+
+    `account` is None for a visitor who was not signed in. `login` is None for an account that does not exist
+    any more, and for a user of the command line, whose name is in `account`. `outcome` is "ok" or a code.
+    """
+
+    at: datetime
+    account: str | None
+    login: str | None
+    action: str
+    subject: str | None
+    outcome: str
+    address: str | None
+
+
+class AuditList(_Data):
+    """Records of the audit log, the newest first; `next` is the URL of older records."""
+
+    records: tuple[AuditData, ...]
+    next: str | None
+
+
 class TokenBody(_Body):
     """A token to create. `days` is its lifetime; the default is the longest allowed."""
 
@@ -404,6 +431,11 @@ def _copy_fields(cls: type[_DataT], value: Any, **others: Any) -> _DataT:
     return cls(
         **{name: getattr(value, name) for name in cls.__struct_fields__ if name not in others}, **others
     )
+
+
+def to_audit_data(record: AuditRecord, logins: Mapping[str, str]) -> AuditData:
+    """Return a record of the audit log. `logins` are those of accounts, by ID."""
+    return _copy_fields(AuditData, record, login=logins.get(record.account or ""))
 
 
 def to_registry_data(row: Registry) -> RegistryData:

@@ -14,8 +14,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from onym import __version__
+from onym.registry.engine import list_request_states
 from onym.registry.records import RequestState, Role, Scope, Status
-from onym.registry.registries import REGISTRIES, get_catalog
+from onym.registry.registries import PROFILES, REGISTRIES, get_catalog
 from onym.registry.store import Statistics
 from onym.server.registry.api import handlers
 from onym.server.registry.api import models as m
@@ -91,7 +92,10 @@ _FIELDS: Final = {
     "change_controller": "Example Foundation <board@example.net>",
     "references": "https://example.net/kite",
 }
+# the document has the values in force: `_list_values`
 _REGISTRY: Final = {"type": "string", "enum": list(REGISTRIES)}
+_STATUS: Final = {"type": "string", "enum": [str(word) for word in Status]}
+_STATE: Final = {"type": "string", "enum": [str(state) for state in RequestState]}
 #: key -> parameter; a key may be used by several operations
 PARAMETERS: Final[Mapping[str, Parameter]] = {
     key: Parameter(name=name, place=place, schema=schema, summary=summary, example=EXAMPLES.get(key))
@@ -104,15 +108,19 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
          "An API token's ID."),
         ("format", "format", "path", {"type": "string", "enum": list(MEDIA_TYPES)}, "A file format."),
         ("q", "q", "query", _build_text(200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), "The search text."),
-        ("status", "status", "query", {"type": "string", "enum": [str(word) for word in Status]},
+        ("status", "status", "query", _STATUS,
          "Only entries of this status. Statuses depend on the registry."),
-        ("state", "state", "query", {"type": "string", "enum": [str(state) for state in RequestState]},
+        ("state", "state", "query", _STATE,
          "Only requests in this state."),
         ("holder", "holder", "query", {"type": "string", "enum": [str(role) for role in Role]},
          "Only requests that wait for this role."),
         ("in", "registry", "query", _REGISTRY, "Only this registry."),
         ("about", "name", "query", _build_text(100, minLength=1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$"),
          "Only requests about this name."),
+        ("account", "account", "query", _build_text(200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"),
+         "Only acts of this login, or of `command line, USER`."),
+        ("action", "action", "query", _build_text(200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"),
+         "Only this action, such as account.roles."),
         ("after", "after", "query", _build_text(512, pattern="^[A-Za-z0-9_-]+$"),
          "The cursor of a page, from `next`."),
         ("since", "after", "query", {"type": "integer", "minimum": 0, "maximum": 999_999_999},
@@ -221,8 +229,15 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         scope="iana", etag=False,
     ),
     Operation(
+        id="listAuditRecords", method="GET", path="/audit", handler=handlers.list_audit_records,
+        summary="The audit log, newest first, in pages: sign-ins, refusals, and changes of accounts and "
+        "tokens. Needs the role iana in every registry.",
+        parameters=("account", "action", *_LIST), answers={200: m.AuditList}, faults=(403, 404, 422),
+        public=False, scope="iana", etag=False, next=True,
+    ),
+    Operation(
         id="check", method="POST", path="/check", handler=handlers.check_template,
-        summary="Check a template, an Internet-Draft or an RFC's text. Nothing is saved.", body=m.CheckBody,
+        summary="Check a template or the text of a specification. Nothing is saved.", body=m.CheckBody,
         example={"template": "Scheme name: kite\n\nStatus: provisional\n", "fields": _FIELDS},
         answers={200: m.CheckReport}, faults=(400, 404, 413, 415, 422),
     ),
@@ -309,9 +324,9 @@ def build_openapi_document(digest: str = "") -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "Onym registry",
+            "title": get_catalog().title or "Onym registry",
             "version": __version__,
-            "summary": "URI schemes, llm parameters and ai namespaces: read, check, request, decide.",
+            "summary": f"{_list_titles()}: read, check, request, decide.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
@@ -323,6 +338,29 @@ def build_openapi_document(digest: str = "") -> dict[str, Any]:
                 "token": {"type": "http", "scheme": "bearer", "description": "An API token (onym_reg_...)."}
             },
         },
+    }
+
+
+def _list_titles() -> str:
+    """Return what the registries in force list."""
+    if get_catalog().definition is None:
+        return "URI schemes, llm parameters and ai namespaces"
+    return ", ".join(row.title for row in REGISTRIES.values())
+
+
+def _build_example(operation: Operation) -> dict[str, Any]:
+    """Return a body that works with the registries in force: the table has those of URI schemes."""
+    example = dict(operation.example or {})
+    if operation.id not in ("openRequest", "check") or "uri-schemes" in REGISTRIES:
+        return example
+    row = next(iter(REGISTRIES.values()))
+    profile = PROFILES[row.default_profile]
+    fields = {item.id: item.heading for item in profile.fields if item.required and item.id != "status"}
+    return {
+        "registry": row.id,
+        "status": str(row.default_status),
+        "fields": {**fields, "name": "example"},
+        **({"name": "example"} if operation.id == "openRequest" else {}),
     }
 
 
@@ -369,7 +407,7 @@ def _build_operation(operation: Operation, references: dict[Any, Any]) -> dict[s
         content = {
             "application/json": {
                 "schema": references[operation.body],
-                "example": dict(operation.example or {}),
+                "example": _build_example(operation),
             }
         }
         found["requestBody"] = {"required": True, "content": content}
@@ -380,13 +418,32 @@ def _build_operation(operation: Operation, references: dict[Any, Any]) -> dict[s
     return found
 
 
+def _list_values(schema: Mapping[str, Any]) -> list[str]:
+    """Return the values of a parameter that depend on the registries in force; [] for other parameters."""
+    rows = list(REGISTRIES.values())
+    if schema is _REGISTRY:
+        return list(REGISTRIES)
+    if schema is _STATUS:
+        used = {status for row in rows for status in row.statuses}
+        return [str(status) for status in Status if status in used]
+    if schema is _STATE:
+        profiles = {name: PROFILES[name] for row in rows for name in row.profiles}
+        states = {state for profile in profiles.values() for state in list_request_states(profile)}
+        return [str(state) for state in RequestState if state in states]
+    return []
+
+
 def _build_parameter(key: str) -> dict[str, Any]:
     parameter = PARAMETERS[key]
     example = {} if parameter.example is None else {"example": parameter.example}
     schema = dict(parameter.schema)
-    if parameter.schema is _REGISTRY:
-        schema["enum"] = list(REGISTRIES)
-        example = example if parameter.example in REGISTRIES else {}
+    values = _list_values(parameter.schema)
+    if values:
+        schema["enum"] = values
+        example = example if parameter.example in values else {}
+    elif "uri-schemes" not in REGISTRIES:
+        # the other examples are of URI schemes
+        example = {} if key in ("name", "id", "q", "about") else example
     return {
         "name": parameter.name,
         "in": parameter.place,
