@@ -55,10 +55,21 @@ def _checker() -> str:
     return (npm_package(Path(__file__).parent / "axe") / "axe-core" / "axe.min.js").read_text("utf-8")
 
 
-def accessibility_findings(page: Page) -> list[str]:
-    """What axe-core finds on a page: its rules by id, with the elements. The page's scripts must be on."""
-    page.evaluate(_checker())
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+def accessibility_findings(
+    page: Page, *, without: str | None = None, only: tuple[str, ...] | None = None
+) -> list[str]:
+    """What axe-core finds on a page: its rules by id, with the elements. The page's scripts must be on.
+
+    `without` is a selector of what is not looked at, and `only` are the rules that are, in place of all.
+    """
+    if page.evaluate("typeof axe === 'undefined'"):
+        page.evaluate(_checker())
+    scope = {} if without is None else {"exclude": [[without]]}
+    rules = {} if only is None else {"runOnly": list(only)}
+    found = page.evaluate(
+        "([scope, rules]) => axe.run(scope, {...rules, resultTypes: ['violations']})",
+        [scope or {"include": [["html"]]}, rules],
+    )
     return [f"{rule['id']}: {[node['html'] for node in rule['nodes']]}" for rule in found["violations"]]
 
 

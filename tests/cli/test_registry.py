@@ -434,7 +434,7 @@ def test_what_a_timer_starts_is_rung_in_the_same_tick_and_what_is_refused_once()
     store = Timers(a=["b"])
     said = asyncio.run(_run_due_timers(store, datetime(2026, 1, 5, tzinfo=UTC)))
     assert store.rung == ["a", "c", "b"]
-    assert [result["said"] for result in said] == ["row U4 [x]", "no longer due: not now", "row U4 [x]"]
+    assert [result["said"] for result in said] == ["rule U4 [x]", "no longer due: not now", "rule U4 [x]"]
 
 
 def test_timers_that_start_each_other_end_the_tick_all_the_same():

@@ -221,7 +221,7 @@ def test_a_provisional_scheme_is_registered_at_once_under_rfc_7595(own, write):
     assert "uri-schemes-1  submitted" in ran.out
     assert "held by    IANA" in ran.out
     ran = own("decide", "uri-schemes-1", "check-complete", "--as", "iana")
-    assert "row I3 [RFC 7595 7.2 step 2]" in ran.out
+    assert "rule I3 [RFC 7595 7.2 step 2]" in ran.out
     shown = own("show", "zed").out
     assert shown.startswith("zed  scheme, provisional\n")
     assert re.search(r"check-complete +ann \(iana\) +I3 +\[RFC 7595 7.2 step 2\]", shown)
@@ -259,7 +259,7 @@ def test_silence_of_the_expert_registers_provisionally_under_rfc_4395(own, write
     ran = own("decide", "uri-schemes-1", "check-complete", "--as", "iana", "--at", "2026-11-02T09:00")
     assert "the Designated Expert, until 2026-11-16" in ran.out
     assert own("tick", "--at", "2026-11-16T08:59").out == ""
-    assert "row T1 [RFC 4395 5.2 step 6]" in own("tick", "--at", "2026-11-16T09:00").out
+    assert "rule T1 [RFC 4395 5.2 step 6]" in own("tick", "--at", "2026-11-16T09:00").out
     assert own("show", "zed").out.startswith("zed  scheme, provisional\n")
 
 
@@ -318,11 +318,11 @@ def test_time_brings_the_end_of_a_namespace(own, write):
     assert "nothing is due" in own("tick").err
     before = ("--at", "2027-11-01T00:00:00Z")
     assert "expiry-near  agents  due" in own("tick", "--dry-run", *before).out
-    assert "row T4" in own("tick", *before).out
+    assert "rule T4" in own("tick", *before).out
     assert own("tick", *before, "--json").json["events"] == []
     later = ("--at", "2028-01-01T00:00:00Z")
     assert "namespace-expired  agents  due" in own("tick", "--dry-run", *later).out
-    assert "row N6" in own("tick", *later).out
+    assert "rule N6" in own("tick", *later).out
     assert own("tick", *later, "--json").json["events"] == []
     ran = own(
         "decide",

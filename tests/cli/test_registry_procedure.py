@@ -155,9 +155,9 @@ def test_tick_reminds_and_then_escalates(own, submit):
         return [f"{row['event']['kind']} {row['said']}" for row in ran.json["events"]]
 
     assert tick("2026-10-10") == []
-    assert tick("2026-10-24") == ["remind row T2 [docs/decisions/0054]"]
+    assert tick("2026-10-24") == ["remind rule T2 [docs/decisions/0054]"]
     assert tick("2026-10-24") == []
-    assert tick("2026-11-01") == ["remind row T3 [RFC 8126 5.3]"]
+    assert tick("2026-11-01") == ["remind rule T3 [RFC 8126 5.3]"]
     assert own("verify").code == 0
 
 

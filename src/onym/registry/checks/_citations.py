@@ -287,7 +287,7 @@ def _stem_words(text: str) -> frozenset[str]:
 
 
 def check_expiry(ctx: context.CheckContext) -> context.Findings:
-    """T7: the day on which the draft expires and the entry must be updated (row U4)."""
+    """T7: the day on which the draft expires and the entry must be updated (rule U4 of the procedure)."""
     document = ctx.document
     if document.kind is not DocumentKind.DRAFT and not (document.dated and document.expires):
         return
@@ -307,7 +307,7 @@ def check_expiry(ctx: context.CheckContext) -> context.Findings:
     past = ctx.today is not None and end < ctx.today
     yield ctx.report(
         "draft-expired" if past else "draft-expires",
-        f"the draft {'expired' if past else 'expires'} on {end}; then the entry must be updated (row U4)",
+        f"the draft {'expired' if past else 'expires'} on {end}; then IANA updates the entry",
         level=context.Level.HINT,
         line=1,
         fix="publish a new version, or cite the document that replaces it",

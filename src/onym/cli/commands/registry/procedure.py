@@ -544,7 +544,7 @@ def _print_applied(session: Session, applied: Applied, names: dict[str, str], at
     if session.as_json:
         return
     done = session.paint("done", "good")
-    session.print_line(f"{done}: {applied.record.event.kind}, row {decision.rule} [{decision.clause}]")
+    session.print_line(f"{done}: {applied.record.event.kind}, rule {decision.rule} [{decision.clause}]")
     if decision.request is not None:
         _common.print_request(session, decision.request, at, names)
     if decision.removed:
@@ -723,7 +723,7 @@ async def _run_due_timers(store: Store, at: datetime) -> list[dict[str, Any]]:
         for event in events:
             try:
                 decision = (await store.apply(event, IANA_CLOCK, at)).decision
-                result = f"row {decision.rule} [{decision.clause}]"
+                result = f"rule {decision.rule} [{decision.clause}]"
             except RefusalError as error:
                 refused.append(event)
                 result = f"no longer due: {error.message}"
