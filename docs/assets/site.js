@@ -33,13 +33,14 @@ document$.subscribe(() => {
   // a recording shows its last screen, and plays once for who presses its button
   for (const film of document.querySelectorAll(".md-typeset p:has(> img[src*='/terminal/']):not(.film)")) {
     film.classList.add("film");
-    const screens = [...film.querySelectorAll("img")].map((screen) => [screen, `${screen.src.split("#")[0]}`]);
+    const screens = [...film.querySelectorAll("img")].map((screen) => [screen, screen.src.split("#")[0]]);
     const button = document.createElement("button");
     let playing, runs = 0;
     const show = (moves) => {
       playing = moves;
+      runs += moves;
       // a picture with a new address plays from its beginning
-      for (const [screen, source] of screens) screen.src = moves ? `${source}?${++runs}` : `${source}#still`;
+      for (const [screen, source] of screens) screen.src = moves ? `${source}?${runs}` : `${source}#still`;
       button.textContent = moves ? "Show the last screen" : "Play the recording";
     };
     button.type = "button";
@@ -61,7 +62,7 @@ document$.subscribe(() => {
   const phone = matchMedia("(max-width: 44.984375em)");
   const fit = () => {
     for (const table of document.querySelectorAll(".md-typeset table:not([class]), .md-typeset table.cards")) {
-      table.classList.remove("cards");
+      table.removeAttribute("class");
       const names = [...table.rows[0].cells].map((cell) => cell.textContent);
       const box = table.closest(".md-typeset__scrollwrap") ?? table.parentElement;
       const wide = phone.matches && names.length > 1 && names.length < 8 && box.scrollWidth > box.clientWidth;
@@ -74,7 +75,7 @@ document$.subscribe(() => {
         [...row.cells].forEach((cell, at) => {
           if (wide) cell.setAttribute("role", roles[cell.tagName === "TH" ? 3 : 2]);
           else cell.removeAttribute("role");
-          if (cell.tagName === "TD" && at && names[at]) cell.dataset.name = names[at];
+          if (cell.tagName === "TD" && at && names[at] && names.length > 2) cell.dataset.name = names[at];
           if (cell.textContent.trim() === "-") cell.dataset.none = "";
         });
       }
@@ -82,11 +83,11 @@ document$.subscribe(() => {
         if (wide) part.setAttribute("role", "rowgroup");
         else part.removeAttribute("role");
       }
-      table.classList.toggle("cards", wide);
+      if (wide) table.className = "cards";
     }
   };
   fit();
-  phone.addEventListener("change", fit);
+  phone.addEventListener("change", () => { fit(); finish(); });
   finish();
   addEventListener("resize", finish);
   new MutationObserver(finish).observe(document.querySelector("article"), { childList: true, subtree: true });

@@ -32,7 +32,7 @@ _REFERENCE = (
 )
 _LAST = ("changelog/", "conformance/", "decisions/")
 #: so many words that nobody sees or finds begin a text, which comes after others with the same words
-_REFERENCE_DEPTH, _LAST_DEPTH = 20, 30
+_REFERENCE_DEPTH, _LAST_DEPTH, _EXCERPT_DEPTH = 20, 30, 600
 #: characters of the text of a page that comes last
 _EXCERPT = 200
 _REQUIREMENT = re.compile(r"\b(?:llm|ai|rfc\d+|onym)-[\w.]+-[a-z]+\b")
@@ -67,12 +67,12 @@ def _by_text(item: dict[str, Any]) -> dict[str, Any]:
 def _last(item: dict[str, Any]) -> dict[str, Any]:
     plain = re.sub(r"<[^>]+>", "", item["text"])
     excerpt = plain[:_EXCERPT].rpartition(" ")[0]
-    kept = f"<p>{item['title']}</p> {excerpt} {' '.join(_REQUIREMENT.findall(plain))}"
+    kept = _lowered(f"{excerpt} {' '.join(_REQUIREMENT.findall(plain))}", _EXCERPT_DEPTH)
     path = [_hidden(step) for step in item["path"]]
     return item | {
         "level": 2,
         "title": _hidden(item["title"]),
-        "text": _lowered(kept, _LAST_DEPTH),
+        "text": _lowered(f"<p>{item['title']}</p> {kept}", _LAST_DEPTH),
         "path": path,
     }
 

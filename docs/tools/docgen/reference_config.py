@@ -50,8 +50,9 @@ it: [What the presets allow](../explanation/decisions.md#where-a-uri-may-lead).
 
 These settings apply to every connection: [Use a proxy or a private CA](../how-to/networks.md). `proxy` is a
 URL, `"environment"` or `"none"`, `no_proxy` a list of hosts and networks that are reached without it.
-`ca_files` are trusted besides the system's authorities; `client_cert` and `client_key` are the client's own (PEM). With
-`tls_loopback = true`, servers on this computer have TLS. Options and `ONYM_PROXY` take precedence.
+`ca_files` are trusted besides the system's authorities; `client_cert` and `client_key` are the client's own
+(PEM). With `tls_loopback = true`, servers on this computer have TLS. Options and `ONYM_PROXY` take
+precedence.
 
 ## providers {{: #providers }}
 

@@ -100,8 +100,9 @@ def errors_page() -> str:
         (
             "Every error of Onym is one of these exceptions. Programs read its `code`, which is stable. "
             "People read `message` and `hint`, which says what to do next. No message contains a credential. "
-            "`as_dict()` returns what `--json` prints. [Errors, timeouts and retries](../how-to/handle-errors.md) shows "
-            "how to handle them, [Troubleshooting](../troubleshooting.md) how to fix the common ones.\n"
+            "`as_dict()` returns what `--json` prints. "
+            "[Errors, timeouts and retries](../how-to/handle-errors.md) shows how to handle them, "
+            "[Troubleshooting](../troubleshooting.md) how to fix the common ones.\n"
         ),
     ]
     families = _list_children(errors.OnymError)
