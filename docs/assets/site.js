@@ -35,12 +35,13 @@ document$.subscribe(() => {
     film.classList.add("film");
     const screens = [...film.querySelectorAll("img")].map((screen) => [screen, screen.src.split("#")[0]]);
     const button = document.createElement("button");
-    let playing, runs = 0;
+    let runs = 0;
+    let playing;
     const show = (moves) => {
       playing = moves;
-      runs += moves;
-      // a picture with a new address plays from its beginning
-      for (const [screen, source] of screens) screen.src = moves ? `${source}?${runs}` : `${source}#still`;
+      // a picture with a new address begins again, or shows its last screen; with the old one, browsers reuse it as it is
+      runs += 1;
+      for (const [screen, source] of screens) screen.src = `${source}?${runs}${moves ? "" : "#still"}`;
       button.textContent = moves ? "Show the last screen" : "Play the recording";
     };
     button.type = "button";
