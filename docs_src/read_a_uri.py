@@ -8,4 +8,4 @@ uri = onym.parse(
 print(uri)  # the key is masked, here and everywhere
 print(uri.label, uri.key, uri.host, uri.effective_port, uri.model)
 print(uri.temp, uri.stop, uri.fragment)
-print(uri.extra)  # what the draft does not define, typed and nested
+print(uri.extra)  # parameters that the draft does not define

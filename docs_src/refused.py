@@ -5,4 +5,4 @@ try:
 except onym.errors.ParameterError as error:
     print(error.code)
     print(error.parameter, error.offset, error.clause)
-    print(error)  # names the place, never the value
+    print(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -55,19 +55,23 @@ def _checker() -> str:
     return (npm_package(Path(__file__).parent / "axe") / "axe-core" / "axe.min.js").read_text("utf-8")
 
 
-def accessibility_findings(page: Page, *, only: str = "", without: str = "") -> list[str]:
+def accessibility_findings(
+    page: Page, *, only: Sequence[str] = (), without: Sequence[str] = (), outside: str | None = None
+) -> list[str]:
     """What axe-core finds on a page: its rules by id, with the elements. The page's scripts must be on.
 
-    With `only`, that rule alone is tried; the rule `without` is left out.
+    `only` are the rules that are tried, in place of all, and `without` are rules that are not. `outside` is a
+    selector of what is not looked at.
     """
-    if not page.evaluate("'axe' in window"):
+    if page.evaluate("typeof axe === 'undefined'"):
         page.evaluate(_checker())
+    scope = {"include": [["html"]]} if outside is None else {"exclude": [[outside]]}
     options: dict[str, object] = {"resultTypes": ["violations"]}
     if only:
-        options["runOnly"] = [only]
+        options["runOnly"] = list(only)
     if without:
-        options["rules"] = {without: {"enabled": False}}
-    found = page.evaluate("options => axe.run(document, options)", options)
+        options["rules"] = {rule: {"enabled": False} for rule in without}
+    found = page.evaluate("([scope, options]) => axe.run(scope, options)", [scope, options])
     return [f"{rule['id']}: {[node['html'] for node in rule['nodes']]}" for rule in found["violations"]]
 
 

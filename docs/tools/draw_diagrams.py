@@ -19,7 +19,10 @@ MERMAID = Path(__file__).parents[2] / "tools" / "mermaid"
 _DRAW = """async ([source, variables]) => {
   mermaid.initialize({
     startOnLoad: false, theme: "base", themeVariables: variables, fontFamily: variables.fontFamily,
-    htmlLabels: false, deterministicIds: true, themeCSS: "text { font-size: 15px }",
+    htmlLabels: false, deterministicIds: true,
+    // a text that crosses a line has an edge in the colour of the page
+    themeCSS: `text { font-size: 15px } .messageText { paint-order: stroke; stroke-width: 6px !important;
+      stroke: ${variables.haloColor} !important }`,
     flowchart: {htmlLabels: false, curve: "linear", useMaxWidth: false, wrappingWidth: 150},
     sequence: {useMaxWidth: false, mirrorActors: false, width: 112, actorMargin: 40, wrap: true},
     state: {useMaxWidth: false},

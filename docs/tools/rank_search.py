@@ -2,11 +2,12 @@
 
     .venv/bin/python docs/tools/rank_search.py [site]
 
-Zensical ranks a match in a title before one in the path of a page, and that before one in the text. It has no
-setting for a page's rank, so this rewrites the index that it has built, site/search.json:
+Zensical ranks a match in a title before one in the path of a page, and that before one in the text; in each,
+the match that is nearer to the beginning comes first. It has no setting for a page's rank, so this rewrites
+the index that it has built, site/search.json:
 
-- a heading below a page's own in the reference and among the error codes is found by its text, which then
-  begins with the heading
+- a heading below a page's own in the reference, among the error codes and on pages about how Onym was made is
+  found by its text, which then begins with the heading, as if that were some lines further down
 - of the changelog, the decision records and the conformance pages, a search finds titles and first sentences,
   as text, and the ids of requirements
 """
@@ -21,8 +22,17 @@ from typing import Any
 
 #: begins a word that is shown and not found: no query begins with it
 _HIDDEN = "\N{WORD JOINER}"
-_REFERENCE = ("reference/", "troubleshooting/")
+_REFERENCE = (
+    "reference/",
+    "troubleshooting/",
+    "benchmarks/",
+    "explanation/decisions/",
+    "explanation/drafts-checked/",
+    "how-to/release/",
+)
 _LAST = ("changelog/", "conformance/", "decisions/")
+#: so many words that nobody sees or finds begin a text, which comes after others with the same words
+_REFERENCE_DEPTH, _LAST_DEPTH, _EXCERPT_DEPTH = 20, 30, 600
 #: characters of the text of a page that comes last
 _EXCERPT = 200
 _REQUIREMENT = re.compile(r"\b(?:llm|ai|rfc\d+|onym)-[\w.]+-[a-z]+\b")
@@ -49,15 +59,27 @@ def ranked(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _by_text(item: dict[str, Any]) -> dict[str, Any]:
     """The same item, found by its text instead of its title, unless it is a whole page."""
     if item["level"] == 1:
-        return item
-    return item | {"title": _hidden(item["title"]), "text": f"<p>{item['title']}</p> {item['text']}"}
+        return item | {"text": _lowered(item["text"], _REFERENCE_DEPTH)}
+    text = _lowered(f"<p>{item['title']}</p> {item['text']}", _REFERENCE_DEPTH)
+    return item | {"title": _hidden(item["title"]), "text": text}
 
 
 def _last(item: dict[str, Any]) -> dict[str, Any]:
     plain = re.sub(r"<[^>]+>", "", item["text"])
-    kept = f"{plain[:_EXCERPT].rpartition(' ')[0]} {' '.join(_REQUIREMENT.findall(plain))}"
-    found = item | {"level": 2, "text": kept, "path": [_hidden(step) for step in item["path"]]}
-    return _by_text(found)
+    excerpt = plain[:_EXCERPT].rpartition(" ")[0]
+    kept = _lowered(f"{excerpt} {' '.join(_REQUIREMENT.findall(plain))}", _EXCERPT_DEPTH)
+    path = [_hidden(step) for step in item["path"]]
+    return item | {
+        "level": 2,
+        "title": _hidden(item["title"]),
+        "text": _lowered(f"<p>{item['title']}</p> {kept}", _LAST_DEPTH),
+        "path": path,
+    }
+
+
+def _lowered(text: str, words: int) -> str:
+    """The text as if so many words stood before it."""
+    return f"{_HIDDEN} " * words + text
 
 
 def _hidden(title: str) -> str:

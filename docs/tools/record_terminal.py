@@ -4,8 +4,8 @@
 
 Bash runs in a pseudo-terminal, in an empty home. Its commands are typed as a person does, and what appears
 is kept with its time. pyte, a terminal emulator, says what the screen shows. The picture is an SVG that CSS
-animates: each text is there once, with the times at which it appears and is gone. Without motion, it shows
-the last screen. docs/decisions/0064-terminal-recordings.md has the reasons.
+animates: each text is there once, with the times at which it appears and is gone. It plays once and then
+shows the last screen, as it does without motion. docs/decisions/0064-terminal-recordings.md has the reasons.
 """
 
 from __future__ import annotations
@@ -39,11 +39,15 @@ FOLDER = DOCS / "assets" / "terminal"
 
 
 class Recording(NamedTuple):
-    """What is typed. `checkout` gives the home a fresh copy of the last commit, as a new user has it."""
+    """What is typed. `checkout` gives the home a fresh copy of the last commit, as a new user has it.
+
+    `seconds` is the longest time that the film plays.
+    """
 
     commands: tuple[str, ...]
     title: str
     checkout: bool = False
+    seconds: float = 20.0
 
 
 class Layout(NamedTuple):
@@ -89,7 +93,10 @@ class Film(NamedTuple):
 
 
 RECORDINGS: Final[Mapping[str, Recording]] = {
-    "make-run": Recording(("make run",), "make run: one prompt to a model on this computer", checkout=True),
+    # GitHub shows it without a button: what moves by itself may do so for five seconds (WCAG 2.2.2)
+    "make-run": Recording(
+        ("make run",), "make run: one prompt to a model on this computer", checkout=True, seconds=5.0
+    ),
     "check": Recording(
         (
             "onym check 'llm://ollama/llama3:8b?temperature=0.2'",
@@ -104,8 +111,8 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "": Layout(columns=80, rows=24, cell=8.43, line=19, margin=16, font=14),
     "-narrow": Layout(columns=48, rows=28, cell=7.05, line=16, margin=10, font=11.7),
 }
-#: seconds: the longest pause that is kept, all output of a film, its last screen, a key, the shortest screen
-PAUSE, OUTPUT, HOLD, KEY, STEP = 1.0, 14.0, 4.0, 0.045, 0.05
+#: seconds: the longest pause that is kept, all output of a film, a key, the shortest screen
+PAUSE, OUTPUT, KEY, STEP = 1.0, 14.0, 0.045, 0.05
 #: a command may take so long
 PATIENCE = 900
 #: every time in a recording has this date
@@ -285,7 +292,7 @@ def wrap_lines(text: str, columns: int) -> list[str]:
 
 def draw_film(film: Film, recording: Recording, layout: Layout) -> str:
     """The picture, as SVG text."""
-    whole = film.end + HOLD
+    whole = film.end + STEP
     rows = min(layout.rows, max(row for _, _, row in film.cursors) + 1)
     width = round(layout.columns * layout.cell + 2 * layout.margin)
     height = round(_BAR + rows * layout.line + 2 * layout.margin)
@@ -304,7 +311,7 @@ def draw_film(film: Film, recording: Recording, layout: Layout) -> str:
         texts += [*(_draw_text(text, layout) for text in group), "</g>"]
     edge = f'<rect x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="8"'
     lines = [
-        f"<style>{_STYLE}{''.join(rules)}.m{{animation:{whole:.2f}s step-end infinite}}",
+        f"<style>{_STYLE}{''.join(rules)}.m{{animation:{min(whole, recording.seconds):.2f}s step-end both}}",
         f"text{{font-size:{layout.font}px;white-space:pre;fill:{INK}}}{_STILL}</style>",
         '<g id="still">',
         f'{edge} fill="var(--panel)"/>',

@@ -79,6 +79,6 @@ def test_the_strict_build_passes_and_fails_on_a_broken_link_or_anchor(tmp_path: 
     assert whole.returncode == 0, whole.stdout + whole.stderr
     page = tmp_path / "docs" / "index.md"
     before = page.read_text(encoding="utf-8")
-    for broken in ("[x](nowhere.md)", "[x](quickstart.md#nowhere)"):
+    for broken in ("[x](nowhere.md)", "[x](install.md#nowhere)"):
         page.write_text(f"{before}\n{broken}\n", encoding="utf-8")
         assert build(tmp_path).returncode != 0

@@ -21,7 +21,7 @@ __all__ = ["URI", "ai_picture", "columns"]
 
 URI = AIURI.parse("ai://factory.example/tool/add")
 _GATEWAY = "https://gw.example/gateway"
-_COLUMN, _LEFT, _TOP, _LINE, _CHAR = 296, 16, 112, 20, 7.85
+_COLUMN, _LEFT, _TOP, _LINE = 330, 16, 88, 20
 _NAME, _PATH, _KEY, _NONCE, _BODY, _PROOF = BLUE, ORANGE, VIOLET, PINK, GREEN, TEAL
 
 Piece: TypeAlias = tuple[str, str]
@@ -77,7 +77,7 @@ def columns() -> dict[str, list[Line]]:
 
 
 def ai_picture(*, narrow: bool = False) -> str:
-    """The picture, as SVG text; `narrow` puts the columns below each other, for a phone."""
+    """The picture, as SVG text, two parts beside each other; `narrow` has one column, for a phone."""
     if not to_https(_GATEWAY, URI).endswith(f"/{URI.authority_text}{URI.path}"):
         raise ValueError("the picture shows another mapping than the one that runs")
     found = columns()
@@ -85,15 +85,15 @@ def ai_picture(*, narrow: bool = False) -> str:
         f"{title}: " + "; ".join("".join(text for text, _ in line).strip() for line in lines)
         for title, lines in found.items()
     )
-    width = 2 * _LEFT + _COLUMN * (1 if narrow else len(found)) - 10
-    lines, y = [_name(width)], 88
-    for number, (title, rows) in enumerate(found.items()):
-        x = _LEFT if narrow else _LEFT + number * _COLUMN
-        if not narrow:
-            lines.append(f'<path d="M{width // 2} 50V60H{x + 100}V70" stroke="{FAINT}" fill="none"/>')
-        lines += _drawn(x, y, title, rows)
-        y += _LINE * (len(rows) + 2) if narrow else 0
-    height = y - _LINE if narrow else _TOP + _LINE * max(map(len, found.values())) + 8
+    beside = 1 if narrow else 2
+    width = 2 * _LEFT + 296 - 10 if narrow else 2 * _LEFT + _COLUMN * beside - 10
+    lines, y = [_name(width)], _TOP
+    for start in range(0, len(found), beside):
+        group = list(found.items())[start : start + beside]
+        for number, (title, rows) in enumerate(group):
+            lines += _drawn(_LEFT + number * _COLUMN, y, title, rows)
+        y += _LINE * (max(len(rows) for _, rows in group) + 2)
+    height = y - _LINE
     return frame(width, height, "An ai name: resolved, invoked, verified", described, lines)
 
 

@@ -25,4 +25,6 @@ def _next_release() -> str:
     """The fragments as the next release's chapter, without a date."""
     command = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", _VERSION, "--date", "-"]
     draft = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=120).stdout.decode()
-    return re.sub(r"\A.*?^## [^\n]*", f"## {_VERSION}", draft, flags=re.DOTALL | re.MULTILINE)
+    chapter = re.sub(r"\A.*?^## [^\n]*", f"## {_VERSION}", draft, flags=re.DOTALL | re.MULTILINE)
+    # what belongs to an item of a list is indented by four, which Python-Markdown wants
+    return re.sub(r"^ +", lambda indent: 2 * indent[0], chapter, flags=re.MULTILINE)

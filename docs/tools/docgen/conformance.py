@@ -70,7 +70,7 @@ def document_page(source: str) -> str:
     """The requirements of one document."""
     title, lead = next((title, lead) for name, title, lead in _PARTS if name == source)
     ours = [record for name, record in records().items() if name.startswith(f"{source}-")]
-    return "\n".join([GENERATED, f"# {title}: requirements\n", f"{lead}\n", *_sections(ours)])
+    return "\n".join([GENERATED, f"# {title}\n", f"{lead}\n", *_sections(ours)])
 
 
 def _summary() -> str:

@@ -12,12 +12,13 @@ __all__ = ["DIAGRAMS", "SVG_HEADER", "THEMES", "source_hash"]
 DIAGRAMS = DOCS / "assets" / "diagrams"
 SVG_HEADER = "<!-- Drawn by docs/tools/draw_diagrams.py from {source}, sha256 {hash} -->"
 _FONT = "system-ui, 'DejaVu Sans', sans-serif"
-#: theme -> Mermaid's variables; the background is the page's
+#: theme -> Mermaid's variables, and `haloColor`, the colour of the page, which is the background
 THEMES: Mapping[str, dict[str, str]] = {
     "light": {
         "fontFamily": _FONT,
         "fontSize": "16px",
         "background": "transparent",
+        "haloColor": "#ffffff",
         "primaryColor": "#e6f4f1",
         "primaryTextColor": "#1f2937",
         "primaryBorderColor": "#0f766e",
@@ -36,6 +37,7 @@ THEMES: Mapping[str, dict[str, str]] = {
         "fontFamily": _FONT,
         "fontSize": "16px",
         "background": "transparent",
+        "haloColor": "#0b0c0f",
         "darkMode": "true",
         "primaryColor": "#134e4a",
         "primaryTextColor": "#f3f4f6",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 
 from docgen.paths import DOCS, ROOT
-from docgen.text import GENERATED, cell, code, prose, table
+from docgen.text import GENERATED, cell, code, prose
 from onym.registry.checks import Finding, Level, Report, check, format_summary, load_document
 
 __all__ = ["DRAFTS", "PAGE", "drafts_checked_page"]
@@ -77,10 +77,10 @@ def drafts_checked_page() -> str:
             GENERATED,
             "# Both drafts, checked\n",
             (
-                "What `onym scheme check` says of the two Internet-Drafts that Onym implements, and what "
-                "their authors should change. The tables are a real run. An error blocks registration, a "
-                "warning asks for an answer, a hint is a heuristic or a fact worth knowing. The questions "
-                "for a person that go with every report are left out. "
+                "This page has the findings of `onym scheme check` about the two Internet-Drafts that Onym "
+                "implements, from a real run, and what their authors should change. An error blocks "
+                "registration, a warning needs an answer, and a hint is informational. The questions for the "
+                "reviewer that end every report are left out. "
                 "[Check a URI scheme](../how-to/check-a-scheme.md) shows the command.\n"
             ),
             *(_draft(name) for name in DRAFTS),
@@ -108,7 +108,7 @@ def _draft(name: str) -> str:
             *(_level(new, level) for level in Level),
             "### Under RFC 4395\n",
             f"The template of 2006 has eleven fields. {format_summary(old).capitalize()}. These are added:\n",
-            _rows(_further(old, new)),
+            _list_findings(_further(old, new)),
         ]
     )
 
@@ -126,7 +126,9 @@ def _changes(name: str, report: Report) -> str:
 
 def _level(report: Report, level: Level) -> str:
     listed = [each for each in report.of(level) if not each.check.startswith("Q")]
-    return f"### {_TITLES[level]}\n\n{_rows(listed)}" if listed else f"### {_TITLES[level]}\n\nNone.\n"
+    return (
+        f"### {_TITLES[level]}\n\n{_list_findings(listed)}" if listed else f"### {_TITLES[level]}\n\nNone.\n"
+    )
 
 
 def _further(old: Report, new: Report) -> tuple[Finding, ...]:
@@ -140,17 +142,16 @@ def _further(old: Report, new: Report) -> tuple[Finding, ...]:
     )
 
 
-def _rows(findings: Iterable[Finding]) -> str:
-    columns = ["check", "line", "what", "shown by", "write instead", "clause"]
-    return table(columns, (_row(each) for each in findings))
+def _list_findings(findings: Iterable[Finding]) -> str:
+    return "\n".join(_describe(finding) for finding in findings) + "\n"
 
 
-def _row(each: Finding) -> Sequence[str]:
-    return [
-        f"{each.check} {code(each.code)}",
-        str(each.line or "-"),
-        cell(each.message),
-        code(each.witness) if each.witness and "`" not in each.witness else "-",
-        prose(each.fix) if each.fix else "-",
-        each.clause,
-    ]
+def _describe(finding: Finding) -> str:
+    """One finding: where, what, a string that shows it, and the correction."""
+    place = f", line {finding.line}" if finding.line else ""
+    said = [f"- **{finding.check}** {code(finding.code)}{place}: {cell(finding.message)}."]
+    if finding.witness and "`" not in finding.witness:
+        said.append(f"Shown by {code(finding.witness)}.")
+    if finding.fix:
+        said.append(f"*Fix:* {prose(finding.fix)}.")
+    return " ".join([*said, f"({finding.clause})"])

@@ -49,8 +49,10 @@ def run_example(path: Path) -> str:
             "OPENAI_BASE_URL": f"http://127.0.0.1:{fake.port}/v1",
             "OPENAI_API_KEY": "sk-made-up-0123456789",
         }
+        # pydantic-ai's run_sync leaves its connection open: an example of it cannot close it
+        lenient = ["-W", "ignore::ResourceWarning"] if path.stem.startswith("before_") else []
         done = subprocess.run(
-            [sys.executable, "-W", "error", str(path)],
+            [sys.executable, "-W", "error", *lenient, str(path)],
             env=clean_environment(home)
             | {"LLM_URI": fake.uri("llama3")}
             | (other if path.stem.startswith("before_") else {})

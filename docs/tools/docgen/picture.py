@@ -15,8 +15,8 @@ __all__ = ["EXAMPLE", "Span", "spans", "uri_picture"]
 
 EXAMPLE = "llm://my-app:sk-made-up@api.openai.com:443/gpt-5.5?temp=0.7&max_tokens=1500#code-review"
 
-#: the advance of one character of the URI, and of one of the names below it
-_CHAR = 11.4
+#: the advance of one character of the URI, on a page and on a phone, and of one of the names below it
+_CHAR, _NARROW_CHAR = 8.2, 11.4
 _SMALL = 8.2
 _LEFT = 16
 #: characters of a line of the URI on a phone
@@ -75,7 +75,7 @@ def uri_picture(text: str = EXAMPLE, *, narrow: bool = False) -> str:
     parts = spans(text)
     described = "; ".join(map(_said, parts))
     if narrow:
-        width, below = 2 * _LEFT + int(_NARROW * _CHAR), 40 + 26 * (-(-len(text) // _NARROW))
+        width, below = 2 * _LEFT + int(_NARROW * _NARROW_CHAR), 40 + 26 * (-(-len(text) // _NARROW))
         rows = list(_narrow_rows(parts, width, below))
         height = below + 22 * len(rows)
     else:
@@ -83,20 +83,20 @@ def uri_picture(text: str = EXAMPLE, *, narrow: bool = False) -> str:
         height = 80 + 22 * len(parts)
         # the last part is named first, so that no line crosses a name
         rows = [line for row, each in enumerate(reversed(parts)) for line in _row(each, row)]
-    lines = [*_text_line(text, parts, _NARROW if narrow else len(text)), *rows]
+    lines = [*_text_line(text, parts, _NARROW if narrow else len(text), narrow=narrow), *rows]
     return frame(width, height, "An llm URI, part by part", described, lines)
 
 
-def _text_line(text: str, parts: list[Span], length: int) -> Iterator[str]:
+def _text_line(text: str, parts: list[Span], length: int, *, narrow: bool) -> Iterator[str]:
     """The URI itself, each character at its own place so that lines meet it in any font."""
-    colour = [FAINT] * len(text)
+    colour, (char, size) = [FAINT] * len(text), (_NARROW_CHAR, 18) if narrow else (_CHAR, 13.5)
     for each in parts:
         colour[each.start : each.end] = [_COLOURS[each.part]] * (each.end - each.start)
     for at, character in enumerate(text):
         row, column = divmod(at, length)
         yield (
-            f'<text x="{_LEFT + column * _CHAR:.1f}" y="{40 + 26 * row}" font-size="18" fill="{colour[at]}">'
-            f"{escape(character)}</text>"
+            f'<text x="{_LEFT + column * char:.1f}" y="{40 + 26 * row}" font-size="{size}" '
+            f'fill="{colour[at]}">{escape(character)}</text>'
         )
 
 

@@ -37,10 +37,10 @@ def ai_page() -> str:
         GENERATED,
         "# ai:// names in Python\n",
         (
-            "The extra `ai` brings what these need (`mcp`, `a2a` and `pkcs11` are extras of their own). How "
-            "to use them: [Publish a function](../how-to/publish-a-function.md), "
+            "These modules need the extra `ai`; the bridges also need `mcp` or `a2a`, and hardware keys "
+            "need `pkcs11`. The guides show how to use them: [Publish a function](../how-to/publish-a-function.md), "
             "[Serve a model](../how-to/serve-a-model.md), [Verify a result](../how-to/verify-a-result.md). "
-            "Errors: [Errors](errors.md).\n"
+            "All errors are in [Error codes](errors.md).\n"
         ),
     ]
     seen: set[int] = set()

@@ -28,8 +28,8 @@ def api_page() -> str:
         GENERATED,
         "# Python\n",
         (
-            "Everything that `import onym` offers. The import itself is cheap: each name loads when it is "
-            "first used. Exceptions are in `onym.errors`: [Errors](errors.md).\n"
+            "These are the public names of `onym`. The import is cheap, because each name loads when you "
+            "first use it. Exceptions are in `onym.errors`: [Error codes](errors.md).\n"
         ),
     ]
     for name, value in sorted(named.items(), key=lambda each: each[0].lower()):

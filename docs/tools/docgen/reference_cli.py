@@ -18,26 +18,26 @@ _WIDTH = 80
 VARIABLES = {
     "ONYM_CONFIG": "the [configuration](config.md) file",
     "ONYM_PROXY": "the proxy, as `--proxy`: a URL, `environment` or `none`",
-    "ONYM_ALLOW_LOOPBACK": "`1` allows URIs to lead to this machine, wherever they come from",
+    "ONYM_ALLOW_LOOPBACK": "`1` allows URIs from files, variables and pipes to reach this computer",
     "ONYM_CACHE": "the folder of the embedded model's weights",
     "ONYM_CACHE_DIR": "the folder of [cached responses](../how-to/cache.md)",
-    "ONYM_CACHE_SIZE": "its largest size: bytes, or `64MiB`",
-    "ONYM_CACHE_AGE": "how long an answer is kept: seconds, or `12h`, `7d`",
+    "ONYM_CACHE_SIZE": "the largest size of that folder: bytes, or `64MiB`",
+    "ONYM_CACHE_AGE": "how long a cached response is valid: seconds, or `12h`, `7d`",
     "ONYM_AI_PROOF_STORE": "the shared store of `onym ai serve`, as `--proof-store`",
     "ONYM_AI_FLEET": "the database of a fleet's keys, as `--fleet` of `onym ai serve`",
     "ONYM_TELEMETRY": "`1` reports clients, endpoints, gateways to [OpenTelemetry](../how-to/telemetry.md)",
     "ONYM_PRICES": "a [list of prices](../how-to/telemetry.md#what-it-costs) of your own",
     "ONYM_REGISTRY_DB": "the database of `onym registry`: a file, or a PostgreSQL URL",
-    "ONYM_REGISTRY_DATABASE": "the same, as the settings of the service call it",
+    "ONYM_REGISTRY_DATABASE": "the same, for the service",
     "ONYM_REGISTRY_ACCOUNT": "the login that `onym registry` acts as",
-    "ONYM_REGISTRY_CONFIG": "the settings' file of [the service](../how-to/run-a-registry.md); "
+    "ONYM_REGISTRY_CONFIG": "the settings file of [the service](../how-to/run-a-registry.md); "
     "`ONYM_REGISTRY_` and a setting's name in capitals sets that one",
     "ONYM_REGISTRY_OIDC_": "followed by the id of a sign-in provider and `_CLIENT_SECRET`: its secret",
-    "ONYM_GATEWAY_CONFIG": "the settings' file of [the gateway](../how-to/run-a-gateway.md); "
+    "ONYM_GATEWAY_CONFIG": "the settings file of [the gateway](../how-to/run-a-gateway.md); "
     "`ONYM_GATEWAY_` and a setting's name in capitals sets that one",
     "ONYM_SIGN_INS": "a private folder for the sign-ins of `onym ai login`, instead of the keyring",
-    "ONYM_DEBUG": "`1` shows where a bug is, keys masked",
-    "NO_COLOR": "any value switches colours off",
+    "ONYM_DEBUG": "`1` prints tracebacks, with keys masked",
+    "NO_COLOR": "any value turns colours off",
 }
 
 

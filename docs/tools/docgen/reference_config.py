@@ -22,40 +22,41 @@ _PAGE = """
 
 The file is `config.toml` in the user's configuration folder for `onym`: `~/.config/onym` on Linux,
 `~/Library/Application Support/onym` on macOS, `%LOCALAPPDATA%\\onym` on Windows. `ONYM_CONFIG` names another.
-There need not be one. `onym config` shows and checks it.
+You do not need one. `onym config` shows and checks it.
 
 ```toml title="config.toml"
 {example}```
 
-What Onym does not know in it is an error, with the line.
+Unknown keys are errors. The message gives the line number.
 
 ## endpoints {{: #endpoints }}
 
-A name for a URI. `onym chat fast` and `onym.connect("fast")` use it. Keys do not belong here: use `auth=` or
-the provider's variable.
+An endpoint is a name for a URI. `onym chat fast` and `onym.connect("fast")` use it. Do not write keys here:
+use `auth=` or the provider's variable.
 
 ## profiles {{: #profiles }}
 
-Values that a URI chooses by its fragment (`#code-review`). They are weaker than the URI's own. Known are
-{known} and `schema`, a JSON Schema; any other name passes through.
+A profile has values that a URI selects by its fragment (`#code-review`). Values in the URI take
+precedence. You can set {known} and `schema`, a JSON Schema. Onym passes any other name through.
 
 ## policy {{: #policy }}
 
-Where URIs may lead, when the program does not say it. `preset` is one of {presets}; the other names change
-it: [What the presets are](../explanation/decisions.md#where-a-uri-may-lead).
+These rules apply if the program does not pass a policy. `preset` is one of {presets}; the other names change
+it: [What the presets allow](../explanation/decisions.md#where-a-uri-may-lead).
 
 {policy}
 {policy_words}
 ## network {{: #network }}
 
-How connections leave this computer: [Use a proxy or a private CA](../how-to/networks.md). `proxy` is a URL,
-`"environment"` or `"none"`, `no_proxy` a list of hosts and networks that are reached without it. `ca_files`
-are trusted besides the system's authorities; `client_cert` and `client_key` are the client's own (PEM). With
-`tls_loopback = true`, servers on this computer have TLS. Options and `ONYM_PROXY` take precedence.
+These settings apply to every connection: [Use a proxy or a private CA](../how-to/networks.md). `proxy` is a
+URL, `"environment"` or `"none"`, `no_proxy` a list of hosts and networks that are reached without it.
+`ca_files` are trusted besides the system's authorities; `client_cert` and `client_key` are the client's own
+(PEM). With `tls_loopback = true`, servers on this computer have TLS. Options and `ONYM_PROXY` take
+precedence.
 
 ## providers {{: #providers }}
 
-A service of your own, as a row beside [the built-in ones](providers.md). `hosts` is enough.
+Add a provider of your own to [the built-in ones](providers.md). Only `hosts` is required.
 
 {row}
 {row_words}

@@ -77,19 +77,19 @@ def diagnostics_page() -> str:
             GENERATED,
             "# Diagnostics\n",
             (
-                "What `onym.check` and `onym check` say of a URI that RFC 3986 allows. An error is what "
-                "the draft forbids: `strict=True` refuses it. A warning is discouraged, or probably a "
-                "slip. A note is good to know. The codes are stable.\n"
+                "`onym.check` and `onym check` report these diagnostics for a URI that RFC 3986 allows. "
+                "Errors break the draft, and `strict=True` rejects them. Warnings mark discouraged forms "
+                "and likely mistakes. Notes are informational. The codes are stable.\n"
             ),
             (
-                "Each line is what Onym says of the URI beside it. A text that is refused altogether gets "
-                "one diagnostic, whose code is the [error](errors.md)'s.\n"
+                "Each example is a real run. A text that is not a URI gets one diagnostic, with the code of "
+                "the [error](errors.md).\n"
             ),
             table(columns, (rows[each] for each in sorted(rows))),
-            "## Of providers and models\n",
+            "## Providers and models\n",
             (
-                "The command `onym check` also knows the [providers](providers.md), those of the "
-                "configuration included. Here the source of the rule takes the place of a clause.\n"
+                "The command `onym check` also knows the [providers](providers.md), including those of your "
+                "configuration. Their diagnostics name the source of the rule.\n"
             ),
             table(columns, (known[each] for each in sorted(known))),
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 from docgen.paths import ROOT
@@ -36,6 +36,17 @@ _IN_TABLES = (
         "AIIPError",
     ),
 )
+
+
+#: the base of each family -> the chapter; the others are one chapter together
+_FAMILIES: Mapping[type[errors.OnymError], str] = {
+    errors.URIError: "URIs",
+    errors.NetError: "Network",
+    errors.ProviderError: "Providers",
+    errors.EmbeddedError: "The embedded model",
+    errors.AIIPError: "ai:// names",
+    errors.RegistryError: "Registry",
+}
 
 
 @cache
@@ -85,30 +96,50 @@ def errors_page() -> str:
     """The page of errors."""
     out = [
         GENERATED,
-        "# Errors\n",
+        "# Error codes\n",
         (
-            "Every exception that Onym raises on purpose. Each carries `code`, which is stable, `message`, "
-            "which is for people, and `hint`, which says how to go on. No message holds a credential or "
-            "the value that it is about. `as_dict()` is what `--json` prints.\n"
+            "Every error of Onym is one of these exceptions. Programs read its `code`, which is stable. "
+            "People read `message` and `hint`, which says what to do next. No message contains a credential. "
+            "`as_dict()` returns what `--json` prints. "
+            "[Errors, timeouts and retries](../how-to/handle-errors.md) shows how to handle them, "
+            "[Troubleshooting](../troubleshooting.md) how to fix the common ones.\n"
         ),
-        "\n".join(("```text", "OnymError", *_draw_tree(errors.OnymError, ""), "")),
-        f"OnymWarning (a UserWarning)       {_summarize(errors.OnymWarning)}\n```\n",
     ]
-    for each in _classes():
-        out += [f"## {each.__name__}\n", f"{inspect.getdoc(each)}\n", *_facts(each)]
+    families = _list_children(errors.OnymError)
+    single = [family for family in families if family not in _FAMILIES]
+    out += ["## All errors\n", *_describe(errors.OnymError), "## Usage, files and signatures\n"]
+    for each in single:
+        out += [*_describe(each), *_draw_family(each)]
+    for family, title in _FAMILIES.items():
+        out += [f"## {title}\n", *_draw_family(family)]
+        for each in (family, *_list_descendants(family)):
+            out += _describe(each)
     return "\n".join(out)
+
+
+def _describe(each: type[errors.OnymError]) -> Iterator[str]:
+    yield f"### {each.__name__}\n"
+    yield f"{inspect.getdoc(each)}\n"
+    yield from _facts(each)
+
+
+def _draw_family(family: type[errors.OnymError]) -> Iterator[str]:
+    if _list_children(family):
+        yield "\n".join(("```text", family.__name__, *_draw_tree(family, ""), "```\n"))
+
+
+def _list_descendants(parent: type[errors.OnymError]) -> Iterator[type[errors.OnymError]]:
+    for child in _list_children(parent):
+        yield child
+        yield from _list_descendants(child)
 
 
 def _draw_tree(parent: type[errors.OnymError], margin: str) -> Iterator[str]:
     children = _list_children(parent)
     for child in children:
         branch, below = ("└── ", "    ") if child is children[-1] else ("├── ", "│   ")
-        yield f"{margin + branch + child.__name__:34}{_summarize(child)}"
+        yield margin + branch + child.__name__
         yield from _draw_tree(child, margin + below)
-
-
-def _summarize(cls: type[Exception]) -> str:
-    return (inspect.getdoc(cls) or "").splitlines()[0].partition(". ")[0].rstrip(".")
 
 
 def _list_children(parent: type[errors.OnymError]) -> list[type[errors.OnymError]]:

@@ -29,15 +29,13 @@ PARAMETERS: Mapping[str, Parameter] = {
     "temp": Parameter("number", 0, 2, "sampling temperature"),
     "max_tokens": Parameter("whole number", 1, None, "most tokens in the answer"),
     "top_p": Parameter("number", 0, 1, "nucleus sampling threshold"),
-    "top_k": Parameter("whole number", 0, None, "sample from the k likeliest tokens"),
+    "top_k": Parameter("whole number", 0, None, "sample only from the k most likely tokens"),
     "stop": Parameter(
-        "text, repeatable", None, None, "stop sequences; a raw comma separates, `%2C` is a comma of the text"
+        "text, repeatable", None, None, "stop sequences, separated by commas; `%2C` is a comma in the text"
     ),
-    "seed": Parameter(
-        "whole number", None, None, "seed for reproducible sampling, where the provider has one"
-    ),
+    "seed": Parameter("whole number", None, None, "seed for reproducible sampling, if the provider has one"),
     "stream": Parameter(
-        "boolean", None, None, "let `onym chat` and `explain` stream; Python says it by the method"
+        "boolean", None, None, "`onym chat` and `onym explain` stream; in Python, call `stream`"
     ),
     "timeout": Parameter(
         "whole number",
@@ -56,11 +54,11 @@ PARAMETERS: Mapping[str, Parameter] = {
         "boolean",
         None,
         None,
-        "answers are kept and given again; the provider's prompt cache is switched on where it has a switch",
+        "Onym stores and reuses answers, and switches the provider's prompt cache on if it has a switch",
     ),
     "format": Parameter("text", None, None, "`text`, `json` or `json_schema`"),
     "system": Parameter(
-        "text", None, None, "system prompt; the untrusted policy refuses it without a filter"
+        "text", None, None, "system prompt; the untrusted policy rejects it without a filter"
     ),
 }
 
@@ -77,10 +75,10 @@ _LIMITS = {
 
 _SENT = tuple(name for name in WELL_KNOWN if name not in ("timeout", "retries"))
 _WIRE = (
-    "By wire format, before a provider's own names, which are in "
-    "[Parameters by provider](#parameters-by-provider). Dots nest. `timeout` and `retries` are the "
-    "client's and are not in the request; `cache` is there where the API has a switch for its prompt "
-    "cache.\n"
+    "This table has the names in each API format. Providers that use other names are in "
+    "[Parameters by provider](#parameters-by-provider). A dot means a nested object. Onym itself acts on "
+    "`timeout` and `retries` and does not send them. It sends `cache` only if the API has a switch for its "
+    "prompt cache.\n"
 )
 
 
@@ -96,41 +94,44 @@ def parameters_page() -> str:
         [
             GENERATED,
             "# Parameters\n",
-            "## The twelve well-known ones\n",
+            "## The twelve standard parameters\n",
             (
                 "Names are case-sensitive (draft 4.4). In Python they are attributes of `LLMURI` and "
-                "keyword arguments of `chat`. Standing twice is an error, except for `stop`.\n"
+                "keyword arguments of `chat`. Only `stop` may be given twice.\n"
             ),
             table(["name", "type", "range", "meaning"], [_known(name) for name in WELL_KNOWN]),
             (
                 "Numbers: an optional sign, ASCII digits, an optional fraction; no exponent. Booleans: "
                 "`true` or `false`, any case.\n"
             ),
-            "### What they are called on the wire\n",
+            "### Names in each API format\n",
             _WIRE,
-            table(["wire format", *map(code, _SENT)], [_wired(name) for name in sorted(DIALECTS)]),
-            "## Any other name\n",
+            table(["API format", *map(code, _SENT)], [_wired(name) for name in sorted(DIALECTS)]),
+            "## Other parameters\n",
             (
-                "It goes into the request body under the name it has, typed: `true` or `false`, a decimal "
-                "number, a JSON object or array, else text. A JSON string (`%22123%22`) forces text. Dots "
-                "nest: "
+                "Onym adds any other parameter to the request body under its own name. It converts `true`, "
+                "`false`, decimal numbers, JSON objects and JSON arrays; every other value is a string. A "
+                "JSON string (`%22123%22`) forces a string. A dot creates a nested object: "
                 '`web_search.max_uses=3` is `{"web_search": {"max_uses": 3}}`.\n'
             ),
             (
-                "`auth` names a key (`env:NAME`, `file:PATH`, `keyring:SERVICE/USER`, `aws:PROFILE`, "
-                "`google:PATH`). It is the client's and is never sent.\n"
+                "`auth` names the place of a key (`env:NAME`, `file:PATH`, `keyring:SERVICE/USER`, "
+                "`aws:PROFILE`, `google:PATH`). Onym never sends it.\n"
             ),
             (
-                "Where a provider's row declares them, `api` chooses a wire format, and `project`, "
-                "`location`, `account` or `api-version` complete the address: see "
+                "If a provider's entry declares them, `api` chooses an API format, and `project`, "
+                "`location`, `account` or `api-version` complete the URL: see "
                 "[Reaching a provider](../how-to/providers.md).\n"
             ),
-            "### Providers' own names for the twelve\n",
+            "### Providers' own names for standard parameters\n",
             (
-                "They pass through as they are. Beside the well-known name they are an error; alone "
-                "`check` points at the well-known one.\n"
+                "Onym passes these names through unchanged, and `check` suggests the standard name. If a URI "
+                "has both names, Onym raises an error.\n"
             ),
-            table(["name", "means"], [[code(name), code(known)] for name, known in PROVIDER_NAMES.items()]),
+            table(
+                ["name", "standard name"],
+                [[code(name), code(known)] for name, known in PROVIDER_NAMES.items()],
+            ),
             "### Names that are never sent\n",
             (
                 "They would redirect or replace the request. They are not an error; `check` lists them and a "
@@ -162,16 +163,15 @@ def _range(low: float | None, high: float | None) -> str:
 
 
 _PROVIDERS = (
-    "Who serves models, as data. A host that no row names is taken for an OpenAI-compatible server with its "
-    "interface below `/v1`; `?api=NAME` says where it speaks something else. A row's word is an alias of its "
-    "first host. A key variable is read for the row's own hosts alone, at the row's port. What each of the "
-    "twelve parameters becomes is in the "
-    "[matrix](parameters.md#parameters-by-provider); how to reach the large clouds is in "
-    "[Reaching a provider](../how-to/providers.md).\n"
+    "All providers that Onym knows. It treats any other host as an OpenAI-compatible server with its API "
+    "below `/v1`; `?api=NAME` chooses another API format. An alias stands for the first host. Onym reads a "
+    "key variable only for the hosts and the port of its provider. The "
+    "[matrix](parameters.md#parameters-by-provider) shows each provider's name for each parameter, and "
+    "[Reaching a provider](../how-to/providers.md) explains the large clouds.\n"
 )
 _FAMILIES = (
-    "What a family of models does not support, with any provider. A parameter that is refused is an error "
-    "before anything is sent, unless dropping was chosen.\n"
+    "These families of models do not support some parameters, at any provider. Such a parameter is an error "
+    'before anything is sent, unless you pass `on_unsupported="drop"`.\n'
 )
 #: more hosts than this are told in the row's own section alone
 _FEW = 4
@@ -185,7 +185,7 @@ def providers_page() -> str:
             GENERATED,
             "# Providers\n",
             _PROVIDERS,
-            table(["name", "alias", "host", "dialect", "key variables"], [_short(row) for row in rows]),
+            table(["name", "alias", "host", "API format", "key variables"], [_short(row) for row in rows]),
             "## Each provider\n",
             *(line for row in rows for line in _long(row)),
             "## Model families\n",
@@ -220,7 +220,7 @@ def _long(row: Provider) -> Iterator[str]:
         yield "- own names: " + ", ".join(f"{code(a)} as {code(b)}" for a, b in renamed.items())
     missing = [name for name, wire in row.params.items() if wire is None]
     if missing:
-        yield f"- does not take: {', '.join(map(code, missing))}"
+        yield f"- does not support: {', '.join(map(code, missing))}"
     if row.ranges:
         yield "- ranges: " + ", ".join(f"{code(name)} {_open(*ends)}" for name, ends in row.ranges.items())
     if row.stop_max:
@@ -252,7 +252,7 @@ def _place(row: Provider) -> Iterator[str]:
 
 
 def _keys(row: Provider) -> Iterator[str]:
-    """How a key gets there, where that is not `Authorization: Bearer`."""
+    """How a key gets there if that is not `Authorization: Bearer`."""
     if (row.key_header, row.key_prefix) != ("Authorization", "Bearer "):
         yield f"- key: header {code(row.key_header)}"
     for start, header, prefix in row.key_forms:

@@ -31,22 +31,18 @@ _INTRO = (
 #: assets/site.js puts a field for words before the table that follows
 _FILTERED = '<div data-filter="Filter providers or parameters"></div>\n'
 _APIS = (
-    "What `?api=NAME` chooses at providers that have several. Where a row of the table names several "
-    "providers, they treat the parameters alike.\n"
+    "Some providers have several API formats, and `?api=NAME` chooses one. Providers in the same row treat "
+    "the parameters alike.\n"
 )
 _FAMILIES = (
-    "Where a family of models differs from its provider's row above; families that do not are left out. What "
-    "a family refuses only while it reasons is refused here if it reasons unless told otherwise; the rest is "
-    "on the page of [providers](providers.md#model-families).\n"
+    "These families of models differ from their provider's row above. The table assumes that a model that "
+    "reasons by default does so. [Providers](providers.md#model-families) has the details.\n"
 )
 _KEYS = (
-    "`?` means that no source answers the question: the parameter is sent, and the server decides. A key is "
-    "read from the variables in this order, and goes to the provider's own hosts alone.\n"
+    "`?` means that no source answers the question: Onym sends the parameter, and the server decides. Onym "
+    "reads the key from the variables in this order, and sends it only to the provider's own hosts.\n"
 )
-_SILENT = (
-    "Services of images, video and speech: their words are aliases of their hosts in a URI, and a call to "
-    "them is refused.\n"
-)
+_SILENT = "Onym knows the hosts of these services for images, video and speech, and does not call them.\n"
 
 
 def matrix_part() -> str:
@@ -59,7 +55,7 @@ def matrix_part() -> str:
             _LEGEND,
             _FILTERED,
             table(("provider", *map(code, WELL_KNOWN)), map(_main, _default())),
-            "### Other wire formats\n",
+            "### Other API formats\n",
             _APIS,
             table(("api", "providers", *map(code, WELL_KNOWN)), _grouped()),
             "### Families of models\n",
@@ -68,7 +64,7 @@ def matrix_part() -> str:
             "### Formats, prompt cache, label and key\n",
             _KEYS,
             table(keys, map(_rest, table_rows())),
-            "### Named, and not spoken\n",
+            "### Services that Onym does not call\n",
             _SILENT,
             ", ".join(f"[{cell(row.title)}]({row.docs})" for row in silent_rows()) + "\n",
         ]

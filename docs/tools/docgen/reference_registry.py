@@ -25,8 +25,8 @@ def python_page() -> str:
         GENERATED,
         "# The registry in Python\n",
         (
-            "Each room is a module of its own, and works without the others' libraries: `store` alone needs "
-            "the extra `registry`. Values (`Entry`, `Request`, `Event`, ...) are in "
+            "Each part is a module that you can use without the others. Only `store` needs the extra "
+            "`registry`. Values (`Entry`, `Request`, `Event`, ...) are in "
             "`onym.registry.records`.\n"
         ),
     ]
@@ -58,7 +58,7 @@ def http_page() -> str:
             (
                 "A running service describes itself at `/openapi.json` (OpenAPI 3.1), with every type. "
                 "Pages are HTML only; `/api/v1` is the one JSON interface. Errors are "
-                "`application/problem+json` (RFC 9457) with the `code` of [Errors](errors.md). Reads carry "
+                "`application/problem+json` (RFC 9457) with an [error code](errors.md). Reads carry "
                 "an ETag; a write names in `If-Match` the version that it changes (428 without one, 412 "
                 "if another person was first).\n"
             ),
@@ -124,9 +124,9 @@ def checks_page() -> str:
             GENERATED,
             "# The checks of a scheme\n",
             (
-                "What `onym scheme check` looks at. The level is the gravest that a check gives. Q are "
-                "questions that no program can answer: they are put to the reviewer. How to use it: [Check "
-                "a scheme](../how-to/check-a-scheme.md).\n"
+                "`onym scheme check` makes these checks. The level is the most severe one that a check "
+                "reports. The rows with Q are questions for the reviewer, because no program can answer "
+                "them. [Check a URI scheme](../how-to/check-a-scheme.md) shows the command.\n"
             ),
             table(["id", "about", "level", "RFC 4395", "RFC 7595"], rows),
         ]
@@ -137,11 +137,12 @@ def procedure_page() -> str:
     """docs/reference/registry-procedure.md"""
     out = [
         GENERATED,
-        "# The procedure, row by row\n",
+        "# The procedure, rule by rule\n",
         (
-            "The table that decides every step, from `onym.registry.engine.RULES`. The first row that fits "
-            "an event, the state of its request and the profile in force is taken; then the actor is "
-            "judged. What is open in both RFCs: [decision 0026](../decisions/0026-registry-ambiguities.md).\n"
+            "These tables decide every step of a request, and commands and histories name the rule that they "
+            "applied, such as `rule I3`. Onym takes the first rule that fits the event, the state of the "
+            "request and the procedure. Then it checks the role of the actor. Points that both RFCs leave "
+            "open: [decision 0026](../decisions/0026-registry-ambiguities.md).\n"
         ),
     ]
     for profile in PROFILES.values():
@@ -157,6 +158,6 @@ def procedure_page() -> str:
             for rule in RULES
             if profile.id in rule.clauses
         ]
-        head = ["row", "event", "request is", "by", "what happens", "clause"]
+        head = ["rule", "event", "request is", "by", "what happens", "clause"]
         out += [f"## {profile.title}\n", table(head, rows)]
     return "\n".join(out)

@@ -12,15 +12,15 @@ from onym.llm.providers import ProviderTable
 __all__ = ["strings_page"]
 
 _INTRO = (
-    "npm's `llm-strings` reads `llm://` strings too, for JavaScript. Its words for hosts are words here, so "
-    "that a string of its works in both; `onym convert --from llm-strings URI` writes one in Onym's terms, "
-    "with a note for each thing that changes. This page compares Onym with version {version}, run on "
+    "The npm package `llm-strings` reads `llm://` strings in JavaScript. Onym knows its aliases for hosts, "
+    "so its strings work in both. `onym convert --from llm-strings URI` rewrites a string with Onym's names, "
+    "and prints a note for each change. This page compares Onym with version {version}, run on "
     "{read}.\n"
 )
 _SILENT = "These are aliases of the same hosts for images, video and speech, which have no chat API: "
 _OUTCOMES = (
-    "What both make of one string: the host and whose it is, the model, the parameters that would be sent "
-    "(there: what `normalize` leaves), and what is said about it.\n"
+    "This table shows what both make of the same string: the host and its provider, the model, the "
+    "parameters that would be sent (for llm-strings, the result of `normalize`), and the messages.\n"
 )
 
 
@@ -34,8 +34,8 @@ def strings_page() -> str:
             GENERATED,
             "# Beside llm-strings\n",
             _INTRO.format(version=meta["version"], read=meta["read"]),
-            "## Words for hosts\n",
-            table(("word", "host", "wire format"), _words()),
+            "## Aliases of hosts\n",
+            table(("alias", "host", "API format"), _words()),
             f"{_SILENT}{', '.join(map(code, data()['media']))}.\n",
             "## Other hosts\n",
             _section(found, "host", "word"),

@@ -24,9 +24,9 @@ MODELS = ("openai/gpt-5.4", "anthropic/claude-sonnet-5-5", "gemini/gemini-3.8-fl
 PARAMETERS = "system=Be%20brief&temp=0.2&max_tokens=300&top_k=40&stop=END"
 
 _KEYS = {"OPENAI_API_KEY": "made-up-1", "ANTHROPIC_API_KEY": "made-up-2", "GEMINI_API_KEY": "made-up-3"}
-#: what stays on one line where nothing in it is a parameter's
+#: what stays on one line if nothing in it is a parameter's
 _COMPACT = 44
-_COLUMN, _LEFT, _TOP = 376, 16, 116
+_COLUMN, _LEFT, _TOP = 376, 16, 26
 #: characters of a line of a column
 _WIDE = 45
 _LINE, _CHAR = 19, 7.85
@@ -80,40 +80,43 @@ def _members(value: Any, path: str, depth: int, named: set[str]) -> Iterator[Lin
 
 
 def requests_picture(*, narrow: bool = False) -> str:
-    """The picture, as SVG text; `narrow` puts the requests below each other, for a phone."""
+    """The picture, as SVG text; `narrow` puts the requests below each other, for a phone.
+
+    Otherwise the last request is below the string, and the others are beside both.
+    """
     columns = [_column(each) for each in plans()]
-    width = 2 * _LEFT + _COLUMN * (1 if narrow else len(columns)) - 20
+    width = 2 * _LEFT + _COLUMN * (1 if narrow else 2) - 20
     described = ". ".join(_described(each) for each in plans())
-    lines = list(_string(width, narrow=narrow))
-    y = 20 + 24 * len(lines) + 30 if narrow else _TOP
-    for number, column in enumerate(columns):
-        x = _LEFT if narrow else _LEFT + number * _COLUMN
-        if not narrow:
-            lines.append(
-                f'<path d="M{width // 2} 50V64H{x + 150}V{_TOP - 36}" stroke="{FAINT}" fill="none"/>'
-            )
-        lines += [
-            f'<text x="{x + indent * _CHAR:.1f}" y="{y + row * _LINE}" font-size="13" fill="{colour}"'
-            f"{' font-weight=' + chr(34) + 'bold' + chr(34) if row == 0 else ''}"
-            f' xml:space="preserve">{escape(text)}</text>'
-            for row, (indent, text, colour) in enumerate(column)
-        ]
-        y += _LINE * (len(column) + 1) if narrow else 0
-    height = y - _LINE if narrow else _TOP + _LINE * max(map(len, columns)) + 12
+    lines = list(_string())
+    below, height = _TOP + 24 * len(lines) + 24, 0
+    stacks = (
+        [(_LEFT, below, columns)]
+        if narrow
+        else [(_LEFT, below, columns[-1:]), (_LEFT + _COLUMN, _TOP, columns[:-1])]
+    )
+    for x, y, stack in stacks:
+        for column in stack:
+            lines += [
+                f'<text x="{x + indent * _CHAR:.1f}" y="{y + row * _LINE}" font-size="13" fill="{colour}"'
+                f"{' font-weight=' + chr(34) + 'bold' + chr(34) if row == 0 else ''}"
+                f' xml:space="preserve">{escape(text)}</text>'
+                for row, (indent, text, colour) in enumerate(column)
+            ]
+            y += _LINE * (len(column) + 1)
+        height = max(height, y - _LINE)
     return frame(width, height, "One string, three requests", described, lines)
 
 
-def _string(width: int, *, narrow: bool) -> Iterator[str]:
-    """The string itself, its parameters in their colours; on a phone a parameter a line."""
+def _string() -> Iterator[str]:
+    """The string itself, a parameter a line, in its colour."""
     rows = [[("llm://", FAINT), ("PROVIDER/MODEL", _COLOURS["model"])]]
     for number, pair in enumerate(PARAMETERS.split("&")):
         pieces = [("&" if number else "?", FAINT), (pair, _COLOURS[pair.partition("=")[0]])]
-        rows = [*rows, pieces] if narrow else [[*rows[0], *pieces]]
+        rows.append(pieces)
     for number, row in enumerate(rows):
         spans = "".join(f'<tspan fill="{colour}">{escape(text)}</tspan>' for text, colour in row)
-        x, y = (_LEFT + 24 * (number > 0), 26 + 24 * number) if narrow else (width // 2, 38)
-        anchor = "start" if narrow else "middle"
-        yield f'<text x="{x}" y="{y}" font-size="18" text-anchor="{anchor}">{spans}</text>'
+        x, y = _LEFT + 24 * (number > 0), _TOP + 24 * number
+        yield f'<text x="{x}" y="{y}" font-size="18">{spans}</text>'
 
 
 def _column(each: Plan) -> list[tuple[int, str, str]]:

@@ -179,7 +179,7 @@ def test_axe_finds_nothing_on_any_page(
             _change_look(person, look)
             findings: list[str] = []
             if name not in _LONG or look == "wide":
-                findings = accessibility_findings(person.page, only=_CONTRAST if dark else "")
+                findings = accessibility_findings(person.page, only=[_CONTRAST] if dark else [])
             width = person.page.evaluate("document.documentElement.scrollWidth")
             if findings or width > most:
                 found[f"{name}, {look}"] = (findings, width)
@@ -196,7 +196,7 @@ def test_axe_finds_nothing_on_a_german_page(browser: Browser, site: tuple[Servic
     for name, path in PAGES[None].items():
         person.page.goto(service.url + path.format(**ids))
         # the colours are those of the English page
-        findings = accessibility_findings(person.page, without=_CONTRAST)
+        findings = accessibility_findings(person.page, without=[_CONTRAST])
         width = person.page.evaluate("document.documentElement.scrollWidth")
         language = person.page.evaluate("document.documentElement.lang")
         if findings or width > NARROW or language != ("en" if name in _ENGLISH else "de"):
