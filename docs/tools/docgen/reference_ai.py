@@ -38,7 +38,8 @@ def ai_page() -> str:
         "# ai:// names in Python\n",
         (
             "These modules need the extra `ai`; the bridges also need `mcp` or `a2a`, and hardware keys "
-            "need `pkcs11`. The guides show how to use them: [Publish a function](../how-to/publish-a-function.md), "
+            "need `pkcs11`. The guides show how to use "
+            "them: [Publish a function](../how-to/publish-a-function.md), "
             "[Serve a model](../how-to/serve-a-model.md), [Verify a result](../how-to/verify-a-result.md). "
             "All errors are in [Error codes](errors.md).\n"
         ),
