@@ -26,5 +26,6 @@ def _next_release() -> str:
     command = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", _VERSION, "--date", "-"]
     draft = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=120).stdout.decode()
     chapter = re.sub(r"\A.*?^## [^\n]*", f"## {_VERSION}", draft, flags=re.DOTALL | re.MULTILINE)
-    # what belongs to an item of a list is indented by four, which Python-Markdown wants
-    return re.sub(r"^ +", lambda indent: 2 * indent[0], chapter, flags=re.MULTILINE)
+    # Python-Markdown wants what belongs to an item of a list indented by four, and an empty line after it
+    chapter = re.sub(r"^ +", lambda indent: 2 * indent[0], chapter, flags=re.MULTILINE)
+    return re.sub(r"^( .*\n)(?=- )", r"\1\n", chapter, flags=re.MULTILINE)
