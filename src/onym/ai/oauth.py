@@ -492,7 +492,7 @@ class OAuthClient:
         origin, path = oauth_metadata.parse_url(url)
         reply: Reply
         for again in (False, True):
-            headers, body = row.authenticate(form, self.settings.clock())
+            headers, body = oauth_metadata.authenticate_client(row, form, self.settings.clock())
             if proof and self.dpop_key is not None:
                 headers.append(("DPoP", self._sign_proof(self.dpop_key, url, origin)))
             request = HTTPRequest(

@@ -125,28 +125,30 @@ class Registration:
         """Return the origins at which the server's URLs may be."""
         return [parse_url(url)[0] for url in (self.issuer, *self.origins)]
 
-    def authenticate(
-        self, form: Mapping[str, str | Secret], at: float
-    ) -> tuple[list[tuple[str, str | Secret]], SecretBytes]:
-        """Return the headers and the body of a request that authenticates the client. `at` is in seconds."""
-        headers: list[tuple[str, str | Secret]] = [
-            ("Accept", "application/json"),
-            ("Accept-Encoding", "identity"),
-            ("Content-Type", "application/x-www-form-urlencoded"),
-        ]
-        if self.method == "client_secret_basic" and self.secret is not None:
-            headers.append(("Authorization", oauth.encode_basic_auth(self.client_id, self.secret)))
-            return headers, SecretBytes(oauth.encode_form(form))
-        form = {**form, "client_id": self.client_id}
-        if self.method == "client_secret_post" and self.secret is not None:
-            form["client_secret"] = self.secret
-        elif self.method == "private_key_jwt" and self.key is not None:
-            key = self.key() if callable(self.key) else self.key
-            form["client_assertion_type"] = oauth.ASSERTION_TYPE
-            form["client_assertion"] = sign_client_assertion(
-                key, client_id=self.client_id, audience=self.issuer, at=at
-            )
+
+def authenticate_client(
+    registration: Registration, form: Mapping[str, str | Secret], at: float
+) -> tuple[list[tuple[str, str | Secret]], SecretBytes]:
+    """Return the headers and the body of a request that authenticates the client. `at` is in seconds."""
+    row = registration
+    headers: list[tuple[str, str | Secret]] = [
+        ("Accept", "application/json"),
+        ("Accept-Encoding", "identity"),
+        ("Content-Type", "application/x-www-form-urlencoded"),
+    ]
+    if row.method == "client_secret_basic" and row.secret is not None:
+        headers.append(("Authorization", oauth.encode_basic_auth(row.client_id, row.secret)))
         return headers, SecretBytes(oauth.encode_form(form))
+    form = {**form, "client_id": row.client_id}
+    if row.method == "client_secret_post" and row.secret is not None:
+        form["client_secret"] = row.secret
+    elif row.method == "private_key_jwt" and row.key is not None:
+        key = row.key() if callable(row.key) else row.key
+        form["client_assertion_type"] = oauth.ASSERTION_TYPE
+        form["client_assertion"] = sign_client_assertion(
+            key, client_id=row.client_id, audience=row.issuer, at=at
+        )
+    return headers, SecretBytes(oauth.encode_form(form))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

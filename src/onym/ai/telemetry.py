@@ -84,7 +84,9 @@ class Telemetry:
         try:
             from opentelemetry import metrics, trace
         except ImportError:
-            raise make_missing_extra_error("opentelemetry-api", "telemetry") from None
+            raise make_missing_extra_error(
+                "opentelemetry-api", "telemetry", code="telemetry.missing-extra"
+            ) from None
         from onym.ai import _spans  # late: it needs opentelemetry-api
 
         self._spans = _spans

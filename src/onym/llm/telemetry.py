@@ -422,7 +422,9 @@ class Telemetry:
         try:
             from opentelemetry import metrics, trace
         except ImportError:
-            raise make_missing_extra_error("opentelemetry-api", "telemetry") from None
+            raise make_missing_extra_error(
+                "opentelemetry-api", "telemetry", code="telemetry.missing-extra"
+            ) from None
 
         environ = os.environ if environ is None else environ
         if capture_content is None:
