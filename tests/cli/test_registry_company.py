@@ -105,6 +105,26 @@ def test_a_name_goes_through_the_procedure_by_its_own_roles(made: Any) -> None:
     assert json.loads(made("verify", "--json").stdout)["ok"] is True
 
 
+def test_a_simple_registry_has_no_pending_review_and_no_appeal(made: Any) -> None:
+    refused = made("search", "--status", "pending-review", code=2).stderr
+    assert "use one of registered, deprecated" in " ".join(refused.split())
+    made("submit", "billing.txt")
+    made("decide", "services-1", "reject-incomplete", "--as", "registrar", "--reason", "no owner")
+    refused = made("decide", "services-1", "appeal", "--reason", "look again", code=11).stderr
+    assert "the definition of this registry has no appeals" in " ".join(refused.split())
+    assert "appeal" not in made("status", "services-1").stdout
+
+
+def test_imported_names_without_a_status_are_registered_and_unknown_statuses_are_refused(made: Any) -> None:
+    Path("names.csv").write_text("Service,Owning team\nledger,Accounting\n", encoding="utf-8")
+    made("import", "names.csv", "-r", "services")
+    assert "ledger  service, registered" in made("show", "ledger").stdout
+    Path("names.csv").write_text("Service,Owning team,Status\nrating,Risk,Alive\n", encoding="utf-8")
+    refused = made("import", "names.csv", "-r", "services", code=11).stderr
+    assert "registry.unknown-status" in refused
+    made("show", "rating", code=11)
+
+
 def test_roles_are_given_in_the_registry_s_words(made: Any) -> None:
     made("user", "add", "rita", "--no-password", "--role", "reviewer", "-r", "services")
     added = json.loads(made("user", "list", "--json").stdout)["accounts"]

@@ -74,7 +74,13 @@ def paths(site: Site, login: str) -> list[str]:
     if login == "rita":
         found += [f"/requests/{site.ids[state]}/edit" for state in ("draft", "list", "more", "incomplete")]
     if login == "ian":
-        found += ["/audit", "/accounts", "/accounts/user-eve", "/accounts/user-ian"]
+        found += [
+            "/audit",
+            "/r/uri-schemes/-/redact",
+            "/accounts",
+            "/accounts/user-eve",
+            "/accounts/user-ian",
+        ]
     if login:
         found += ["/account", "/requests?mine=1"]
         found.remove("/login")

@@ -81,7 +81,9 @@ def _read_csv(text: str, registry: Registry, status: Status | None) -> iana.Sour
     records = iter_csv_rows(text)
     titles = [_unescape_formula(cell) for cell in next(records, (1, 1, []))[2]]
     columns = tuple(iana.find_column_id(registry, item) for item in titles[: iana.MAX_COLUMNS + 1])
-    _require_columns(columns, titles, status)
+    if "status" not in columns and status is None and Status.PENDING_REVIEW not in registry.statuses:
+        status = registry.default_status
+    _require_columns(registry, columns, titles, status)
     findings = [
         iana.Irregular(
             name="", code="unknown-column", reason=f"column {title[:40]!r} is kept as {item}", line=1
@@ -96,13 +98,16 @@ def _read_csv(text: str, registry: Registry, status: Status | None) -> iana.Sour
     return table
 
 
-def _require_columns(columns: Sequence[str], titles: Sequence[str], status: Status | None) -> None:
+def _require_columns(
+    registry: Registry, columns: Sequence[str], titles: Sequence[str], status: Status | None
+) -> None:
+    own = ",".join(column.heading for column in registry.columns)
     if "name" not in columns:
         raise iana.make_snapshot_error(
             f"no column with names in {','.join(titles)[:60]!r}",
             "not-a-registry",
             line=1,
-            hint="the first line of IANA's CSV names the columns: URI Scheme,Template,...",
+            hint=f"the first line names the columns: {own}",
         )
     if len(columns) > iana.MAX_COLUMNS or len(set(columns)) < len(columns) or "" in columns:
         raise iana.make_snapshot_error("columns without names, repeated, or too many", "bad-csv", line=1)
@@ -112,7 +117,9 @@ def _require_columns(columns: Sequence[str], titles: Sequence[str], status: Stat
             "part-unknown",
             line=1,
             field="status",
-            hint="pass the status: uri-schemes-1.csv is permanent, -2 provisional, -3 historical",
+            hint=f"pass the status, one of {', '.join(registry.statuses)}"
+            if registry.is_defined
+            else "pass the status: uri-schemes-1.csv is permanent, -2 provisional, -3 historical",
         )
 
 
