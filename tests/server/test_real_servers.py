@@ -70,6 +70,7 @@ def test_only_a_durable_server_calls_fsync(postgres: Postgres) -> None:
     assert not Path(server.folder).exists()
 
 
+@pytest.mark.usefixtures("postgres")  # skips where PostgreSQL is not installed
 def test_no_server_outlives_the_process_that_started_it() -> None:
     code = (
         "import os, signal; from pathlib import Path\n"
