@@ -28,7 +28,7 @@ _MARK = "\x1e"
 #: begins the output of a command, and leaves $? as it is
 _MARKED = r"{ left=$?; printf '\036'; (exit $left); }"
 _LOCAL = re.compile(r"(?<![.\w-])(localhost|127\.0\.0\.1):(\d+)")
-_CALLS = re.compile(r"\bonym (?:chat|embed|models|ping)\b")
+_CALLS = re.compile(r"\bonym (?:batch|chat|embed|models|ping)\b")
 _PORT = re.compile(r"(?:--port |port=)(\d+)")
 #: durations, times, names of keys, ids of receipts and tasks: other ones each time
 _VARIES = re.compile(
