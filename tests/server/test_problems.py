@@ -45,7 +45,7 @@ def test_every_error_class_is_in_the_table() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    {*responses.PROBLEM_TYPES_BY_CLASS.values(), *responses.PROBLEM_TYPES_BY_CODE.values()},
+    dict.fromkeys([*responses.PROBLEM_TYPES_BY_CLASS.values(), *responses.PROBLEM_TYPES_BY_CODE.values()]),
     ids=lambda kind: kind.slug,
 )
 def test_every_kind_is_an_error_with_a_page_that_says_so(site: World, kind: responses.ProblemType) -> None:

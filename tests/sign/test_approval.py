@@ -363,7 +363,10 @@ def test_one_changed_character_is_seen(place: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "token", ["", ".", "a.b", "a.b.c.d", "ü.b.c", TOKEN + "=", TOKEN + "x" * MAX_APPROVAL]
+    "token",
+    ["", ".", "a.b", "a.b.c.d", "ü.b.c", TOKEN + "=", TOKEN + "x" * MAX_APPROVAL],
+    # the token is another one in each process
+    ids=["empty", "dot", "two parts", "four parts", "beyond ASCII", "padded", "too long"],
 )
 def test_what_is_no_token_is_refused(token: str) -> None:
     for work in (lambda: checked(token), lambda: get_approver(token)):
