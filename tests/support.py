@@ -154,7 +154,7 @@ def _get_label(row: Any, values: tuple[Any, ...], ids: Any, index: int) -> str:
     if isinstance(row, _ParameterSet) and row.id is not None:
         return str(row.id)
     if ids is not None and not callable(ids):
-        return str(ids[index])
+        return str(list(ids)[index])
     return "-".join(str((ids and ids(value)) or repr(value)) for value in values)
 
 
