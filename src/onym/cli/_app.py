@@ -121,11 +121,9 @@ class OnymGroup(OrderedGroup):
             found = self.get_command(click.Context(self), name)
             if isinstance(found, click.Group) and word in found.commands:
                 meant.append(f"{name} {word}")
-        return (
-            f"did you mean {' or '.join(f'{group} {one}' for one in meant)}?"
-            if meant
-            else (super().suggest_command(group, word, names))
-        )
+        if not meant:
+            return super().suggest_command(group, word, names)
+        return f"did you mean {' or '.join(f'{group} {command}' for command in meant)}?"
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return every command, in the order of the help."""

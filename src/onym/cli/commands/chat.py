@@ -446,14 +446,16 @@ def _build_prompt(words: tuple[str, ...], call: CallOptions) -> str:
 
 def _read_piped_text() -> str:
     """Read standard input as text. Raises UsageError for a picture or another binary file."""
+    text = read_stdin()
     try:
-        return read_stdin().encode("utf-8").decode().strip("\n")
+        text.encode("utf-8")  # bytes that are not UTF-8 are lone surrogates here
     except UnicodeEncodeError as error:
         raise UsageError(
             "standard input is not UTF-8 text",
             code="usage.bad-message",
             hint="convert text with iconv; send a picture from Python, as an onym.ImagePart of a message",
         ) from error
+    return text.strip("\n")
 
 
 def _is_piped(*, only: bool) -> bool:
