@@ -313,9 +313,12 @@ def _withdraw_request(case: EventContext, rule: Rule) -> Decision:
 
 
 def _make_taken_error(case: EventContext, rule: Rule) -> RefusalError:
+    # the entry of a scheme can note another use (RFC 4395 3, RFC 7595 7.2 step 7)
+    notes_uses = case.profile.rules in ("rfc4395", "rfc7595")
+    other = "an update or a note-separate-use" if notes_uses else "an update"
     return RefusalError(
         rule.said, code="registry.not-allowed", field="name", clause=rule.get_clause(case), rule=rule.id,
-        hint="Choose another name, or open an update of that entry.",
+        hint=f"Choose another name, or open {other} of that entry.",
     )  # fmt: skip
 
 
