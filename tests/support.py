@@ -8,6 +8,7 @@ import inspect
 import itertools
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -84,6 +85,16 @@ def linear_enough(seconds: float = 30) -> Iterator[None]:
     yield
     took = time.process_time() - begun
     assert took < seconds, f"{took:.1f} s of processor time: is it linear?"
+
+
+def mentions(text: str, word: str) -> bool:
+    """Whether a text holds a word by itself: ports, identifiers and tokens have its letters by chance."""
+    return re.search(rf"(?<![A-Za-z0-9_]){re.escape(word)}(?![A-Za-z0-9_])", text) is not None
+
+
+def holds_a_token(text: str) -> bool:
+    """Whether a text shows a JWT, whole or cut: within another word, its first letters stand by chance."""
+    return re.search(r"(?<![\w-])eyJ", text) is not None
 
 
 class ImportedLate:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support import as_subtests
+from support import as_subtests, holds_a_token, mentions
 
 
 class RecordedSubtests:
@@ -54,6 +54,21 @@ def test_each_failing_row_is_a_subtest_with_its_label() -> None:
 )
 def test_a_label_is_given_as_for_parametrize(rows: Any, ids: Any, label: str) -> None:
     assert record(as_subtests("number", rows, ids=ids)(is_even)) == [label]
+
+
+@pytest.mark.parametrize("text", ["ann", "{'name': 'ann'}", "subject-of-ann", "to ann@bank.example", "ann\n"])
+def test_a_word_by_itself_is_mentioned(text: str) -> None:
+    assert mentions(text, "ann")
+
+
+@pytest.mark.parametrize("text", ["", "anna", "xX9annQ", "Ann", "an n", "_ann_"])
+def test_its_letters_within_another_word_are_no_mention(text: str) -> None:
+    assert not mentions(text, "ann")
+
+
+def test_the_begin_of_a_token_is_seen_and_the_middle_of_another_word_is_not() -> None:
+    assert holds_a_token('{"receipt": "eyJhbGciOi')
+    assert not holds_a_token("the key bQeyJ0-x of 2026")
 
 
 def test_rows_share_the_fixtures() -> None:

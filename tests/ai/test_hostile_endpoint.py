@@ -25,6 +25,7 @@ from onym.errors import AIIPError, ProvenanceError, SignatureError
 from onym.net.config import NetConfig
 from onym.net.transport import Transport
 from onym.sign.keys import SigningKey
+from support import holds_a_token
 
 Fields = list[tuple[str, str]]
 #: status, header fields and body of an answer, changed
@@ -287,7 +288,7 @@ def test_a_forged_receipt_releases_nothing(scene: Scene, forge: Forge) -> None:
         scene.invoke()
     assert caught.value.code.startswith("aiip.provenance-")
     # what was wrong is not in the message, and no octet of the token is anywhere
-    assert "eyJ" not in str(caught.value.as_dict())
+    assert not holds_a_token(str(caught.value.as_dict()))
 
 
 def _swap(**given: Any) -> Change:

@@ -35,6 +35,7 @@ from onym.sign.receipts import verify_filed
 from onym.sign.sealing import FleetSecrets, rotate_secrets
 from onym.store import open_shared_store
 from onym.uri.secret import Secret
+from support import mentions
 from telemetry_support import Seen
 
 GATEWAY, BANK = "gateway.test", "bank.test"
@@ -276,10 +277,10 @@ def test_a_payment_is_approved_by_another_person_and_happens_once(town: Town) ->
     receipt = verify_filed(heard.receipt, read_authority_keys(town.keys.jwks(time.time())), body=heard.body)
     approver = read_authority_keys(town.gateway_keys.history(time.time()), history=True)
     approval = verify_receipt_approval(receipt, evidence, approver)
-    assert "Bob" not in str(approval.by)
+    assert not mentions(str(approval.by), "Bob")
     steps = [line["step"] for line in town.lines("approval")]
     assert {"asked", "shown", "approve"} <= set(steps)
-    assert "Ann" not in json.dumps(town.lines("approval"))
+    assert not mentions(json.dumps(town.lines("approval")), "Ann")
 
 
 def test_attack_81_who_asked_cannot_approve_and_strangers_see_nothing(town: Town) -> None:
@@ -349,9 +350,10 @@ def test_attack_73_a_decision_needs_the_form_of_this_browser_and_what_was_shown(
 )
 def test_attack_75_80_a_challenge_of_another_call_is_not_shown(town: Town, changes: dict[str, str]) -> None:
     ann = town.person("ann")
+    before = {row["id"] for row in ann.view("/approvals")["rows"]}
     heard = ann.ask(town.request("/pay", {"amount": 5}, "k8", **changes))
     assert code(heard) == 403
-    assert all("500" not in json.dumps(row) for row in ann.view("/approvals")["rows"])
+    assert {row["id"] for row in ann.view("/approvals")["rows"]} <= before
 
 
 @pytest.mark.parametrize("how", ["altered", "of another key", "expired", "for another gateway"])
@@ -534,4 +536,4 @@ def test_steps_of_approvals_are_counted_and_name_nobody(town: Town) -> None:
     assert SEEN.named("approve", "gateway")
     told = SEEN.everything()
     assert path.rpartition("/")[2] not in told
-    assert "bob" not in told
+    assert not mentions(told, "bob")

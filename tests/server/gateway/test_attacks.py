@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gateway_support import AUTHORITY, Late, World, raw, world
+from support import mentions
 
 FORM = {"Content_Type": "application/x-www-form-urlencoded"}
 
@@ -196,7 +197,7 @@ def test_fields_of_the_caller_do_not_go_up_and_nothing_is_passed_through(site: W
         Accept_Language="de",
     )
     assert answer.status == 200
-    assert "evil" not in json.dumps(answer.headers)
+    assert not mentions(json.dumps(answer.headers), "evil")
     scopes = site.endpoint.seen[before:]
     assert scopes
     for scope in scopes:
@@ -399,7 +400,7 @@ def test_what_does_not_prove_itself_is_not_released(forge: Any) -> None:
     with world(late=late) as found:
         answer = found.ask("POST", "/tool/add", b'{"a":1,"b":2}')
         assert (answer.status, answer.json()["code"]) == (502, "provenance-invalid")
-        assert b"sum" not in answer.body
+        assert not mentions(answer.body.decode(), "sum")
         assert "aiip-receipt" not in answer.headers
         assert "aiip-gateway-receipt" not in answer.headers
         assert found.lines()[-1]["code"].startswith("aiip.provenance-")
@@ -556,4 +557,4 @@ def test_an_audit_log_that_cannot_be_written_stops_the_gateway_from_answering() 
         (found.folder / "audit.jsonl").mkdir()
         answer = found.ask("POST", "/tool/add", b'{"a":1,"b":2}')
         assert (answer.status, answer.json()["code"]) == (503, "unavailable")
-        assert b"sum" not in answer.body
+        assert not mentions(answer.body.decode(), "sum")
