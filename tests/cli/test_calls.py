@@ -91,6 +91,14 @@ def test_embed_reads_lines_in_batches(run, fake):
     assert fake.requests[0].json["dimensions"] == 3
 
 
+def test_embed_takes_text_in_utf_8_without_its_byte_order_mark(run, fake):
+    assert run("embed", fake.uri(), stdin=b"\xef\xbb\xbfone\r\n").code == 0
+    assert fake.requests[0].json["input"] == ["one"]
+    ran = run("embed", fake.uri(), stdin=b"\xff\xfe")
+    assert ran.code == 2
+    assert "not UTF-8" in ran.err
+
+
 def test_embed_of_nothing_is_a_usage_error(run, fake):
     assert run("embed", fake.uri(), stdin="\n").code == 2
     assert run("embed", "-", stdin="llm://h/m\n").code == 2

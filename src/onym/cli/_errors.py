@@ -164,7 +164,7 @@ def _print_traceback(session: Session, error: BaseException) -> None:
         return
     from traceback import format_exception
 
-    sys.stderr.write(session.mask("".join(format_exception(error))))
+    session.print_error(session.mask("".join(format_exception(error))).rstrip("\n"))
 
 
 #: class of an error -> the command to run next; {uri} is the argument of the command line

@@ -341,7 +341,7 @@ def parse_parts(text: str, limits: Limits) -> LLMURIParts:
 def _explain_error(error: URISyntaxError, text: str) -> URISyntaxError:
     """`error` with a hint for Unicode text, or with the parameter that it is in."""
     if error.offset is not None and not text[error.offset : error.offset + 1].isascii():
-        error.hint = "LLMURI.from_iri accepts text with characters outside ASCII"
+        error.hint = "write it in ASCII: percent-encoded, a host in IDNA (in Python, LLMURI.from_iri does)"
     if error.component == "query" and error.offset is not None:
         start = max(text.find("?"), text.rfind("&", 0, error.offset)) + 1
         name, equals, _ = text[start : error.offset].partition("=")

@@ -315,7 +315,7 @@ def embed_command(session: Session, /, texts: tuple[str, ...], **options: Any) -
     with open_client(session, call) as to, _open_output(output) as write:
         if dimensions is not None:
             to.overrides["dimensions"] = dimensions
-        total = _embed_texts(to, iter(texts) if texts else read_lines(), batch, write)
+        total = _embed_texts(to, iter(texts) if texts else map(_require_utf8, read_lines()), batch, write)
     if usage:
         session.print_note(f"{total} tokens in", kind="usage")
 
@@ -454,8 +454,12 @@ def _build_prompt(words: tuple[str, ...], call: CallOptions) -> str:
 
 
 def _read_piped_text() -> str:
-    """Read standard input as text. Raises UsageError for a picture or another binary file."""
-    text = read_stdin()
+    """Read the prompt from standard input. Raises UsageError for a picture or another binary file."""
+    return _require_utf8(read_stdin()).strip("\n")
+
+
+def _require_utf8(text: str) -> str:
+    """Return text of standard input. Raises UsageError for bytes that are not UTF-8."""
     try:
         text.encode("utf-8")  # bytes that are not UTF-8 are lone surrogates here
     except UnicodeEncodeError as error:
@@ -464,7 +468,7 @@ def _read_piped_text() -> str:
             code="usage.bad-message",
             hint="convert text with iconv; send a picture from Python, as an onym.ImagePart of a message",
         ) from error
-    return text.strip("\n")
+    return text
 
 
 def _is_piped(*, only: bool) -> bool:

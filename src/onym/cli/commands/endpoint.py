@@ -342,7 +342,7 @@ def _check_connection(steps: _Steps, to: ConnectedCall, plan: Plan, origin: Orig
 def _check_request(steps: _Steps, to: ConnectedCall, plan: Plan, timeout: float) -> None:
     """Find the model in the list of models, or ask it for a short answer if it is not there.
 
-    A list is not always complete (that of Azure has no deployments), so only an answer shows that a model works.
+    A list is not always complete (that of Azure has no deployments): only an answer shows that a model works.
     """
     from onym.llm.flow import list_model_ids  # `onym --help` does not load the client
 
