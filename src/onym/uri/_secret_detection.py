@@ -487,6 +487,10 @@ _LOOSE: tuple[tuple[str, str, int], ...] = (
 )
 
 
+# llm URIs in base64, as in the secrets of Kubernetes: `llm://` is its first eight characters
+_ENCODED: tuple[tuple[str, str, int], ...] = (("bGxtOi8v", _BASE64, 12),)
+
+
 @cache
 def _group_formats() -> dict[str, list[tuple[str, str, int, Callable[[str], bool]]]]:
     """The formats by the end of their prefix, "" for prefixes without a hyphen or underscore at the end.
@@ -494,7 +498,8 @@ def _group_formats() -> dict[str, list[tuple[str, str, int, Callable[[str], bool
     One search for all ends is faster than a hundred searches for prefixes.
     """
     groups: dict[str, list[tuple[str, str, int, Callable[[str], bool]]]] = {"": []}
-    for shapes, good in ((_SHAPES, _has_mixed_characters), (_LOOSE, _has_random_part)):
+    tests = ((_SHAPES, _has_mixed_characters), (_LOOSE, _has_random_part), (_ENCODED, _encodes_userinfo))
+    for shapes, good in tests:
         for start, run, least in shapes:
             end = start[-3:] if start[-1] in "-_" else ""
             groups.setdefault(end, []).append((start, run, least, good))
@@ -542,6 +547,18 @@ def _has_mixed_characters(run: str) -> bool:
 
 def _has_random_part(run: str) -> bool:
     return any(looks_random(part, 12) for part in run.replace("_", "-").split("-"))
+
+
+def _encodes_userinfo(run: str) -> bool:
+    """Whether the base64 after `llm://` is an authority with a key."""
+    from binascii import Error, a2b_base64  # late: such texts are rare
+
+    try:
+        rest = a2b_base64(run.rstrip("=").replace("-", "+").replace("_", "/")[: MAX_EXAMINED * 4] + "==")
+    except Error:
+        return False
+    userinfo, at, _ = rest.partition(b"@")
+    return bool(at) and b":" in userinfo
 
 
 def _find_pem_blocks(text: str) -> Iterator[Span]:
