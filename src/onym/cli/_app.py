@@ -138,8 +138,7 @@ class OnymGroup(OrderedGroup):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"onym.cli.commands.{_MODULES.get(cmd_name, cmd_name)}")
-        command = getattr(module, f"{cmd_name}_command")
-        assert isinstance(command, click.Command)  # noqa: S101
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         session = ctx.find_object(Session)
         if session is not None:
             session.command = cmd_name
@@ -266,7 +265,7 @@ def _prepare_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         # Python sets a stream to None if its descriptor was closed at the start
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for the whole run
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

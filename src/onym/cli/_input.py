@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from errno import ENOENT
-from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -293,18 +293,21 @@ def _format_file(name: str) -> str:
 def iter_files(names: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """Yield the files, and whether each comes from a folder. Links in folders are not followed."""
     for name in names:
-        if not os.path.isdir(name):  # noqa: PTH112 - pathlib loads slowly, and "-" is not a path
+        if not is_folder(name):
             yield name, False
             continue
-        for folder, folders, files in os.walk(name, onerror=_raise_error):
-            folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
-            for path in sorted(os.path.join(folder, file) for file in files):  # noqa: PTH118
-                if os.path.isfile(path) and not os.path.islink(path):  # noqa: PTH113, PTH114
-                    yield path, True
+        folders = [name]
+        while folders:
+            with os.scandir(folders.pop()) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+            yield from ((entry.path, True) for entry in entries if entry.is_file(follow_symlinks=False))
+            inner = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+            folders += [entry.path for entry in reversed(inner) if entry.name not in _SKIPPED_FOLDERS]
 
 
-def _raise_error(error: OSError) -> NoReturn:
-    raise error
+def is_folder(name: str) -> bool:
+    """Return whether an argument names a folder."""
+    return os.path.isdir(name)  # noqa: PTH112 - pathlib loads slowly, and "-" is not a path
 
 
 def is_binary(name: str) -> bool:

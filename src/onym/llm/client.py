@@ -448,7 +448,8 @@ class _BaseClient:
             async with flow.AsyncStream(get_opened, model, endpoint) as stream:
                 return await stream.completion()
 
-        return (yield Work(read, aread))  # type: ignore[no-any-return]
+        completion: Completion = yield Work(read, aread)
+        return completion
 
     def _prepare_flow(self, plan: Plan, send: Callable[[Plan], Flow[T]]) -> Flow[T]:
         """Send the plan with a current credential, to a server that runs."""

@@ -294,7 +294,8 @@ class CallSpan:
                         failure = _build_status_attributes(reply)
                     step = flow.send(reply)
         except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
+            outcome: T = stop.value
+            return outcome
         finally:
             flow.close()
 

@@ -573,7 +573,8 @@ def _find_pem_blocks(text: str) -> Iterator[Span]:
             tail = text.find("-----", ends[index] + len(PEM_END), ends[index] + 64)
             done = tail + 5 if tail >= 0 else ends[index] + len(PEM_END)
         else:
-            done = _get_pattern("body").match(text, match.end()).end()  # type: ignore[union-attr]  # matches "" too
+            body = _get_pattern("body").match(text, match.end())
+            done = match.end() if body is None else body.end()
             if done == match.end():
                 continue  # only the first line is not a secret
         yield match.start(), done

@@ -123,10 +123,15 @@ class CheckedURI(Protocol):
     _limits: parameters.Limits
 
     @property
-    def has_default_port(self) -> bool: ...  # noqa: D102
+    def has_default_port(self) -> bool:
+        """Whether the port can be left out."""
+
     @property
-    def withheld(self) -> tuple[str, ...]: ...  # noqa: D102
-    def render(self, *, reveal: bool = False) -> str: ...  # noqa: D102
+    def withheld(self) -> tuple[str, ...]:
+        """The names of parameters that are never sent."""
+
+    def render(self, *, reveal: bool = False) -> str:
+        """The URI as text."""
 
 
 U = TypeVar("U", bound=CheckedURI, covariant=True)
@@ -135,8 +140,11 @@ U = TypeVar("U", bound=CheckedURI, covariant=True)
 class URIReader(Protocol[U]):
     """Reads texts as llm URIs: the class `LLMURI`."""
 
-    def parse(self, text: str, /, *, limits: parameters.Limits = ...) -> U: ...  # noqa: D102
-    def from_iri(self, text: str, /) -> U: ...  # noqa: D102
+    def parse(self, text: str, /, *, limits: parameters.Limits = ...) -> U:
+        """Read a URI."""
+
+    def from_iri(self, text: str, /) -> U:
+        """Read text that may have Unicode in it."""
 
 
 _WRAPPING = " \t\r\n\ufeff\u200b<>\"'`"

@@ -391,7 +391,7 @@ def redact_command(session: Session, files: tuple[str, ...], check: bool) -> Non
     if check:
         _check_files(session, files or ("-",))
     for name in files or ("-",):
-        if os.path.isdir(name):  # noqa: PTH112 - pathlib loads slowly, and "-" is not a path
+        if _input.is_folder(name):
             raise UsageError(
                 f"{escape_unprintable(session.mask(name))} is a folder",
                 code="usage.input-file",
