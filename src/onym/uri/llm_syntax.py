@@ -518,7 +518,9 @@ def compose_from_raw(
 ) -> str:
     """The revealed text for the arguments of a caller; `LLMURI.parse` then checks it as any other text."""
     if not _HOST(host):
-        hint = "use LLMURI.from_iri for a name outside ASCII"
+        hint = "pass only a name or an address; the port and the userinfo have their own arguments"
+        if not host.isascii():
+            hint = "write the name in ASCII (in Python, LLMURI.from_iri converts a URI)"
         raise make_llm_error("the host is not a name or address", "bad-host", "host", 6, "4.2.2", hint=hint)
     if ":" in host and host[0] != "[":
         host = f"[{host}]"
