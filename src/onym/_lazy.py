@@ -1,14 +1,17 @@
-"""Load public names when they are first used, and check that an extra is installed."""
+"""Load public names when they are first used, and use an extra if it is installed or wanted."""
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from onym.errors import MissingExtraError
+
+T = TypeVar("T")
 
 
 def make_lazy_names(
@@ -40,6 +43,27 @@ def require_extra(package: str, extra: str) -> None:
 
     if find_spec(package) is None:
         raise make_missing_extra_error(package, extra)
+
+
+#: with the value 1 or true, every client, endpoint and gateway reports to OpenTelemetry's global providers
+_TELEMETRY: Final = "ONYM_TELEMETRY"
+
+
+def make_telemetry(make: Callable[[], T], environ: Mapping[str, str]) -> T | None:
+    """The telemetry that `make` makes if `ONYM_TELEMETRY` is 1 or true, else None.
+
+    Without the extra, the result is None with a warning: observation must not stop a program.
+    """
+    if environ.get(_TELEMETRY, "").strip().lower() not in ("1", "true"):
+        return None
+    from onym.errors import MissingExtraError, OnymWarning  # late, too
+
+    try:
+        return make()
+    except MissingExtraError as error:
+        message = f"{_TELEMETRY} is set, but {error}: run {error.command}"
+        warnings.warn(message, OnymWarning, stacklevel=3)
+        return None
 
 
 def make_missing_extra_error(package: str, extra: str, *, code: str | None = None) -> MissingExtraError:

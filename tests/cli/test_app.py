@@ -320,6 +320,24 @@ def test_what_other_programs_have_as_an_option_is_explained(run, words, hint):
     assert hint in " ".join(ran.err.split())
 
 
+@as_subtests(
+    ("words", "message", "hint"),
+    [
+        (("parse",), "missing argument 'URI'", ""),
+        (("redact", "--chekc"), "no such option '--chekc'", "--check"),
+        (("completions",), "missing argument 'SHELL'", "fish"),
+        (("config", "check", "x"), "got unexpected extra argument (x)", ""),
+        (("ping", "--timeout", "x", "llm://h/m"), "invalid value for '--timeout'", ""),
+    ],
+)
+def test_an_error_in_the_command_line_has_the_style_of_other_errors(run, words, message, hint):
+    error = run("--json", *words).json["error"]
+    assert error["message"].startswith(message)
+    assert not error["message"].endswith(".")
+    assert hint in error.get("hint", "")
+    assert hint not in error["message"] or not hint
+
+
 def test_commands_without_parameters_explain_none(run):
     ran = run("redact", "--temperature", "0")
     assert (ran.code, "-p temp" in ran.err) == (2, False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from contract.capture import Capture
@@ -89,10 +91,31 @@ def test_embed_reads_lines_in_batches(run, fake):
     assert fake.requests[0].json["dimensions"] == 3
 
 
+def test_embed_takes_text_in_utf_8_without_its_byte_order_mark(run, fake):
+    assert run("embed", fake.uri(), stdin=b"\xef\xbb\xbfone\r\n").code == 0
+    assert fake.requests[0].json["input"] == ["one"]
+    ran = run("embed", fake.uri(), stdin=b"\xff\xfe")
+    assert ran.code == 2
+    assert "not UTF-8" in ran.err
+
+
 def test_embed_of_nothing_is_a_usage_error(run, fake):
     assert run("embed", fake.uri(), stdin="\n").code == 2
     assert run("embed", "-", stdin="llm://h/m\n").code == 2
     assert run("embed", "--key-stdin", fake.uri(), stdin="key\n").code == 2
+
+
+def test_embed_writes_a_file_that_is_replaced_only_when_all_vectors_are_there(run, fake, tmp_path):
+    file = tmp_path / "vectors.jsonl"
+    ran = run("embed", fake.uri(), "one", "two", "-o", str(file))
+    assert (ran.code, ran.out) == (0, "")
+    first = file.read_text(encoding="utf-8")
+    assert [json.loads(line)["index"] for line in first.splitlines()] == [0, 1]
+    fake.fail(400, "too long")
+    assert run("embed", fake.uri(), "three", "-o", str(file)).code == 7
+    assert file.read_text(encoding="utf-8") == first
+    assert list(tmp_path.iterdir()) == [file]
+    assert run("embed", fake.uri(), "three", "-o", str(tmp_path / "missing" / "file")).code == 2
 
 
 def test_models_lists_what_the_server_has(run, fake):
@@ -187,17 +210,35 @@ def test_ping_reads_a_model_of_ollama_without_a_tag_as_the_latest(run, model, li
         server.answer({"models": [{"name": "llama3:latest", "model": "llama3:latest"}]})
         uri = f"llm://127.0.0.1:{server.port}/{model.replace(':', '%3A')}?api=ollama"
         ran = run("ping", "--json", uri)
-        assert server.last().target == "/api/tags"
-    assert ran.code == 0, ran.err
+        assert server.last().target == ("/api/tags" if listed else "/api/chat")
+    assert (ran.code == 0) is listed, ran.err  # the server answers a chat with its list
     assert ran.json["steps"][-1]["model_listed"] is listed
 
 
-def test_ping_asks_for_one_token_where_there_is_no_list(run, fake):
+def test_ping_asks_for_a_short_answer_where_there_is_no_list(run, fake):
     fake.fail(404, "no such route").answer("p", finish="length")
     ran = run("ping", "--json", fake.uri())
     assert ran.code == 0
     assert ran.json["steps"][-1]["operation"] == "chat"
-    assert fake.requests[-1].json["max_tokens"] == 1
+    assert ran.json["steps"][-1]["model_listed"] is None
+    assert fake.requests[-1].json["max_tokens"] == 16
+
+
+def test_ping_asks_a_model_that_is_not_listed_for_a_short_answer(run, fake):
+    ran = run("ping", fake.uri("my-deployment"))
+    assert ran.code == 0
+    assert "2 models, my-deployment is not among them; chat works (stop)" in ran.out
+    assert [request.path for request in fake.requests] == ["/v1/models", "/v1/chat/completions"]
+
+
+def test_ping_fails_for_a_model_that_is_neither_listed_nor_answers(run):
+    with FakeProvider() as provider:
+        provider.raw(b'{"object": "list", "data": [{"id": "other"}]}')
+        provider.fail(404, "the model does not exist", code="model_not_found")
+        ran = run("ping", provider.uri("missing"))
+    assert ran.code == 7
+    assert ran.out.splitlines()[-1].startswith("fail request")
+    assert "missing is not among them" in ran.out
 
 
 def test_ping_stops_at_the_request_that_fails(run, guarded):

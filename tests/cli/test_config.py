@@ -120,6 +120,27 @@ def test_init_writes_a_file_that_is_valid_and_private(run, tmp_path, monkeypatch
     assert path.read_text(encoding="utf-8").partition("\n")[2] == TEMPLATE
 
 
+@pytest.mark.parametrize("command", ["init", "path"])
+def test_a_folder_that_is_a_file_ends_init_and_not_path(run, tmp_path, monkeypatch, command):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    path = tmp_path / "file" / "config.toml"
+    monkeypatch.setenv("ONYM_CONFIG", str(path))
+    ran = run("config", command)
+    if command == "init":
+        assert ran.code == 2
+        assert "usage.output-file" in ran.err
+    else:
+        assert (ran.code, ran.out) == (0, f"{path}\n")
+
+
+def test_a_byte_order_mark_is_not_part_of_the_file(run, tmp_path, monkeypatch):
+    path = tmp_path / "config.toml"
+    path.write_bytes(b'\xef\xbb\xbf[endpoints]\r\nfast = "llm://openai/gpt-5.5"\r\n')
+    monkeypatch.setenv("ONYM_CONFIG", str(path))
+    assert run("config", "check").code == 0
+    assert run("parse", "--json", "fast").json["host"] == "openai"
+
+
 def test_what_the_template_suggests_is_right_too(run, written):
     suggestions = [
         line.removeprefix("# ")

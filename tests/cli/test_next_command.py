@@ -306,3 +306,10 @@ def test_a_server_that_takes_no_requests_is_probably_not_a_models_server(
     assert "Check that this host is an OpenAI-compatible server." in " ".join(ran.err.split())
     fake.fail(502)
     assert "Check that this host" not in run("chat", fake.uri() + "?retries=0", "Hi").err
+
+
+@pytest.mark.parametrize("uri", ["ai://bank.example/balance", "AI:/agent/7"])
+def test_an_ai_uri_for_a_model_names_the_commands_for_it(run: Any, uri: str) -> None:
+    ran = run("chat", uri, "Hi")
+    assert ran.code == 3
+    assert "onym ai invoke" in ran.err

@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -74,15 +75,31 @@ def test_a_reader_that_goes_away_is_no_error(environment):
     assert complaint == b""
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
-def test_a_full_disk_is_told_in_one_line(environment):
-    with open("/dev/full", "wb") as full:  # noqa: PTH123
+FULL = Path("/dev/full")
+needs_full_disk = pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
+
+
+@needs_full_disk
+@pytest.mark.parametrize("args", [("parse", "llm://h/m"), ("--version",), ("--help",)])
+def test_a_full_disk_is_told_in_one_line(environment, args):
+    with FULL.open("wb") as full:
         done = subprocess.run(
-            [*ONYM, "parse", "llm://h/m"], stdout=full, stderr=subprocess.PIPE, env=environment, check=False
+            [*ONYM, *args], stdout=full, stderr=subprocess.PIPE, env=environment, check=False
         )
     assert done.returncode == 74
     assert b"No space left" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+@needs_full_disk
+@pytest.mark.parametrize(("args", "code"), [(("parse", "llm://h/m", "-v"), 0), (("parse", "a"), 4)])
+def test_a_full_disk_under_standard_error_changes_neither_result_nor_exit_code(environment, args, code):
+    with FULL.open("wb") as full:
+        done = subprocess.run(
+            [*ONYM, *args], stdout=subprocess.PIPE, stderr=full, env=environment, check=False
+        )
+    assert done.returncode == code
+    assert (b"llm://h/m" in done.stdout) is (code == 0)
 
 
 def test_a_file_that_is_missing_is_told_in_one_line(spawn):

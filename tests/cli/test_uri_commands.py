@@ -393,3 +393,8 @@ def test_at_a_terminal_no_line_breaks_inside_a_word(terminal, command):
     assert len(lines) > 3
     assert all(len(line) <= 80 for line in lines), lines
     assert "draft-levy-llm-uri-scheme-00" in " ".join(lines)
+
+
+def test_a_byte_order_mark_is_not_part_of_the_first_uri(run):
+    ran = run("normalize", "-", stdin=b"\xef\xbb\xbfLLM://h/m\r\n\r\nllm://i/m\r\n")
+    assert (ran.code, ran.out) == (0, "llm://h/m\nllm://i/m\n")

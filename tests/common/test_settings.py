@@ -148,6 +148,12 @@ def test_an_unknown_argument_is_an_error() -> None:
     assert error_of(None, arguments={"nam": "x"}).code == "config.unknown-setting"
 
 
+def test_a_byte_order_mark_is_not_part_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_bytes(b"\xef\xbb\xbfname = 1\n")
+    assert SettingsFile.load(path).data == {"name": 1}
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     def code_of(path: Path) -> str:
         with pytest.raises(ConfigError) as caught:

@@ -275,7 +275,7 @@ def test_a_pipe_in_the_place_of_a_key_file_is_refused_and_not_waited_for(tmp_pat
     with pytest.raises(CredentialError) as caught:
         find(f"llm://models.example/m?auth=file:{tmp_path / 'pipe'}")
     assert caught.value.code == "credential.unreadable"
-    assert str(tmp_path / "pipe") in (caught.value.hint or "")
+    assert str(tmp_path / "pipe") in caught.value.message
 
 
 def test_a_variable_is_taken_without_the_blanks_around_it() -> None:

@@ -28,7 +28,7 @@ from onym.llm import flow
 from onym.llm.cache import CacheSettings, ResponseCache
 from onym.llm.client import AsyncClient, Client, aconnect, connect
 from onym.llm.config import Config
-from onym.llm.telemetry import Telemetry, from_environment
+from onym.llm.telemetry import Telemetry
 from onym.llm.types import Completion, DocumentPart, ImagePart, Message, TextPart, Tool, ToolCall
 from onym.net.policy import Policy
 from onym.testing import FakeClock
@@ -599,11 +599,12 @@ def test_a_variable_turns_it_on_for_the_global_providers(
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: seen.tracers)
     monkeypatch.setattr(metrics, "get_meter_provider", lambda: seen.meters)
     given: dict[str, Any] = {"policy": Policy.local(), "config": Config.empty()}
-    for text in ("1", "0", ""):
-        with connect(fake.uri("m"), environ={"ONYM_TELEMETRY": text}, **given) as client:
+    for environ in ({"ONYM_TELEMETRY": text} for text in (" True", "1", "0", "")):
+        with connect(fake.uri("m"), environ=environ, **given) as client:
             client.chat("Hi")
-    assert len(seen.spans) == 1
-    assert from_environment({}) is None
+    with connect(fake.uri("m"), environ={}, **given) as client:
+        client.chat("Hi")
+    assert len(seen.spans) == 2
 
 
 def test_without_the_library_it_is_refused_or_warned_of(

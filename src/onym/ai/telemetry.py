@@ -12,16 +12,16 @@ from __future__ import annotations
 import os
 import secrets
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from onym import __version__
-from onym._lazy import make_missing_extra_error
+from onym._lazy import make_missing_extra_error, make_telemetry
 from onym.ai.records import AnchorDocument, Resolution, Result, hash_path
-from onym.errors import MissingExtraError, OnymError, OnymWarning
+from onym.errors import OnymError
 from onym.net.messages import Flow, Reply
 from onym.uri.ai import AIURI
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from onym.ai._spans import Stage
 
-__all__ = ["VARIABLE", "Telemetry", "from_environment"]
+__all__ = ["Telemetry", "from_environment"]
 
 #: the stage of a call that is not observed
 NULL_STAGE: Final = nullcontext()
@@ -53,10 +53,6 @@ def observe_stream_call(telemetry: Telemetry | None, method: str) -> AbstractCon
     return NULL_STAGE if telemetry is None else telemetry.observe_call(method).activate()
 
 
-#: with the value 1, every client, endpoint and gateway reports to the global providers
-VARIABLE: Final = "ONYM_TELEMETRY"
-
-_ON: Final = frozenset({"1", "true"})
 _SCOPE: Final = "onym"
 #: the default key for path hashes: hashes from one process can be compared, those of two cannot
 _PROCESS_KEY: Final = secrets.token_bytes(32)
@@ -255,11 +251,4 @@ def from_environment(
     environ: Mapping[str, str] | None = None, *, path_key: bytes | None = None
 ) -> Telemetry | None:
     """Return telemetry for the global providers if `ONYM_TELEMETRY` is 1 or true, else None."""
-    environ = os.environ if environ is None else environ
-    if environ.get(VARIABLE, "").strip().lower() not in _ON:
-        return None
-    try:
-        return Telemetry(path_key=path_key)
-    except MissingExtraError as error:
-        warnings.warn(f"{VARIABLE} is set, but {error}: run {error.command}", OnymWarning, stacklevel=2)
-        return None
+    return make_telemetry(partial(Telemetry, path_key=path_key), os.environ if environ is None else environ)

@@ -16,8 +16,11 @@ def main() -> None:
     if sys.argv[1:] in (["--version"], ["-V"]):
         from onym import __version__
 
-        print(f"onym {__version__}")
-        return
+        try:
+            print(f"onym {__version__}", flush=True)
+            return
+        except OSError:
+            pass  # `app` reports it
     from onym.cli._app import app, install_sigterm_handler
 
     install_sigterm_handler()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from importlib import import_module
 from time import monotonic
 from typing import Any
@@ -16,7 +16,7 @@ from onym import errors
 from onym.cli import exit_codes
 from onym.cli._commands import OrderedGroup
 from onym.cli._errors import report_error, report_unexpected
-from onym.cli._output import Session
+from onym.cli._output import Session, discard_stream
 
 #: the commands by subject, in the order of the help, each with its first line
 GROUPS: dict[str, dict[str, str]] = {
@@ -92,6 +92,10 @@ _MODULES = {
 }
 
 
+#: the advice at the end of a message of click, and the words with which its messages begin
+_ADVICE = re.compile(r" \(?(Did you mean .*\?|Choose from: .*|Possible options: [^)]*)\)?$")
+_CLICK_WORDS = ("Missing ", "No such ", "Invalid value", "Got ", "Option ")
+
 #: words for a command that other programs use, and what to run instead
 _SYNONYMS = {"ask": "chat", "prompt": "chat", "run": "chat", "version": "--version"}
 #: the groups whose commands are suggested for a word that is not a command: `verify`, `serve`
@@ -134,8 +138,7 @@ class OnymGroup(OrderedGroup):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"onym.cli.commands.{_MODULES.get(cmd_name, cmd_name)}")
-        command = getattr(module, f"{cmd_name}_command")
-        assert isinstance(command, click.Command)  # noqa: S101
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         session = ctx.find_object(Session)
         if session is not None:
             session.command = cmd_name
@@ -177,14 +180,15 @@ def _run_group(group: OnymGroup, words: list[str], extra: dict[str, Any]) -> int
     options = words[: words.index("--")] if "--" in words else words
     # also for errors in the command line, which click finds before it reads the options
     session = Session(as_json="--json" in options, words=words)
-    _prepare_streams()
     started = monotonic()
     try:
+        _prepare_streams()
         code = _invoke_group(group, list(words), session, extra)
         session.print_detail("time", f"{monotonic() - started:.3f} s, exit code {code}")
         sys.stdout.flush()
     except BrokenPipeError:
-        return _silence_stdout(exit_codes.BROKEN_PIPE)
+        discard_stream(sys.stdout)
+        return exit_codes.BROKEN_PIPE
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except OSError as error:
@@ -207,9 +211,7 @@ def _invoke_group(group: OnymGroup, words: list[str], session: Session, extra: d
     except errors.OnymError as error:
         return report_error(session, error)
     except (KeyboardInterrupt, click.Abort):
-        sys.stdout.flush()
-        # the terminal has printed ^C on this line
-        sys.stderr.write("\n")
+        session.print_error("")  # the terminal has printed ^C on this line
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
         raise
@@ -223,15 +225,23 @@ def _convert_click_error(session: Session, error: click.ClickException) -> error
     ctx = getattr(error, "ctx", None)
     if isinstance(ctx, click.Context):
         session.command = ctx.command_path.partition(" ")[2]
-    message, hint = " ".join(error.format_message().split()), None
+    message, hint = _split_message(" ".join(error.format_message().split()))
     calls = isinstance(ctx, click.Context) and any(param.name == "params" for param in ctx.command.params)
     if calls and isinstance(error, click.NoSuchOption):
-        hint = _explain_parameter(error.option_name)
-        if hint is not None:  # better than an option that is only spelled alike
-            message = f"No such option '{error.option_name}'."
+        # better than an option that is only spelled alike
+        hint = _explain_parameter(error.option_name) or hint
     elif calls and isinstance(error, click.MissingParameter) and error.param and error.param.name == "uri":
         hint = "write an llm:// URI or the name of an endpoint first, such as llm://openai/gpt-5.5"
     return errors.UsageError(message, code="usage.command-line", hint=hint)
+
+
+def _split_message(text: str) -> tuple[str, str | None]:
+    """Split a message of click into the error and the advice at its end, in the style of other messages."""
+    found = _ADVICE.search(text)
+    message = (text if found is None else text[: found.start()]).rstrip(".")
+    if message.startswith(_CLICK_WORDS):
+        message = message[0].lower() + message[1:]
+    return message, None if found is None else found[1][0].lower() + found[1][1:]
 
 
 def _explain_parameter(option: str) -> str | None:
@@ -255,7 +265,7 @@ def _prepare_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         # Python sets a stream to None if its descriptor was closed at the start
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for the whole run
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -279,17 +289,10 @@ def install_sigterm_handler() -> None:
             signal.signal(signal.SIGALRM, end)
 
 
-def _silence_stdout(code: int) -> int:
-    """Point standard output at the null device, so that the interpreter's last flush cannot fail."""
-    with suppress(OSError, ValueError):  # a replaced standard output has no descriptor
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return code
-
-
 def _report_lost_output(session: Session, error: OSError) -> int:
     session.as_json = False
-    _silence_stdout(exit_codes.INPUT_OUTPUT)
-    return report_unexpected(session, error)
+    discard_stream(sys.stdout)
+    return report_unexpected(session, OSError(error.errno, f"cannot write the output: {error.strerror}"))
 
 
 @click.group(

@@ -164,7 +164,7 @@ def _print_traceback(session: Session, error: BaseException) -> None:
         return
     from traceback import format_exception
 
-    sys.stderr.write(session.mask("".join(format_exception(error))))
+    session.print_error(session.mask("".join(format_exception(error))).rstrip("\n"))
 
 
 #: class of an error -> the command to run next; {uri} is the argument of the command line
@@ -250,6 +250,8 @@ def find_hint(session: Session, error: errors.OnymError) -> str | None:
     meant = _guess_uri(session, error)
     if meant is not None:
         return f"did you mean {meant}?"
+    if error.code == "llm.not-llm" and session.subject and session.subject.text[:3].lower() == "ai:":
+        return "an ai:// resource has commands of its own, such as onym ai invoke (onym ai --help)"
     if error.code == "llm.bad-number" and getattr(error, "parameter", None) == "timeout":
         return "timeout is a number of milliseconds: timeout=20000 is 20 seconds"
     if error.hint is None:

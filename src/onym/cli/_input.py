@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from errno import ENOENT
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -25,6 +25,7 @@ from onym.uri.redact import redact
 from onym.uri.secret import MARK, Secret
 
 if TYPE_CHECKING:
+    from io import BufferedReader
     from pathlib import Path
 
     from onym.llm.config import Config
@@ -233,8 +234,11 @@ def parse_params(pairs: Iterable[str]) -> Params:
 
 
 def read_stdin() -> str:
-    """Read standard input; bytes that are not UTF-8 become lone surrogates, which are rejected later."""
-    return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+    """Read standard input; bytes that are not UTF-8 become lone surrogates, which are rejected later.
+
+    As in files, a byte order mark is not part of the text.
+    """
+    return sys.stdin.buffer.read().decode("utf-8-sig", "surrogateescape")
 
 
 def read_start(name: str, size: int, *, code: str = "usage.input-file") -> bytes:
@@ -289,30 +293,47 @@ def _format_file(name: str) -> str:
 def iter_files(names: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """Yield the files, and whether each comes from a folder. Links in folders are not followed."""
     for name in names:
-        if not os.path.isdir(name):  # noqa: PTH112 - pathlib loads slowly, and "-" is not a path
+        if not is_folder(name):
             yield name, False
             continue
-        for folder, folders, files in os.walk(name, onerror=_raise_error):
-            folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
-            for path in sorted(os.path.join(folder, file) for file in files):  # noqa: PTH118
-                if os.path.isfile(path) and not os.path.islink(path):  # noqa: PTH113, PTH114
-                    yield path, True
+        folders = [name]
+        while folders:
+            with os.scandir(folders.pop()) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+            yield from ((entry.path, True) for entry in entries if entry.is_file(follow_symlinks=False))
+            inner = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+            folders += [entry.path for entry in reversed(inner) if entry.name not in _SKIPPED_FOLDERS]
 
 
-def _raise_error(error: OSError) -> NoReturn:
-    raise error
+def is_folder(name: str) -> bool:
+    """Return whether an argument names a folder."""
+    return os.path.isdir(name)  # noqa: PTH112 - pathlib loads slowly, and "-" is not a path
 
 
 def is_binary(name: str) -> bool:
     """Return whether the file has a NUL byte near its start, as git decides."""
-    with click.open_file(name, "rb") as opened:
+    with open_input(name) as opened:
         return b"\0" in opened.read(_BINARY_HEAD)
+
+
+@contextmanager
+def open_input(name: str) -> Iterator[BufferedReader]:
+    """Open a file, or standard input for `-`. Raises UsageError."""
+    try:
+        opened = click.open_file(name, "rb")
+    except OSError as error:
+        message = f"cannot read {_format_file(name)}: {error.strerror}"
+        raise UsageError(message, code="usage.input-file") from error
+    with opened:
+        yield cast("BufferedReader", opened)
 
 
 def read_lines() -> Iterator[str]:
     """Yield the non-empty lines of standard input, without line ends, as they arrive."""
+    encoding = "utf-8-sig"  # only the first line can begin with a byte order mark
     for line in sys.stdin.buffer:
-        text = line.decode("utf-8", "surrogateescape").rstrip("\r\n")
+        text = line.decode(encoding, "surrogateescape").rstrip("\r\n")
+        encoding = "utf-8"
         if text.strip():
             yield text
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
@@ -204,6 +204,12 @@ def get_width(stream: IO[Any]) -> int | None:
     return get_terminal_size().columns
 
 
+def discard_stream(stream: IO[Any]) -> None:
+    """Point a broken stream at the null device, so that the interpreter's last flush cannot fail."""
+    with suppress(OSError, ValueError):  # a replaced stream has no descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def is_terminal(stream: IO[Any]) -> bool:
     """Return whether `stream` is a terminal; False if it is closed."""
     try:
@@ -268,10 +274,18 @@ class Session:
             self.print_error(self.paint(f"  {text}", "dim", sys.stderr))
 
     def print_error(self, text: str) -> None:
-        """Print text that is already redacted on standard error, after flushing standard output."""
+        """Print text that is already redacted on standard error, after flushing standard output.
+
+        A full disk under standard error changes neither the result nor the exit code.
+        """
         sys.stdout.flush()
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+        try:
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+        except BrokenPipeError:
+            raise
+        except OSError:
+            discard_stream(sys.stderr)
 
     def has_colour(self, stream: IO[str]) -> bool:
         """Return whether `stream` gets colour: as `--color` says, or if it is a terminal that shows it."""

@@ -65,7 +65,7 @@ class SettingsFile:
         Raises ConfigError `config.missing`, `config.unreadable`, `config.too-long`, `config.syntax`.
         """
         try:
-            return cls(path, read_file(path, limit).decode("utf-8"))
+            return cls(path, read_file(path, limit).decode("utf-8-sig"))
         except FileNotFoundError:
             raise ConfigError(f"{path}: the file does not exist", code="config.missing") from None
         except OSError as error:

@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, get_args, overload
 
+from onym._lazy import make_telemetry
 from onym.errors import ConfigError, LLMURIError, OnymWarning, UsageError, strip_frames
 from onym.llm import flow
 from onym.llm._arguments import Messages, to_messages, to_texts
@@ -202,6 +203,12 @@ T = TypeVar("T")
 Caller: TypeAlias = "Callable[[Plan, CallSpan | None], Flow[T]]"
 
 
+def _load_telemetry(environ: Mapping[str, str]) -> Telemetry:
+    from onym.llm.telemetry import Telemetry  # late: OpenTelemetry is an optional dependency
+
+    return Telemetry(environ=environ)
+
+
 class CallMiddleware:
     """The cache and the telemetry of one client."""
 
@@ -215,12 +222,9 @@ class CallMiddleware:
     ) -> None:
         self._environ = environ = hide_environment(environ)
         self._cache = cache
+        if telemetry is None:
+            telemetry = make_telemetry(partial(_load_telemetry, environ), environ)
         self.telemetry = telemetry
-        if telemetry is None and environ.get("ONYM_TELEMETRY"):
-            # OpenTelemetry is an optional dependency
-            from onym.llm.telemetry import from_environment
-
-            self.telemetry = from_environment(environ)
 
     def prepare_messages(self, messages: Messages) -> Messages:
         """Return the messages in a form that can be read twice, if telemetry captures them."""
@@ -444,7 +448,8 @@ class _BaseClient:
             async with flow.AsyncStream(get_opened, model, endpoint) as stream:
                 return await stream.completion()
 
-        return (yield Work(read, aread))  # type: ignore[no-any-return]
+        completion: Completion = yield Work(read, aread)
+        return completion
 
     def _prepare_flow(self, plan: Plan, send: Callable[[Plan], Flow[T]]) -> Flow[T]:
         """Send the plan with a current credential, to a server that runs."""

@@ -199,7 +199,7 @@ class Config:
         from onym.common.settings import SettingsFile  # 2 ms that only a file needs
 
         try:
-            file = SettingsFile(path, content.decode("utf-8"))
+            file = SettingsFile(path, content.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
             message = f"{path}: is not UTF-8 at byte {error.start}"
             raise errors.ConfigError(message, code="config.not-toml") from None

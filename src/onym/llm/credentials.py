@@ -197,7 +197,11 @@ def _read_variable(name: str, environ: Mapping[str, str]) -> str:
 
 def _read_key_file(name: str, environ: Mapping[str, str]) -> str:
     def make_error(reason: str) -> CredentialError:
-        return make_unreadable_error(f"the file that auth= names {reason}", name)
+        return CredentialError(
+            f"the file {redact(name)}, which auth= names, {reason}",
+            code="credential.unreadable",
+            hint="Write the key into this file, on one line, or name another file.",
+        )
 
     try:
         return read_credential_file(Path(name), make_error).decode().removesuffix("\n").removesuffix("\r")
@@ -214,11 +218,6 @@ def read_credential_file(path: Path, make_error: Callable[[str], CredentialError
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise make_error(f"cannot be read: {reason}") from None
-
-
-def make_unreadable_error(message: str, name: str) -> CredentialError:
-    """Return the error for a credential file; `name` is its path, or the reference that names it."""
-    return CredentialError(message, code="credential.unreadable", hint=f"Check {redact(name)}.")
 
 
 def _read_keyring(name: str, environ: Mapping[str, str]) -> str:
@@ -631,7 +630,11 @@ def _read_credential_file(path: Path, source: str) -> dict[str, Any]:
 
 
 def _make_file_error(reason: str, source: str) -> CredentialError:
-    return make_unreadable_error(f"the credential file of Google {reason}", source)
+    return CredentialError(
+        f"the credential file of Google {reason}",
+        code="credential.unreadable",
+        hint=f"Check {redact(source)}.",
+    )
 
 
 def _is_safe_url(address: object) -> bool:

@@ -118,7 +118,8 @@ def model_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[ModelInfo]:
     """Return what the server reports about one model, from its own route or from the list of models."""
     if plan.operation == "model":
         try:
-            return (yield from call_flow(plan, clock))  # type: ignore[no-any-return]
+            info: ModelInfo = yield from call_flow(plan, clock)
+            return info
         except errors.NotFoundError:
             # servers with several API formats may have only the list
             listing = plan.with_model_list()
@@ -637,17 +638,19 @@ class _ListeningBody:
 
     def read(self) -> bytes:
         try:
-            return self._body.read()  # type: ignore[no-any-return]
+            data: bytes = self._body.read()
         except BaseException as error:
             self._decoder.failure = error
             raise
+        return data
 
     async def aread(self) -> bytes:
         try:
-            return await self._body.aread()  # type: ignore[no-any-return]
+            data: bytes = await self._body.aread()
         except BaseException as error:
             self._decoder.failure = error
             raise
+        return data
 
     def close(self, patience: float = 0) -> None:
         self._body.close(patience)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from onym import __version__
 from onym._lazy import make_missing_extra_error
-from onym.errors import MissingExtraError, NetError, OnymError, OnymWarning
+from onym.errors import NetError, OnymError
 from onym.llm import types
 from onym.llm.flow import Collector
 from onym.llm.parameters import PARAMETERS
@@ -295,7 +294,8 @@ class CallSpan:
                         failure = _build_status_attributes(reply)
                     step = flow.send(reply)
         except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
+            outcome: T = stop.value
+            return outcome
         finally:
             flow.close()
 
@@ -386,14 +386,11 @@ def _build_status_attributes(reply: Reply) -> Attributes:
     return {"http.response.status_code": reply.status}
 
 
-#: if it is 1, every client reports to the global providers
-VARIABLE: Final = "ONYM_TELEMETRY"
 #: OpenTelemetry's variable for the capture of prompts and answers
 CAPTURE_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
-_ON_VALUES: Final = frozenset({"1", "true"})
 #: its values for content in spans
-_CAPTURE_VALUES: Final = _ON_VALUES | {"span_only", "span_and_event"}
+_CAPTURE_VALUES: Final = frozenset({"1", "true", "span_only", "span_and_event"})
 _SCOPE: Final = "onym"
 #: bounds of the histograms in the conventions
 _SECONDS_BUCKETS: Final = tuple(0.01 * 2**step for step in range(14))
@@ -487,14 +484,3 @@ def _make_histograms(meter: Meter) -> dict[str, Any]:
 
 def _make_cost_counter(meter: Meter) -> Any:
     return meter.create_counter("onym.client.cost", unit="{currency}", description="What calls cost.")
-
-
-def from_environment(environ: Mapping[str, str]) -> Telemetry | None:
-    """Return the telemetry that `ONYM_TELEMETRY=1` enables, None without it."""
-    if environ.get(VARIABLE, "").strip().lower() not in _ON_VALUES:
-        return None
-    try:
-        return Telemetry(environ=environ)
-    except MissingExtraError as error:
-        warnings.warn(f"{VARIABLE} is set, and {error}: {error.command}", OnymWarning, stacklevel=2)
-        return None

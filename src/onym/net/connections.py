@@ -416,7 +416,8 @@ def drive_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         coroutine.send(None)
     except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+        outcome: T = stop.value
+        return outcome
     coroutine.close()
     raise RuntimeError("a coroutine of a blocking transport was suspended")
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from onym.uri.components import format_ipv6, is_ipv4, parse_ipv6
+from onym.uri.generic import ends_in_number, is_dns_name
 
 PUBLIC: Final = "public"
 LOOPBACK: Final = "loopback"
@@ -241,15 +242,8 @@ _V6: Final = _parse_rows(
 
 Kind: TypeAlias = Literal["name", "loopback", "address", "refused"]
 
-_LONGEST_NAME: Final = 253
-#: letters, digits and, within a label, hyphens (RFC 3986 3.2.2, RFC 1123 2.1); and the underscore that names
-#: of services in container networks have
-_LABEL: Final = "[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*").fullmatch
 _PLAIN = re.compile(r"[A-Za-z0-9._-]").fullmatch
 _TRIPLET = re.compile(r"%([0-9A-Fa-f]{2})")
-#: a last label that some resolver reads as a number (WHATWG URL, "ends in a number"; inet_aton)
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*").fullmatch
 
 _V4_LOOPBACK: Final = "127.0.0.1"
 _V6_LOOPBACK: Final = "::1"
@@ -339,9 +333,9 @@ def parse_host(text: str) -> Host:
         return _make_refused_host("bad-host")
     rooted = name.endswith(".")
     name = name[:-1] if rooted else name
-    if _NAME(name) is None or len(name) > _LONGEST_NAME:
+    if not is_dns_name(name):
         return _make_refused_host("bad-host")
-    if _NUMBER(name.rpartition(".")[2]) is not None:
+    if ends_in_number(name):
         address = None if rooted else parse_address(name)
         return _make_refused_host("numeric-host") if address is None else Host(name, "address", address)
     if list_loopback_addresses(name):

@@ -120,5 +120,6 @@ def parse_seconds(value: object) -> float | None:
     """Return a number of seconds greater than 0, which some servers write as a string, else None."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
         value = int(value)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 < value < 1e10 else None  # type: ignore[arg-type, operator]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 < value < 1e10 else None

@@ -184,7 +184,7 @@ class AsyncTransport:
         _require_open(self._closed)
         return _NO_RESOLVER if self._records is None else await self._records.aask(ask)
 
-    async def probe(self, origin: Origin, timeout: float | None = None) -> ProbeReport:  # noqa: ASYNC109
+    async def probe(self, origin: Origin, timeout: float | None = None) -> ProbeReport:  # noqa: ASYNC109 - of all steps
         """Connect to the origin within `timeout` seconds and report the steps."""
         return await probe_origin(self._get_core(), origin, timeout)
 
@@ -239,7 +239,8 @@ def run_flow(flow: Flow[T], transport: Transport, *, sleep: Callable[[float], ob
             else:
                 step = flow.send(result)
     except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+        outcome: T = stop.value
+        return outcome
     finally:
         flow.close()
 
@@ -269,7 +270,8 @@ async def arun_flow(
             else:
                 step = flow.send(result)
     except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+        outcome: T = stop.value
+        return outcome
     finally:
         flow.close()
 

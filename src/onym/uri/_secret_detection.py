@@ -487,6 +487,10 @@ _LOOSE: tuple[tuple[str, str, int], ...] = (
 )
 
 
+# llm URIs in base64, as in the secrets of Kubernetes: `llm://` is its first eight characters
+_ENCODED: tuple[tuple[str, str, int], ...] = (("bGxtOi8v", _BASE64, 12),)
+
+
 @cache
 def _group_formats() -> dict[str, list[tuple[str, str, int, Callable[[str], bool]]]]:
     """The formats by the end of their prefix, "" for prefixes without a hyphen or underscore at the end.
@@ -494,7 +498,8 @@ def _group_formats() -> dict[str, list[tuple[str, str, int, Callable[[str], bool
     One search for all ends is faster than a hundred searches for prefixes.
     """
     groups: dict[str, list[tuple[str, str, int, Callable[[str], bool]]]] = {"": []}
-    for shapes, good in ((_SHAPES, _has_mixed_characters), (_LOOSE, _has_random_part)):
+    tests = ((_SHAPES, _has_mixed_characters), (_LOOSE, _has_random_part), (_ENCODED, _encodes_userinfo))
+    for shapes, good in tests:
         for start, run, least in shapes:
             end = start[-3:] if start[-1] in "-_" else ""
             groups.setdefault(end, []).append((start, run, least, good))
@@ -544,6 +549,18 @@ def _has_random_part(run: str) -> bool:
     return any(looks_random(part, 12) for part in run.replace("_", "-").split("-"))
 
 
+def _encodes_userinfo(run: str) -> bool:
+    """Whether the base64 after `llm://` is an authority with a key."""
+    from binascii import Error, a2b_base64  # late: such texts are rare
+
+    try:
+        rest = a2b_base64(run.rstrip("=").replace("-", "+").replace("_", "/")[: MAX_EXAMINED * 4] + "==")
+    except Error:
+        return False
+    userinfo, at, _ = rest.partition(b"@")
+    return bool(at) and b":" in userinfo
+
+
 def _find_pem_blocks(text: str) -> Iterator[Span]:
     """PEM private keys; an incomplete one ends with the last line that looks like a key."""
     ends = [match.start() for match in re.finditer(PEM_END, text)]
@@ -556,7 +573,8 @@ def _find_pem_blocks(text: str) -> Iterator[Span]:
             tail = text.find("-----", ends[index] + len(PEM_END), ends[index] + 64)
             done = tail + 5 if tail >= 0 else ends[index] + len(PEM_END)
         else:
-            done = _get_pattern("body").match(text, match.end()).end()  # type: ignore[union-attr]  # matches "" too
+            body = _get_pattern("body").match(text, match.end())
+            done = match.end() if body is None else body.end()
             if done == match.end():
                 continue  # only the first line is not a secret
         yield match.start(), done

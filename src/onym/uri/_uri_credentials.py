@@ -47,8 +47,8 @@ _PATTERNS = {
     "reference": r"//(?<![\w/\\]//)(?<!\w://)(?![\s/@])",
     "reference key": r"[^\s\[\](){}|]{4,}",
     "reference host": r"[\w\[%${]",
-    # a template: `{password}`, `${PASSWORD}`, `%(password)s`
-    "template": r"\$?\{{1,2}[^{}]{0,64}\}{1,2}|%(?:\([a-z_]{1,32}\))?s",
+    # a template: `{password}`, `${PASSWORD}`, `%(password)s`, and `key]` of a grammar: `[label[:key]@]host`
+    "template": r"\$?\{{1,2}[^{}]{0,64}\}{1,2}|%(?:\([a-z_]{1,32}\))?s|[a-z-]{3,16}\]",
     "bare authority": (
         r":([^\s\"'<>`@/?#:\\,;()\[\]{}|&]{16,256})@(?!sha[0-9]+:)(?=[A-Za-z0-9][A-Za-z0-9-]{0,62}[.:/\"'\s]|\[)"
     ),
@@ -211,7 +211,7 @@ def _find_last_at(text: str, at: int, stop: int, end: int, llm: bool) -> int:
 def _find_secret_before(text: str, begin: int, at: int) -> Span | None:
     """The secret part of `label:key` up to an `@`; a lone label is secret if it looks like a key.
 
-    A template such as `{password}` is not a secret.
+    A template such as `{password}` or `[label[:key]@]` is not a secret.
     """
     colon = text.find(":", begin, at)
     if colon >= 0:

@@ -80,8 +80,6 @@ INVISIBLE: Final = re.compile(
 )
 
 _LABEL = re.compile("[a-z0-9](?:[a-z0-9-]*[a-z0-9])?").fullmatch
-# the last label of what a browser reads as an IPv4 address: 127.1, 2130706433, 0x7f.1
-_NUMERIC_LABEL = re.compile("[0-9]+|0x[0-9a-f]*").fullmatch
 _PORT = re.compile("[1-9][0-9]{0,4}").fullmatch
 # bytes that a server, proxy or form decoder could take for syntax: C0, DEL, C1, and / \ ? # encoded
 _CONTROL = re.compile("%(?:[01][0-9A-Fa-f]|7[Ff]|[Cc]2%[89][0-9A-Fa-f])")
@@ -147,7 +145,7 @@ def _canonicalize_host(parts: URIParts, offset: int) -> str:
     labels = host.split(".")
     if len(host) > 253 or not all(_LABEL(label) and len(label) <= 63 for label in labels):
         raise _make_refusal("bad-host", "host", offset)
-    if _NUMERIC_LABEL(labels[-1]):
+    if generic.ends_in_number(host):
         raise _make_refusal("address-literal", "host", offset)
     if any(label[2:4] == "--" and not is_a_label(label) for label in labels):
         raise _make_refusal(

@@ -318,7 +318,7 @@ _KINDS: Final = {
 def explain_syntax_error(text: str, rule: str) -> URISyntaxError:
     """The error for `text`, which is known not to match `rule`."""
     pieces = _PIECES.match(text)
-    assert pieces is not None  # noqa: S101  it matches any text
+    assert pieces is not None  # noqa: S101 - it matches any text
     scheme = pieces["scheme"]
     if scheme is not None and rule == "relative-ref":
         message = "a colon in the first segment of a relative reference would end a scheme"

@@ -277,6 +277,25 @@ def _normalize_host(host: str, host_type: str | None) -> tuple[str, str | None]:
     return host, "IPv4address" if is_ipv4(host) else "reg-name"
 
 
+_LONGEST_NAME: Final = 253
+# letters, digits and, within a label, hyphens (RFC 3986 3.2.2, RFC 1123 2.1); and the underscore that names
+# of services in container networks have
+_LABEL: Final = "[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*").fullmatch
+# a last label that some resolver reads as a number (WHATWG URL, "ends in a number"; inet_aton)
+_NUMBER = re.compile("[0-9]+|0x[0-9a-f]*").fullmatch
+
+
+def is_dns_name(name: str) -> bool:
+    """Whether a normal `name`, without a dot at its end, has the form of a DNS name."""
+    return len(name) <= _LONGEST_NAME and _NAME(name) is not None
+
+
+def ends_in_number(name: str) -> bool:
+    """Whether some software reads a normal `name` as an IPv4 address: 127.1, 2130706433, 0x7f.1."""
+    return _NUMBER(name.rpartition(".")[2]) is not None
+
+
 def normalize_reg_name(host: str) -> str:
     """A registered name in lower case, with upper-case triplets and unreserved characters decoded."""
     # decoding can uncover capitals, and lower-casing changes triplets: so do it twice

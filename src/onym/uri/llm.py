@@ -566,10 +566,11 @@ def _parse_rare_text(text: str, limits: Limits) -> LLMURI:
     return _freeze_fields(uri)
 
 
-def _freeze_fields(fields: LLMURIFields) -> LLMURI:
+def _freeze_fields(fields: Any) -> LLMURI:
     # filling a plain object and changing its class takes a third of the time of filling a frozen one
     fields.__class__ = LLMURI
-    return fields  # type: ignore[return-value]
+    uri: LLMURI = fields
+    return uri
 
 
 def parse(text: str | LLMURI, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> LLMURI:

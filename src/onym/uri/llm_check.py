@@ -44,7 +44,7 @@ RULES: Final[Mapping[str, tuple[Severity, str, str]]] = {
     ),
     # host, port and model
     "host-not-normal": ("note", "RFC 3986 6.2.2", "the host has a simpler form"),
-    "host-unusable": ("warning", "4.2.2", "a host name with such characters cannot be looked up"),
+    "host-unusable": ("warning", "4.2.2", "the host is neither a DNS name nor an IP address"),
     "empty-port": ("warning", "RFC 3986 6.2.3", "the port is empty and treated as absent"),
     "port-zeros": ("warning", "RFC 3986 3.2.3", "the port has leading zeros"),
     "default-port": ("note", "4.2.3", "this is the default port"),
@@ -123,10 +123,15 @@ class CheckedURI(Protocol):
     _limits: parameters.Limits
 
     @property
-    def has_default_port(self) -> bool: ...  # noqa: D102
+    def has_default_port(self) -> bool:
+        """Whether the port can be left out."""
+
     @property
-    def withheld(self) -> tuple[str, ...]: ...  # noqa: D102
-    def render(self, *, reveal: bool = False) -> str: ...  # noqa: D102
+    def withheld(self) -> tuple[str, ...]:
+        """The names of parameters that are never sent."""
+
+    def render(self, *, reveal: bool = False) -> str:
+        """The URI as text."""
 
 
 U = TypeVar("U", bound=CheckedURI, covariant=True)
@@ -135,8 +140,11 @@ U = TypeVar("U", bound=CheckedURI, covariant=True)
 class URIReader(Protocol[U]):
     """Reads texts as llm URIs: the class `LLMURI`."""
 
-    def parse(self, text: str, /, *, limits: parameters.Limits = ...) -> U: ...  # noqa: D102
-    def from_iri(self, text: str, /) -> U: ...  # noqa: D102
+    def parse(self, text: str, /, *, limits: parameters.Limits = ...) -> U:
+        """Read a URI."""
+
+    def from_iri(self, text: str, /) -> U:
+        """Read text that may have Unicode in it."""
 
 
 _WRAPPING = " \t\r\n\ufeff\u200b<>\"'`"
@@ -434,7 +442,6 @@ def _check_dots(findings: Findings[Any], item: _QueryItem, value: dict[str, obje
         findings.add("json", "query", item.span, edit=edit, parameter=item.parameter)
 
 
-_USABLE_NAME = re.compile("[a-z0-9._-]+").fullmatch
 #: the length from which intermediaries begin to cut URIs, in bytes (draft 4.4)
 _COMFORTABLE = 2048
 
@@ -525,8 +532,15 @@ def _check_host(findings: Findings[Any], host: str, host_type: str | None, at: i
     span = (at, at + len(host))
     if normal != host:
         findings.add("host-not-normal", "host", span, edit=normal)
-    if host_type == "IPvFuture" or (address is None and not _USABLE_NAME(normal)):
+    if host_type == "IPvFuture" or (address is None and not _is_usable_name(normal)):
         findings.add("host-unusable", "host", span)
+
+
+def _is_usable_name(host: str) -> bool:
+    if components.is_ipv4(host):
+        return True
+    name = host.removesuffix(".")
+    return generic.is_dns_name(name) and not generic.ends_in_number(name)
 
 
 def _check_port(findings: Findings[Any], uri: CheckedURI, port: str, at: int) -> None:

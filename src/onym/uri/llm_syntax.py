@@ -341,7 +341,7 @@ def parse_parts(text: str, limits: Limits) -> LLMURIParts:
 def _explain_error(error: URISyntaxError, text: str) -> URISyntaxError:
     """`error` with a hint for Unicode text, or with the parameter that it is in."""
     if error.offset is not None and not text[error.offset : error.offset + 1].isascii():
-        error.hint = "LLMURI.from_iri accepts text with characters outside ASCII"
+        error.hint = "write it in ASCII: percent-encoded, a host in IDNA (in Python, LLMURI.from_iri does)"
     if error.component == "query" and error.offset is not None:
         start = max(text.find("?"), text.rfind("&", 0, error.offset)) + 1
         name, equals, _ = text[start : error.offset].partition("=")
@@ -518,7 +518,9 @@ def compose_from_raw(
 ) -> str:
     """The revealed text for the arguments of a caller; `LLMURI.parse` then checks it as any other text."""
     if not _HOST(host):
-        hint = "use LLMURI.from_iri for a name outside ASCII"
+        hint = "pass only a name or an address; the port and the userinfo have their own arguments"
+        if not host.isascii():
+            hint = "write the name in ASCII (in Python, LLMURI.from_iri converts a URI)"
         raise make_llm_error("the host is not a name or address", "bad-host", "host", 6, "4.2.2", hint=hint)
     if ":" in host and host[0] != "[":
         host = f"[{host}]"

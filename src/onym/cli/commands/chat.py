@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -52,6 +52,11 @@ def write_screen(text: str) -> None:
     """Write text to standard output at once; on a terminal its control characters are escaped."""
     sys.stdout.write(escape_controls(text) if is_terminal(sys.stdout) else text)
     sys.stdout.flush()
+
+
+def _open_output(file: str | None) -> AbstractContextManager[Writer]:
+    """The writer to standard output, or to a file that is replaced only if the block ends well."""
+    return nullcontext(write_screen) if file is None else replace_text_file(Path(file))
 
 
 def write_text_stream(events: Iterable[Event], write: Writer) -> str:
@@ -283,6 +288,8 @@ def keep_line_history(session: Session, path: Path) -> Iterator[None]:
               help="Texts in one request.")  # fmt: skip
 @click.option("--dimensions", type=click.IntRange(1), metavar="N",
               help="The length of the vectors, if the model offers a choice.")  # fmt: skip
+@click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE",
+              help="Write the vectors to FILE. It is replaced only when all are there.")  # fmt: skip
 @click.option("--usage", is_flag=True, help="Print the number of tokens on standard error.")
 @call_options
 @pass_session
@@ -295,30 +302,32 @@ def embed_command(session: Session, /, texts: tuple[str, ...], **options: Any) -
     \b
     Examples:
       onym embed llm://openai/text-embedding-3-small "one text" "another"
-      onym embed fast < lines.txt > vectors.jsonl
+      onym embed fast -o vectors.jsonl < lines.txt
     """
-    batch, dimensions, usage = options.pop("batch"), options.pop("dimensions"), options.pop("usage")
+    batch, dimensions, output, usage = (
+        options.pop(name) for name in ("batch", "dimensions", "output", "usage")
+    )
     call = CallOptions(**options)
     if not texts and (call.uri == "-" or call.key_stdin):
         raise UsageError(
             "standard input cannot give the URI or the key and also the texts", code="usage.command-line"
         )
-    with open_client(session, call) as to:
+    with open_client(session, call) as to, _open_output(output) as write:
         if dimensions is not None:
             to.overrides["dimensions"] = dimensions
-        total = _embed_texts(session, to, iter(texts) if texts else read_lines(), batch)
+        total = _embed_texts(to, iter(texts) if texts else map(_require_utf8, read_lines()), batch, write)
     if usage:
         session.print_note(f"{total} tokens in", kind="usage")
 
 
-def _embed_texts(session: Session, to: ConnectedCall, texts: Iterator[str], batch: int) -> int:
+def _embed_texts(to: ConnectedCall, texts: Iterator[str], batch: int, write: Writer) -> int:
     """Write a line for each text; return the number of tokens that the server counted."""
     index = tokens = 0
     while some := list(islice(texts, batch)):
         embeddings = to.client.embed(some, **to.overrides)
         tokens += embeddings.usage.input_tokens or 0
         for vector in embeddings.vectors:
-            session.print_json_line({"index": index, "embedding": list(vector)})
+            write(encode_json({"index": index, "embedding": list(vector)}) + "\n")
             index += 1
     if not index:
         hint = "write them after the URI, or pipe lines in"
@@ -445,8 +454,12 @@ def _build_prompt(words: tuple[str, ...], call: CallOptions) -> str:
 
 
 def _read_piped_text() -> str:
-    """Read standard input as text. Raises UsageError for a picture or another binary file."""
-    text = read_stdin()
+    """Read the prompt from standard input. Raises UsageError for a picture or another binary file."""
+    return _require_utf8(read_stdin()).strip("\n")
+
+
+def _require_utf8(text: str) -> str:
+    """Return text of standard input. Raises UsageError for bytes that are not UTF-8."""
     try:
         text.encode("utf-8")  # bytes that are not UTF-8 are lone surrogates here
     except UnicodeEncodeError as error:
@@ -455,7 +468,7 @@ def _read_piped_text() -> str:
             code="usage.bad-message",
             hint="convert text with iconv; send a picture from Python, as an onym.ImagePart of a message",
         ) from error
-    return text.strip("\n")
+    return text
 
 
 def _is_piped(*, only: bool) -> bool:
@@ -482,10 +495,7 @@ def _run_once(
     usage: bool,
 ) -> None:
     began = monotonic()
-    with ExitStack() as stack:
-        write: Writer = write_screen
-        if output is not None:
-            write = stack.enter_context(replace_text_file(Path(output)))
+    with _open_output(output) as write:
         end = (_write_stream if stream else _write_completion)(session, client, text, overrides, write)
     if end is not None:
         print_outcome(session, end, began, usage=usage)

@@ -23,6 +23,7 @@ from onym.cli._input import (
     URI_TYPE,
     find_provider,
     is_binary,
+    is_folder,
     iter_files,
     iter_subjects,
     load_providers,
@@ -49,6 +50,7 @@ _URI_IN_TEXT = re.compile(r"(?<![\w+.-])(?:llm|ai)://[^\s\"'`<>(){}|\\^$*,;\u202
 #: characters that a template or a shell replaces, so that the text is not a complete URI
 _TEMPLATE_MARKS = frozenset("{<$*\\|(\u2026")
 _LONGEST_FILE = 8 * 1024 * 1024
+_PAIR = re.compile("[^&]+")
 
 
 def check_provider(text: str, providers: ProviderTable, today: date | None = None) -> tuple[Diagnostic, ...]:
@@ -208,13 +210,12 @@ def _find_parameter_span(text: str, name: str) -> tuple[int, int]:
     """Return the offsets of a parameter in `text`; its name is the first part before a dot."""
     from onym.uri.components import decode_component
 
-    at = text.index("?") + 1
-    for pair in text[at:].partition("#")[0].split("&"):
+    def has_name(pair: str) -> bool:
         written = decode_component(pair.partition("=")[0], component="query")
-        if written == name or written.partition(".")[0] == name:
-            return at, at + len(pair)
-        at += len(pair) + 1
-    raise AssertionError(name)  # pragma: no cover - every name came from this text
+        return name in (written, written.partition(".")[0])
+
+    pairs = _PAIR.finditer(text.partition("#")[0], text.index("?") + 1)
+    return next(pair.span() for pair in pairs if has_name(pair[0]))
 
 
 def _make_warning(
@@ -320,14 +321,14 @@ def _read_file(name: str, listed: bool) -> str:
 def _require_uris(session: Session, arguments: Sequence[str]) -> None:
     """Raise UsageError for an argument that is a file or a folder, and not the name of an endpoint."""
     for name in arguments:
-        if ":" in name or not os.path.exists(name):  # noqa: PTH110 - pathlib loads slowly
+        if ":" in name or not os.access(name, os.F_OK):
             continue
         from onym.llm.config import Config  # late: most calls need no configuration
 
         if name not in Config.load().endpoints:
             shown = escape_unprintable(session.mask(name))
             raise UsageError(
-                f"{shown} is a {'folder' if os.path.isdir(name) else 'file'}, not a URI",  # noqa: PTH112
+                f"{shown} is a {'folder' if is_folder(name) else 'file'}, not a URI",
                 code="usage.command-line",
                 hint=f"check the URIs in it with onym check --files {quote(shown)}",
             )

@@ -84,7 +84,7 @@ def path_command(session: Session, /) -> None:
 
     path = default_path()
     session.print_line(str(path))
-    session.print_record({"path": str(path), "exists": path.exists()})
+    session.print_record({"path": str(path), "exists": os.access(path, os.F_OK)})
 
 
 @config_command.command("show")
@@ -127,16 +127,20 @@ def check_command(session: Session, /) -> None:
 @_commands.pass_session
 def init_command(session: Session, /) -> None:
     """Create a configuration file in which every line is a comment. An existing file stays unchanged."""
-    from onym.llm.config import default_path
+    from onym.llm.config import VARIABLE, default_path
 
     path = default_path()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # only its owner can read the file, because it may contain a key
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        hint = "edit the file, or remove it first"
-        raise ConfigError(f"{path} exists already", code="config.exists", hint=hint) from None
+    except OSError as error:
+        if isinstance(error, FileExistsError) and path.exists():  # and not a file in the place of its folder
+            hint = "edit the file, or remove it first"
+            raise ConfigError(f"{path} exists already", code="config.exists", hint=hint) from None
+        hint = f"name another file with {VARIABLE}"
+        message = f"cannot write {path}: {error.strerror}"
+        raise UsageError(message, code="usage.output-file", hint=hint) from error
     with os.fdopen(descriptor, "w", encoding="utf-8") as out:
         # editors complete and check the file by this schema
         out.write(f"#:schema {get_schema_path('config').as_uri()}\n{TEMPLATE}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -44,6 +44,8 @@ _ACTIONS = {
 }
 #: characters of a value in the table; the body above it is complete
 _LONGEST = 60
+#: tokens of the answer that `ping` asks for; OpenAI's Responses API takes no fewer
+_SHORT_ANSWER = 16
 
 
 @_commands.make_command("explain")
@@ -265,13 +267,14 @@ def ping_command(session: Session, /, timeout: float, **options: Any) -> None:
     """Test an endpoint step by step.
 
     The steps are the key, the way out (a proxy and the trusted authorities), name resolution, the connection,
-    TLS, and one cheap request (the list of models, or one token of chat). `ping` stops at the first failed
-    step, with the exit code of its error.
+    TLS, and a cheap request: the list of models. If the server has no list, or the model is not in it, the
+    model has to give a short answer. `ping` stops at the first failed step, with the exit code of its error,
+    so exit code 0 means that the model is ready.
 
     \b
     Examples:
       onym ping llm://openai/gpt-5.5
-      onym ping llm://localhost:11434/llama3
+      until onym ping llm://localhost:11434/llama3; do sleep 1; done
     """
     steps = _Steps(session)
     # an unsupported parameter must not end a test of the connection
@@ -337,28 +340,31 @@ def _check_connection(steps: _Steps, to: ConnectedCall, plan: Plan, origin: Orig
 
 
 def _check_request(steps: _Steps, to: ConnectedCall, plan: Plan, timeout: float) -> None:
-    """Request the list of models, or one token of chat if the provider has no list."""
+    """Find the model in the list of models, or ask it for a short answer if it is not there.
+
+    A list is not always complete (that of Azure has no deployments): only an answer shows that a model works.
+    """
     from onym.llm.flow import list_model_ids  # `onym --help` does not load the client
 
     limits: dict[str, Any] = {"timeout": max(1, int(timeout * 1000)), "retries": 0}
-    began = monotonic()
+    facts: Step = {"operation": "models", "model_listed": None}
+    found, began = "", monotonic()
     try:
-        try:
+        with suppress(NotFoundError, UnsupportedError):
             models = to.client.models(**limits)
-        except (NotFoundError, UnsupportedError):
-            began = monotonic()
-            answer = to.client.chat("ping", max_tokens=1, **limits)
-            facts: Step = {"operation": "chat", "model_listed": None}
-            text = f"chat works ({answer.finish_reason})"
-        else:
             listed = not list_model_ids(plan.endpoint.model).isdisjoint(model.id for model in models)
-            facts = {"operation": "models", "model_listed": listed}
             count = f"{len(models)} {'model' if len(models) == 1 else 'models'}"
-            text = f"{count}, {plan.endpoint.model} {'is' if listed else 'is not'} among them"
+            found = f"{count}, {plan.endpoint.model} {'is' if listed else 'is not'} among them"
+            facts["model_listed"] = listed
+        if not facts["model_listed"]:
+            facts["operation"], began = "chat", monotonic()
+            answer = to.client.chat("ping", max_tokens=_SHORT_ANSWER, **limits)
+            found = "; ".join(filter(None, (found, f"chat works ({answer.finish_reason})")))
     except OnymError as error:
-        steps.add("request", error.message, seconds=monotonic() - began, ok=False, code=error.code)
+        text = "; ".join(filter(None, (found, error.message)))
+        steps.add("request", text, seconds=monotonic() - began, ok=False, code=error.code, **facts)
         raise
-    steps.add("request", text, seconds=monotonic() - began, **facts)
+    steps.add("request", found, seconds=monotonic() - began, **facts)
 
 
 class _ModelsGroup(_commands.OrderedGroup):

@@ -10,7 +10,7 @@ import os
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -25,7 +25,6 @@ from onym.uri.secret import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from io import BufferedReader
 
     from onym.llm.convert import Conversion, Note, Written
     from onym.uri.generic import URI
@@ -392,7 +391,7 @@ def redact_command(session: Session, files: tuple[str, ...], check: bool) -> Non
     if check:
         _check_files(session, files or ("-",))
     for name in files or ("-",):
-        if os.path.isdir(name):  # noqa: PTH112 - pathlib loads slowly, and "-" is not a path
+        if _input.is_folder(name):
             raise UsageError(
                 f"{escape_unprintable(session.mask(name))} is a folder",
                 code="usage.input-file",
@@ -437,8 +436,7 @@ def _format_amount(number: int, noun: str) -> str:
 def _iter_text(name: str) -> Iterator[str]:
     """Yield the text of a file as it arrives; bytes that are not UTF-8 become lone surrogates and back."""
     decoder = getincrementaldecoder("utf-8")("surrogateescape")
-    with click.open_file(name, "rb") as opened:
-        source = cast("BufferedReader", opened)
+    with _input.open_input(name) as source:
         # read1 does not wait for a full block, so that a pipe flows
         while data := source.read1(_CHUNK):
             yield decoder.decode(data)

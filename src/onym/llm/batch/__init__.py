@@ -204,7 +204,7 @@ class BatchRun:
 
         self._engine = engine
         self._writer = storage.JournalWriter(journal, record_durable)
-        watching = asyncio.create_task(self._watch_progress()) if self._watch is not None else None
+        watching = asyncio.create_task(self._watch_progress(self._watch)) if self._watch is not None else None
         try:
             await engine.run(self)
         finally:
@@ -284,10 +284,9 @@ class BatchRun:
                 self.stopped = "max-errors"
                 self.stop.set()
 
-    async def _watch_progress(self) -> None:
-        assert self._watch is not None  # noqa: S101
+    async def _watch_progress(self, watch: Callable[[Progress], object]) -> None:
         while True:
-            self._watch(self.build_progress())
+            watch(self.build_progress())
             await asyncio.sleep(_WATCH_INTERVAL)
 
 
