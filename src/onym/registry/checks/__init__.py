@@ -22,19 +22,11 @@ from onym.errors import GrammarError
 from onym.registry.abnf import Grammar, find_unused_rules, parse_blocks, resolve
 from onym.registry.checks import _citations, _prose, _syntax, _template, context
 from onym.registry.checks._grammar import SchemeGrammar, read_syntax
-from onym.registry.checks.context import (
-    UNCHECKED,
-    Finding,
-    Level,
-    ReferenceData,
-    Report,
-    clean_name,
-    load_builtin,
-)
+from onym.registry.checks.context import UNCHECKED, Finding, Level, ReferenceData, Report, load_builtin
 from onym.registry.documents import find_value_blocks, profile_of_template, read_document
 from onym.registry.documents.types import Block, Document, DocumentKind, Template, TemplateValue
 from onym.registry.records import Entry, Request, RequestKind, Status
-from onym.registry.registries import PROFILES, Profile, get_profile
+from onym.registry.registries import PROFILES, Profile, clean_name, get_profile
 from onym.uri.components import PATH
 
 __all__ = [
@@ -49,7 +41,6 @@ __all__ = [
     "check_entries",
     "check_request",
     "choose_profile",
-    "clean_name",
     "format_summary",
     "to_sarif",
 ]

@@ -83,6 +83,7 @@ def check_operations(ctx: CheckContext) -> Findings:
             "no-semantics",
             "no section or field defines what a URI of this scheme means",
             level=_get_severity(ctx),
+            clause="RFC 4395 2.3" if ctx.profile.id == "rfc4395" else "RFC 7595 3.3",
             at="semantics",
             fix="add a section `Semantics and operations`: what URIs identify, and which operations apply",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date
 from difflib import get_close_matches
 from typing import Final
@@ -13,12 +13,10 @@ from onym.errors import SnapshotError
 from onym.registry.checks import context
 from onym.registry.documents.types import DocumentKind, Template, TemplateValue
 from onym.registry.records import Status
-from onym.registry.registries import BUILTIN, REGISTRIES, TemplateField
+from onym.registry.registries import BUILTIN, REGISTRIES, Registry, TemplateField, clean_name
 
-MAX_NAME: Final = 63
 #: lines below its label in which a name is searched
 _LINES_BELOW: Final = 3
-_NAME_LABELS: Final = {"rfc4395": "URI scheme name", "rfc7595": "Scheme name"}
 #: similar names that a finding lists
 MAX_NEAR: Final = 8
 
@@ -27,16 +25,14 @@ _GRANDIOSE: Final = re.compile(r"universal|standard|global|generic|official|ever
 
 
 def check_name_syntax(ctx: context.CheckContext) -> context.Findings:
-    """N1: the name is `[a-z][a-z0-9+.-]*` and at most MAX_NAME characters long."""
+    """N1: the name is valid in its registry: `[a-z][a-z0-9+.-]*` for a scheme, and not too long."""
     name = ctx.name or ctx.raw_name.strip()
     if not name:
         return  # T1 reports that it is missing
-    registry = BUILTIN.registries["uri-schemes"]
-    if ctx.profile.id not in registry.profiles:
-        registry = next(row for row in REGISTRIES.values() if ctx.profile.id in row.profiles)
+    registry = _get_registry(ctx)
     if registry.is_valid_name(name):
         return
-    label = _NAME_LABELS.get(ctx.profile.id) or ctx.profile.fields[0].label.capitalize()
+    label = _get_name_label(ctx)
     if registry.fold_case and registry.is_valid_name(context.lower_ascii(name)):
         yield ctx.report(
             "name-not-lowercase",
@@ -46,7 +42,7 @@ def check_name_syntax(ctx: context.CheckContext) -> context.Findings:
             fix=f"write `{label}: {context.lower_ascii(name)}`",
         )
         return
-    parts = [context.clean_name(part) for part in _SEPARATOR.split(name[:1024])]
+    parts = [clean_name(part) for part in _SEPARATOR.split(name[:1024])]
     if len(parts) > 1 and all(registry.is_valid_name(context.lower_ascii(part)) for part in parts):
         yield ctx.report(
             "several-names",
@@ -57,12 +53,24 @@ def check_name_syntax(ctx: context.CheckContext) -> context.Findings:
             fix=f"write one template for each name: `{label}: {parts[0]}`, ...",
         )
         return
-    invalid = re.search("[^A-Za-z0-9+.-]", name)
-    odd = None if invalid is None else invalid.start()
+    odd = _find_odd_character(registry, name)
     line, column = _find_position(ctx, name, odd or 0)
+    if odd is None and len(name) > registry.name_limit:
+        yield ctx.report(
+            "name-too-long",
+            f"the name has {len(name)} characters, but the registry allows {registry.name_limit}",
+            field="name",
+            line=line,
+            column=column,
+            clause=registry.limit_clause,
+            witness=name,
+            fix=f"choose a name of at most {registry.name_limit} characters",
+        )
+        return
+    place = "" if odd is None else f"character {odd + 1} is {_describe_character(name[odd])}; "
     yield ctx.report(
         "name-syntax",
-        _explain_name_syntax(name, odd, registry.name_rule),
+        f"not a valid name: {place}a name is {registry.name_rule}",
         field="name",
         line=line,
         column=column,
@@ -71,12 +79,25 @@ def check_name_syntax(ctx: context.CheckContext) -> context.Findings:
     )
 
 
-def _explain_name_syntax(name: str, odd: int | None, rule: str) -> str:
-    if odd is not None:
-        return f"not a valid name: character {odd + 1} is {_describe_character(name[odd])}; a name is {rule}"
-    if name[0].isalpha() and len(name) > MAX_NAME:
-        return f"the name has {len(name)} characters, but the registry allows {MAX_NAME}"
-    return f"not a valid name: a name is {rule}"
+def _get_registry(ctx: context.CheckContext) -> Registry:
+    schemes = BUILTIN.registries["uri-schemes"]
+    if ctx.profile.id in schemes.profiles:
+        return schemes
+    return next(row for row in REGISTRIES.values() if ctx.profile.id in row.profiles)
+
+
+def _get_name_label(ctx: context.CheckContext) -> str:
+    return _capitalize_first(ctx.profile.fields[0].label)
+
+
+def _find_odd_character(registry: Registry, name: str) -> int | None:
+    """Return the offset of the first character that no name has there; None if the fault is another one."""
+    if not registry.is_valid_name("aaa"):
+        return None  # the names of an operator's registry have another form
+    if not registry.is_valid_name(f"{context.lower_ascii(name[0])}aa"):
+        return 0
+    letters = enumerate(context.lower_ascii(name))
+    return next((offset for offset, char in letters if not registry.is_valid_name(f"a{char}a")), None)
 
 
 def _find_position(ctx: context.CheckContext, name: str, offset: int) -> tuple[int | None, int | None]:
@@ -108,7 +129,20 @@ def check_name_taken(ctx: context.CheckContext) -> context.Findings:
         yield ctx.report_unchecked("whether the name is free", _NO_ENTRIES)
         return
     entry = ctx.known.entries.get(context.lower_ascii(ctx.name))
-    if entry is None or ctx.update:
+    if ctx.update:
+        return
+    if entry is None:
+        yield from _check_other_requests(ctx)
+        return
+    if entry.status is Status.PENDING_REVIEW:
+        requests = context.to_printable(" and ".join(entry.pending)) or "another request"
+        yield ctx.report(
+            "name-taken",
+            f'"{entry.name}" is under review already, for {requests}',
+            at="name",
+            witness=ctx.name,
+            fix="choose another name, or wait for the decision",
+        )
         return
     since = "" if entry.registered is None else f" since {entry.registered.date().isoformat()}"
     reference = entry.fields.get("reference", "")
@@ -128,9 +162,11 @@ def check_name_taken(ctx: context.CheckContext) -> context.Findings:
         )
         return
     by = f", reference {context.to_printable(reference)}" if reference else ""
+    same = entry.name == _get_registry(ctx).normalize_name(ctx.name)
     yield ctx.report(
-        "name-taken",
+        "name-taken" if same else "name-differs-in-case",
         f'"{entry.name}" is in the registry already: {entry.status}{since}{by}',
+        level=None if same else context.Level.WARNING,
         at="name",
         witness=ctx.name,
         fix="choose another name, or request an update of that entry",
@@ -156,59 +192,111 @@ _RFC_NAME: Final = re.compile(r"RFC ?([0-9]{1,5})")
 _NO_ENTRIES: Final = "no entries of the registry are available"
 
 
+def _check_other_requests(ctx: context.CheckContext) -> context.Findings:
+    """Report open requests for the same new name: no entry reserves the name yet."""
+    others = ctx.known.requests.get(context.lower_ascii(ctx.name), ())
+    if not others:
+        return
+    count = "another request" if len(others) == 1 else f"{len(others)} other requests"
+    listed = "; ".join(
+        f"{request.id} ({request.status}, public since {request.public_since:%Y-%m-%d})"
+        for request in others[:MAX_NEAR]
+    )
+    yield ctx.report(
+        "name-requested",
+        f'there {"is" if len(others) == 1 else "are"} {count} for "{ctx.name}": {listed}; '
+        f"{_NAME_DECISIONS[ctx.profile.checks]}",
+        level=context.Level.WARNING,
+        at="name",
+        witness=ctx.name,
+        fix="choose another name, or agree with the other registrant before you submit",
+    )
+
+
+#: profile -> who gets the name that two requests ask for
+_NAME_DECISIONS: Final = {
+    "rfc4395": "the first one that is registered gets the name, and IANA rejects the other",
+    "rfc7595": "the first one that IANA enters gets the name, and the Designated Expert decides about "
+    "the other",
+    "specification-required": "the first one that is registered gets the name",
+    "expert-review": "the first one that is registered gets the name",
+}
+#: a label of a domain name (RFC 1123 2.1)
+_LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
+
+
 def check_dots(ctx: context.CheckContext) -> context.Findings:
-    """N3: only a reversed domain name has dots; under RFC 4395 such a name may have hyphens."""
+    """N3: a new name has dots only if it is a reversed domain name; under RFC 4395 that may have hyphens."""
     name = context.lower_ascii(ctx.name)
     old = ctx.profile.id == "rfc4395"
     labels = re.split(r"[.-]" if old else r"\.", name)
-    if len(labels) < 2 or not BUILTIN.registries["uri-schemes"].is_valid_name(name):
-        return  # N1 reports an invalid name
+    # N1 reports an invalid name; names such as z39.50r were registered before the rule
+    if len(labels) < 2 or not ctx.is_new_name or not BUILTIN.registries["uri-schemes"].is_valid_name(name):
+        return
     if not ctx.known.tlds:
         yield ctx.report_unchecked(
             "whether the name is a reversed domain name", "no list of top-level domains is available"
         )
         return
-    is_reversed = labels[0] in ctx.known.tlds and all(labels)
-    hyphenated = context.to_printable(name.replace(".", "-"))
-    if not old and not is_reversed:
+    fault = _find_domain_fault(ctx, labels)
+    if fault is None:
+        yield from _check_domain_owner(ctx, labels)
+    elif "." in name:
+        hyphenated = "-".join(filter(None, name.split(".")))
+        own = labels[-1] or "mything"
+        example = "" if old else f", or begin with your own domain, as in `com.example.{own}`"
         yield ctx.report(
             "dot-without-domain",
-            f'the name has a ".", but "{context.to_printable(labels[0])}" is not a top-level domain: '
-            "only names made from a reversed domain name may have dots",
+            f'the name has a ".", but {fault}: only names made from a reversed domain name may have dots',
+            level=context.Level.WARNING if old else None,
             at="name",
             witness=name,
-            fix=f"write `Scheme name: {hyphenated}`, "
-            "or begin with your own domain, "
-            f"as in `com.example.{context.to_printable(labels[-1]) or 'mything'}`",
+            fix=context.to_printable(f"write `{_get_name_label(ctx)}: {hyphenated}`{example}", 300),
         )
-    elif old and "." in name and not is_reversed:
-        yield ctx.report(
-            "dot-without-domain",
-            'the name has a "." but is not a reversed domain name',
-            level=context.Level.WARNING,
-            at="name",
-            witness=name,
-            fix=f"write `URI scheme name: {hyphenated}`",
-        )
+
+
+def _get_domain(labels: Sequence[str]) -> list[str]:
+    """Return the part of a private name that is a domain name; the last label is the owner's choice."""
+    return list(labels[:-1]) if len(labels) > 2 else list(labels)
+
+
+def _find_domain_fault(ctx: context.CheckContext, labels: Sequence[str]) -> str | None:
+    """Return why the labels are not a reversed domain name and a name in it; None if they are."""
+    if not all(labels):
+        return "a label is empty"
+    if labels[0] not in ctx.known.tlds:
+        return f'"{context.to_printable(labels[0])}" is not a top-level domain'
+    odd = next((label for label in _get_domain(labels) if not _LABEL.fullmatch(label)), None)
+    return None if odd is None else f'"{context.to_printable(odd)}" is not a label of a domain name'
+
+
+def _check_domain_owner(ctx: context.CheckContext, labels: Sequence[str]) -> context.Findings:
+    """Report a private name, unless (RFC 7595) a field has an address in that domain."""
+    old = ctx.profile.id == "rfc4395"
     # two labels (`ms-word`, `view-source`) are a common name with a hyphen
-    elif old and is_reversed and len(labels) >= 3:
-        yield ctx.report(
-            "private-name",
-            f'the name belongs to the owner of the domain "{context.to_printable(labels[1])}.{labels[0]}"',
-            level=context.Level.WARNING,
-            at="name",
-            witness=name,
-            fix="register it only if you own that domain, and write that you do",
-        )
+    if old and len(labels) < 3:
+        return
+    domain = ".".join(reversed(_get_domain(labels)))
+    fields = " ".join(map(ctx.get_field, ("contact", "change_controller", "references"))).lower()
+    if not old and re.search(rf"(?<![\w-]){re.escape('.'.join(labels[1::-1]))}(?!\.?[\w-])", fields):
+        return
+    yield ctx.report(
+        "private-name",
+        f'only the owner of the domain "{context.to_printable(domain)}" may use this name',
+        level=context.Level.WARNING if old else context.Level.HINT,
+        at="name",
+        witness=ctx.name,
+        fix="register it only if you own that domain, and give an address in it",
+    )
 
 
 def check_general_names(ctx: context.CheckContext) -> context.Findings:
     """N4: names that are too short, too general, or similar to another (heuristics)."""
     name = context.lower_ascii(ctx.name)
-    if not name or len(name) > MAX_NAME:
+    if not name or len(name) > _get_registry(ctx).name_limit or not ctx.is_new_name:
         return
     if len(name) <= 2:
-        message = f"a name of {len(name)} characters is not descriptive, and reviewers expect more"
+        message = "a name of one or two characters is not descriptive, and reviewers expect more"
         fix = "choose a longer name that describes the scheme"
         yield _report_heuristic(ctx, "name-very-short", message, fix)
     if name in context.load_word_list("general"):
@@ -254,10 +342,11 @@ def _format_names(names: Iterable[str]) -> str:
 def check_service_name(ctx: context.CheckContext) -> context.Findings:
     """N5: a service name of RFC 6335 that the text does not mention (a heuristic)."""
     name = context.lower_ascii(ctx.name)
-    if name and name in ctx.known.services and "service name" not in ctx.prose.lower():
+    is_service = ctx.is_new_name and name in ctx.known.services
+    if is_service and "service name" not in ctx.prose.lower():
         yield ctx.report(
             "service-name",
-            f'"{name}" is also a service name; the text does not mention if it is the same (a heuristic)',
+            f'"{name}" is also a service name; the text does not say whether both are the same (a heuristic)',
             at="name",
             fix=f'write that the scheme uses the service name "{name}" (RFC 6335), or choose another name',
         )
@@ -297,6 +386,8 @@ _AUTHORS: Final = ("author", "editor", "contact")
 _URI: Final = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}:(?://)?[^\s<>]{3,}|\bwww\.[\w.-]+")
 #: bodies whose address is well known
 _BODIES: Final = re.compile(r"\b(?:IETF|IESG|IAB|IRTF|W3C|IANA|Internet Engineering Task Force)\b")
+#: where both parties are asked for
+_THIRD_PARTY_CLAUSES: Final = {"rfc4395": "RFC 4395 3", "rfc7595": "RFC 7595 4"}
 _THIRD_PARTY: Final = re.compile(r"\b(?:on behalf of|third[- ]party|unaffiliated)\b", re.IGNORECASE)
 _MARKUP: Final = re.compile(
     r"<\s*/?\s*(?:script|iframe|img|svg|style|object|embed|html|body|a|b|i|p|div|span)(?=[\s/>])[^>]{0,200}>",
@@ -564,18 +655,12 @@ def check_status(ctx: context.CheckContext) -> context.Findings:
     word = None if ctx.status is None else words.get(ctx.status.value)
     if word is None:
         several = sum(lower in value.lower() for lower in words) > 1
-        meant = [word for lower, word in words.items() if lower[:8] in value.lower()]
-        retires = ctx.profile.own_rules == "simple" and value.strip().lower() == Status.DEPRECATED
         yield ctx.report(
             "status-unknown",
             f"the status is {'more than one' if several else 'none'} of {choice}",
             at="status",
             witness=value,
-            fix="retire the entry instead: onym registry decide NAME retire"
-            if retires
-            else f"write `Status: {meant[0]}`"
-            if len(meant) == 1
-            else f"write `Status: WORD`, where WORD is one of {choice}",
+            fix=_suggest_status(ctx, value.lower()),
         )
     elif value.strip("\"' .") != word:
         yield ctx.report(
@@ -586,6 +671,18 @@ def check_status(ctx: context.CheckContext) -> context.Findings:
             witness=value,
             fix=f"write `Status: {word}`",
         )
+
+
+def _suggest_status(ctx: context.CheckContext, value: str) -> str:
+    """Return the advice on a status that the profile does not have; `value` is in lower case."""
+    words = ctx.profile.status_words
+    if ctx.profile.own_rules == "simple" and value.strip() == Status.DEPRECATED:
+        return "retire the entry instead: onym registry decide NAME retire"
+    # the beginning of a word finds misspelled ends too
+    meant = [word for word in words if word.lower()[:8] in value]
+    if len(meant) == 1:
+        return f"write `Status: {meant[0]}`"
+    return f"write `Status: WORD`, where WORD is one of {', '.join(words)}"
 
 
 def check_contacts(ctx: context.CheckContext) -> context.Findings:
@@ -602,6 +699,7 @@ def check_contacts(ctx: context.CheckContext) -> context.Findings:
             "a third party registers, but contact and change controller are the same",
             level=context.Level.WARNING,
             at="contact",
+            clause=_THIRD_PARTY_CLAUSES.get(ctx.profile.id),
             fix="name the registering party as contact, and the author of the scheme as change controller",
         )
 

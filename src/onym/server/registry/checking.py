@@ -70,6 +70,7 @@ class CheckProcess:
             {
                 "names": None if told else list(known.names or ()),
                 "entries": {key: to_data(entry) for key, entry in known.entries.items()},
+                "requests": {key: list(map(to_data, found)) for key, found in known.requests.items()},
                 "today": today.isoformat(),
             }
         )
