@@ -159,7 +159,7 @@ def test_a_name_that_is_registered_gets_no_advice_to_choose_a_more_distinctive_o
     }
 
 
-@pytest.mark.requirement("rfc7595-3.8-g")
+@pytest.mark.requirement("rfc7595-3.8-h")
 def test_the_owner_of_a_private_name_is_known_by_an_address_in_its_domain():
     stranger = document(template(name="com.kites.fly"))
     found = finding(stranger, "private-name")
