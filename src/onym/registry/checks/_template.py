@@ -197,29 +197,28 @@ def _check_other_requests(ctx: context.CheckContext) -> context.Findings:
     others = ctx.known.requests.get(context.lower_ascii(ctx.name), ())
     if not others:
         return
-    count = "another request" if len(others) == 1 else f"{len(others)} other requests"
-    listed = "; ".join(
+    listed = " and ".join(
         f"{request.id} ({request.status}, public since {request.public_since:%Y-%m-%d})"
         for request in others[:MAX_NEAR]
     )
     yield ctx.report(
         "name-requested",
-        f'there {"is" if len(others) == 1 else "are"} {count} for "{ctx.name}": {listed}; '
-        f"{_NAME_DECISIONS[ctx.profile.checks]}",
+        f'"{ctx.name}" is requested already, by {listed}; {_NAME_DECISIONS[ctx.profile.checks]}',
         level=context.Level.WARNING,
         at="name",
         witness=ctx.name,
-        fix="choose another name, or agree with the other registrant before you submit",
+        fix="if that request is yours, revise it; if not, choose another name, or agree with its registrant "
+        "before you submit",
     )
 
 
 #: profile -> who gets the name that two requests ask for
 _NAME_DECISIONS: Final = {
-    "rfc4395": "the first one that is registered gets the name, and IANA rejects the other",
-    "rfc7595": "the first one that IANA enters gets the name, and the Designated Expert decides about "
-    "the other",
-    "specification-required": "the first one that is registered gets the name",
-    "expert-review": "the first one that is registered gets the name",
+    "rfc4395": "the first request that is registered gets the name, and IANA rejects the others",
+    "rfc7595": "the first request that IANA enters gets the name, and the Designated Expert decides about "
+    "the others",
+    "specification-required": "the first request that is registered gets the name",
+    "expert-review": "the first request that is registered gets the name",
 }
 #: a label of a domain name (RFC 1123 2.1)
 _LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")

@@ -326,11 +326,16 @@ class SourceLine:
     fault: bool
 
 
+def split_lines(text: str) -> tuple[str, ...]:
+    """Return the lines of a text as findings count them."""
+    return tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+
+
 def build_excerpt(report: Report | None, text: str) -> tuple[SourceLine, ...]:
     """Return the lines of the text that the findings name, with the lines around them."""
     if report is None or not text.strip():
         return ()
-    rows = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    rows = split_lines(text)
     named = [finding for finding in report.findings if finding.line and not finding.check.startswith("Q")]
     faults = {finding.line for finding in named if finding.level is not Level.HINT}
     numbers: dict[int, None] = {}
