@@ -169,7 +169,9 @@ def check_name_taken(ctx: context.CheckContext) -> context.Findings:
         level=None if same else context.Level.WARNING,
         at="name",
         witness=ctx.name,
-        fix="choose another name, or request an update of that entry",
+        fix="choose another name, or request a change of that entry's status"
+        if ctx.status is Status.HISTORICAL
+        else "choose another name, or request an update of that entry",
     )
 
 
@@ -382,7 +384,16 @@ _ELSEWHERE: Final = re.compile(
     re.IGNORECASE,
 )
 _AUTHORS: Final = ("author", "editor", "contact")
-_URI: Final = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}:(?://)?[^\s<>]{3,}|\bwww\.[\w.-]+")
+#: a URI that leads to people; other words before a colon are labels, as in `Name:Ada`
+_URI: Final = re.compile(
+    r"\b[a-z][a-z0-9+.-]{1,20}://[^\s<>]{3,}"
+    r"|\b(?:mailto|tel|sms|sips?|xmpp|acct|matrix|did|urn|ni):[^\s<>]{3,}|\bwww\.[\w.-]+",
+    re.IGNORECASE,
+)
+#: an international telephone number, or one with a label
+_TELEPHONE: Final = re.compile(
+    r"(?:\+|\b(?:tel|phone|telephone)[.:]{0,2} {0,2})[0-9(][0-9 ()./-]{5,30}[0-9]", re.IGNORECASE
+)
 #: bodies whose address is well known
 _BODIES: Final = re.compile(r"\b(?:IETF|IESG|IAB|IRTF|W3C|IANA|Internet Engineering Task Force)\b")
 #: where both parties are asked for
@@ -518,12 +529,14 @@ def check_fields(ctx: context.CheckContext) -> context.Findings:
     for value in ctx.template.unknown[:20]:
         if value.line in meant:
             continue  # `check_complete` reports it if the field is required
+        column = context.is_column_label(value.label)
         yield ctx.report(
             "field-unknown",
-            f'"{context.to_printable(value.label)}" is not a field of the template',
+            f'"{context.to_printable(value.label)}" is {"a column of the registry, " if column else ""}'
+            "not a field of the template",
             level=context.Level.HINT,
             line=value.line,
-            fix=_name_fields(ctx) or "remove it, or move it to the specification",
+            fix=_suggest_for_unknown_field(ctx, column),
         )
     elsewhere = {field.id for field in ctx.profile.elsewhere}
     for value in ctx.template.values.values():
@@ -543,11 +556,13 @@ def check_fields(ctx: context.CheckContext) -> context.Findings:
         yield from _check_namespace_values(ctx, ctx.template)
 
 
-def _name_fields(ctx: context.CheckContext) -> str | None:
-    """Return the advice on an unknown field of an operator's own registry, which has no specification."""
-    if ctx.profile.own_rules is None:
-        return None
-    return f"remove it; the fields are {', '.join(field.label for field in ctx.profile.fields)}"
+def _suggest_for_unknown_field(ctx: context.CheckContext, is_column: bool) -> str:
+    """Return the advice on an unknown field. An operator's own registry has no specifications."""
+    if ctx.profile.own_rules is not None:
+        return f"remove it; the fields are {', '.join(field.label for field in ctx.profile.fields)}"
+    if is_column:
+        return "keep it as a request to IANA, and cite the document that supports it under References"
+    return "remove it, or move it to the specification"
 
 
 def _check_namespace_values(ctx: context.CheckContext, template: Template) -> context.Findings:
@@ -679,6 +694,7 @@ def _suggest_status(ctx: context.CheckContext, value: str) -> str:
         return "retire the entry instead: onym registry decide NAME retire"
     # the beginning of a word finds misspelled ends too
     meant = [word for word in words if word.lower()[:8] in value]
+    meant = meant or [word for word in words if get_close_matches(word.lower(), [value[:40]], cutoff=0.8)]
     if len(meant) == 1:
         return f"write `Status: {meant[0]}`"
     return f"write `Status: WORD`, where WORD is one of {', '.join(words)}"
@@ -729,7 +745,7 @@ def _check_unreachable(ctx: context.CheckContext, identifier: str, text: str) ->
         lenient = identifier == "change_controller" and ctx.profile.id == "rfc4395"
         yield ctx.report(
             "no-address",
-            f"the {label.lower()} cannot be reached: no mail address and no URI",
+            f"the {label.lower()} cannot be reached: no mail address, telephone number or URI",
             level=context.Level.WARNING if lenient else None,
             at=identifier,
             witness=text,
@@ -738,7 +754,7 @@ def _check_unreachable(ctx: context.CheckContext, identifier: str, text: str) ->
 
 
 def _is_reachable(text: str) -> bool:
-    return bool(_EMAIL.search(text) or _URI.search(text) or _BODIES.search(text))
+    return any(pattern.search(text) for pattern in (_EMAIL, _URI, _TELEPHONE, _BODIES))
 
 
 def _is_same_party(text: str, contact: str) -> bool:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from onym.registry.checks._grammar import SchemeGrammar
 from onym.registry.documents import types
 from onym.registry.records import EMPTY, Entry, Request, Status
-from onym.registry.registries import Profile, clean_name
+from onym.registry.registries import BUILTIN, Profile, clean_name
 
 if TYPE_CHECKING:
     from onym.registry.iana import RFC
@@ -478,6 +478,12 @@ _STATUSES: Final = {
         Status.ACTIVE,
     )
 }
+#: headings of the columns of the URI schemes that are not fields of a template (RFC 8615 5.2)
+_COLUMN_HEADINGS: Final = frozenset(
+    heading.lower()
+    for column, heading in BUILTIN.registries["uri-schemes"].map_headings().items()
+    if column in ("well_known", "cri_number")
+)
 Findings: TypeAlias = Iterator[Finding]
 
 
@@ -623,6 +629,11 @@ class CheckContext:
     def is_specification(self) -> bool:
         """Whether the document is a specification and not only a template."""
         return self.reading.is_specification
+
+
+def is_column_label(label: str) -> bool:
+    """Return whether a label is the heading of a column that later RFCs added to the URI schemes."""
+    return squeeze_spaces(label).lower().rstrip(" :") in _COLUMN_HEADINGS
 
 
 def lower_ascii(name: str) -> str:
