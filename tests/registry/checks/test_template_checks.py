@@ -171,6 +171,25 @@ def test_a_misspelled_status_is_recognised(status, word):
     )
 
 
+@as_subtests(
+    ("reference", "level"),
+    [
+        ("none", Level.ERROR),
+        ("N/A", Level.ERROR),
+        ("The Book of Kites, Example Press", Level.WARNING),
+        ("[RFC3986]", Level.WARNING),
+        ("RFC 9999, Section 2", None),
+        ("draft-example-kite-00", None),
+        ("https://kite.example/spec", None),
+    ],
+)
+def test_a_parameter_needs_a_public_specification(reference, level):
+    item = document(template({"name": "kite", "reference": reference}), registry="llm-parameters")
+    found = report(item, profile="specification-required").findings
+    told = [(each.level, each.clause) for each in found if each.code == "no-specification"]
+    assert told == ([] if level is None else [(level, "RFC 8126 4.6")])
+
+
 def test_a_request_for_a_historical_entry_is_told_that_a_registered_one_changes_its_status():
     def fix(status: str) -> str | None:
         return finding(document(template(name="http", status=status)), "name-taken").fix

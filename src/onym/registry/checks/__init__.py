@@ -148,7 +148,9 @@ CHECKS: Final[tuple[context.Check, ...]] = (
         "T3", "contact and change controller", "5.4", "7.4", _E, _template.check_contacts, "RFC 8126 9.5"
     ),
     _make_check("T4", "citations", "5.2 step 1", "7.2 step 1", _E, _citations.check_citations),
-    _make_check("T5", "a reason for a missing specification", "3", "4", _W, _template.check_reasons),
+    _make_check(
+        "T5", "a reason for a missing specification", "3", "4", _W, _template.check_reasons, "RFC 8126 4.6"
+    ),
     _make_check("T7", "when the draft expires", "5.4", "7.4", _H, _citations.check_expiry),
     _make_check("T8", "the origin of a historical scheme", "4", "5", _W, _template.check_history),
     _make_check("S1", "inclusion in absolute-URI", "2.2", "3.2", _E, _syntax.check_inclusion),

@@ -406,6 +406,7 @@ _MARKUP: Final = re.compile(
 _COPIED: Final = re.compile(
     r"^see (?:also )?sections? [\d.]+\d(?:,? and (?:section )?[\d.]+\d)? for guidelines\.?$", re.IGNORECASE
 )
+_NOTHING: Final = re.compile(r"(?:none|n/?a|no|tb[ad]|todo|unknown|-+|\?+)\.?", re.IGNORECASE)
 _REASON: Final = re.compile(
     r"\b(?:no (?:public |permanent |citable |formal )*(?:specification|document)"
     r"|proprietary|not (?:yet )?(?:public|published|available)"
@@ -671,7 +672,9 @@ def check_status(ctx: context.CheckContext) -> context.Findings:
         several = sum(lower in value.lower() for lower in words) > 1
         yield ctx.report(
             "status-unknown",
-            f"the status is {'more than one' if several else 'none'} of {choice}",
+            f"the status is {'more than one' if several else 'none'} of {choice}"
+            if len(words) > 1
+            else f"the status is not {choice}",
             at="status",
             witness=value,
             fix=_suggest_status(ctx, value.lower()),
@@ -695,8 +698,8 @@ def _suggest_status(ctx: context.CheckContext, value: str) -> str:
     # the beginning of a word finds misspelled ends too
     meant = [word for word in words if word.lower()[:8] in value]
     meant = meant or [word for word in words if get_close_matches(word.lower(), [value[:40]], cutoff=0.8)]
-    if len(meant) == 1:
-        return f"write `Status: {meant[0]}`"
+    if len(meant) == 1 or len(words) == 1:
+        return f"write `Status: {(meant or words)[0]}`"
     return f"write `Status: WORD`, where WORD is one of {', '.join(words)}"
 
 
@@ -764,7 +767,12 @@ def _is_same_party(text: str, contact: str) -> bool:
 
 
 def check_reasons(ctx: context.CheckContext) -> context.Findings:
-    """T5: a provisional request needs a specification or a reason; a permanent one (RFC 7595) the former."""
+    """T5: a provisional request needs a specification or a reason; a permanent one (RFC 7595) the former.
+
+    A parameter is registered by Specification Required (RFC 8126 4.6).
+    """
+    if ctx.profile.id == "specification-required":
+        yield from _check_public_specification(ctx)
     text = ctx.get_field("references")
     # the specification of a template from an RFC or a draft is that document
     if not text or _cites_specification(text) or ctx.is_specification or ctx.document.name:
@@ -784,6 +792,20 @@ def check_reasons(ctx: context.CheckContext) -> context.Findings:
             "no specification of the scheme is cited, and no reason is given",
             at="references",
             fix="cite a permanent specification, or explain why there is none",
+        )
+
+
+def _check_public_specification(ctx: context.CheckContext) -> context.Findings:
+    text = ctx.get_field("reference")
+    if text and not _cites_specification(text):
+        yield ctx.report(
+            "no-specification",
+            "a permanent and readily available public specification is needed, but none is cited",
+            # a book or a paper has no address that programs know
+            level=context.Level.ERROR if _NOTHING.fullmatch(text) else context.Level.WARNING,
+            at="reference",
+            witness=text,
+            fix="cite an RFC, an Internet-Draft or another public document with its address",
         )
 
 

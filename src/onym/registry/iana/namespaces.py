@@ -174,8 +174,10 @@ def check_namespace_fields(fields: Mapping[str, str]) -> None:
     if fields.get("anchor", "").strip():
         _require_origin(fields["anchor"], "anchor")
     keys = _split_thumbprints(fields.get("keys", ""))
-    if len(keys) > MAX_KEYS or not all(map(_is_thumbprint, keys)):
-        raise _make_namespace_error("keys", f"must be at most {MAX_KEYS} key thumbprints", hint=_THUMBPRINTS)
+    if len(keys) > MAX_KEYS:
+        raise _make_namespace_error("keys", f"has {len(keys)} key thumbprints, and the most is {MAX_KEYS}")
+    if not all(map(_is_thumbprint, keys)):
+        raise _make_namespace_error("keys", "has a value that is not a key thumbprint", hint=_THUMBPRINTS)
 
 
 def _split_thumbprints(text: str) -> list[str]:
