@@ -16,7 +16,7 @@ _LINES_BELOW: Final = 3
 #: similar names that a finding lists
 MAX_NEAR: Final = 8
 
-_SEPARATOR: Final = re.compile(r"\s*(?:,|;|/|\band\b|\bor\b)\s*")
+_SEPARATOR: Final = re.compile(r"\s*[,;]\s*|\s+(?:/|and|or)\s+")
 _GRANDIOSE: Final = re.compile(r"universal|standard|global|generic|official|everything")
 
 

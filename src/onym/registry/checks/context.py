@@ -480,9 +480,9 @@ _STATUSES: Final = {
 }
 #: headings of the columns of the URI schemes that are not fields of a template (RFC 8615 5.2)
 _COLUMN_HEADINGS: Final = frozenset(
-    heading.lower()
-    for column, heading in BUILTIN.registries["uri-schemes"].map_headings().items()
-    if column in ("well_known", "cri_number")
+    column.heading.lower()
+    for column in BUILTIN.registries["uri-schemes"].columns
+    if column.id in ("well_known", "cri_number")
 )
 Findings: TypeAlias = Iterator[Finding]
 
