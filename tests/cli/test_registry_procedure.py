@@ -82,6 +82,25 @@ def test_an_incomplete_request_is_refused_with_what_is_missing_and_returned(own,
     assert own("verify").code == 0
 
 
+@pytest.mark.requirement("rfc7595-7.2-a")
+def test_a_second_request_for_a_name_is_told_of_the_first_before_it_is_filed(own, submit, tmp_path):
+    submit(status="Provisional")
+    words = ("submit", "--json", "--at", "2026-10-02", str(tmp_path / "zed.txt"))
+
+    def check(*more: str) -> list[str]:
+        findings = own(*words, "--dry-run", *more).json["report"]["findings"]
+        return [finding["message"] for finding in findings if finding["code"] == "name-requested"]
+
+    assert [ONE in message for message in check()] == [True]
+    assert check("--request", ONE) == []
+    own(*words, "--account", "bo", "--as", "registrant")
+    assert own("status", "uri-schemes-2", "--json").json["requests"][0]["state"] == "submitted"
+    # the first one that is entered has the name
+    decide(own, "check-complete", "iana")
+    findings = own(*words, "--dry-run", ok=False).json["report"]["findings"]
+    assert {finding["code"] for finding in findings if finding["check"] == "N2"} == {"name-taken"}
+
+
 def test_anyone_asks_for_an_upgrade(own, submit, tmp_path):
     submit(status="Provisional")
     decide(own, "check-complete", "iana")

@@ -39,7 +39,7 @@ def test_a_good_template_has_no_errors_and_ends_with_0(run, file):
 def test_an_error_ends_with_1_and_shows_line_clause_and_fix(run, file):
     ran = run("scheme", "check", file(BAD))
     assert ran.code == 1
-    said = "the contact cannot be reached: no mail address and no URI  [RFC 7595 7.4]"
+    said = "the contact cannot be reached: no mail address, telephone number or URI  [RFC 7595 7.4]"
     assert f"error T3 line 4: {said}" in ran.out
     assert "fix: write `Contact: NAME <ADDRESS>`" in ran.out
 

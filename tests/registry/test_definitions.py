@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -524,3 +526,18 @@ def test_a_file_has_distinct_headings_and_quoted_labels(
         load(tmp_path_factory.mktemp("definition"), COMPANY.replace(old, new))
     assert f"{key}: " in caught.value.message
     assert caught.value.hint
+
+
+def test_the_checks_can_be_loaded_while_an_operator_s_registries_are_in_force(tmp_path: Path) -> None:
+    """A new process, because only the first import computes the tables of the checks."""
+    path = tmp_path / "company.toml"
+    path.write_text(COMPANY, encoding="utf-8")
+    program = (
+        "import sys, tomllib\n"
+        "from onym.registry.definitions import build_next_catalog\n"
+        "from onym.registry.registries import enter_catalog\n"
+        "enter_catalog(build_next_catalog(tomllib.load(open(sys.argv[1], 'rb'))))\n"
+        "import onym.registry.checks\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr

@@ -358,7 +358,8 @@ def plan_links(messages: Iterable[ArchiveMessage], requests: Iterable[Request]) 
     plans = []
     for request in requests:
         sure = by_mention.get(request.id, []) + by_url.get(request.archive or "", [])
-        likely = [] if _is_private(request) else _select_in_time(named.get(request.name.lower(), []), request)
+        by_name = named.get(request.name.lower(), [])
+        likely = [] if request.public_since is None else _select_in_time(by_name, request)
         found = _collect_threads([*sure, *likely], answers)
         known = {message.url for message in request.messages}
         fresh = {message.url: message for message in found if message.url not in known}
@@ -368,10 +369,6 @@ def plan_links(messages: Iterable[ArchiveMessage], requests: Iterable[Request]) 
             announce = bool(sure) and request.state is RequestState.DRAFT and _has_list_review(request)
             plans.append(RequestLinks(request=request, messages=tuple(new), announce=announce))
     return tuple(plans)
-
-
-def _is_private(request: Request) -> bool:
-    return request.state is RequestState.DRAFT and request.announced is None and request.submitted is None
 
 
 def _has_list_review(request: Request) -> bool:

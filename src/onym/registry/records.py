@@ -402,6 +402,13 @@ class Request:
     reason: str | None = None
     version: int = 0
 
+    @property
+    def public_since(self) -> datetime | None:
+        """The time from which everyone may see the request; None for a draft that is not public."""
+        known = filter(None, (self.announced, self.submitted, self.expert_asked))
+        quiet = self.state in (RequestState.DRAFT, RequestState.WITHDRAWN)
+        return min(known, default=None if quiet else self.opened)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:

@@ -486,6 +486,19 @@ class Registry:
         return len(key) <= self.name_limit and self.name_pattern.fullmatch(key) is not None
 
 
+#: quotes, brackets, emphasis and punctuation that texts put around a name
+_MARKS: Final = re.compile(r"^[\s\"'<`\u2018\u2019\u201c\u201d*]+|[\s\"'>`\u2018\u2019\u201c\u201d*.,;]+$")
+#: characters of a text that can be a name
+_MAX_NAME_TEXT: Final = 4096
+#: the end of a scheme's name in a URI
+_SCHEME_END: Final = re.compile(r":(?://)?$")
+
+
+def clean_name(text: str) -> str:
+    """Return a name without marks that people write around it: `"abcx:"` and `<abcx://>` become `abcx`."""
+    return _SCHEME_END.sub("", _MARKS.sub("", text.strip()[:_MAX_NAME_TEXT]))
+
+
 def _build_columns(*pairs: tuple[str, str]) -> tuple[Column, ...]:
     return tuple(Column(id=identifier, heading=heading) for identifier, heading in pairs)
 

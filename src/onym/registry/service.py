@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard
 from onym.errors import RefusalError, StoreError, TemplateError, UnknownEntryError, UsageError
 from onym.registry import records
 from onym.registry.documents.types import Document, DocumentKind, Template, TemplateValue
-from onym.registry.registries import DRAFT_LIFETIME, PROFILES, Profile, Registry, get_profile
+from onym.registry.registries import DRAFT_LIFETIME, PROFILES, Profile, Registry, clean_name, get_profile
 
 if TYPE_CHECKING:
     from onym.accounts.store import AccountStore
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from onym.registry.store import Applied, EntryChange, ImportReport, Store
     from onym.sign.keys import SigningKey
 
-#: characters that people put around a name
-_QUOTES: Final = "\"'`\u201c\u201d\u2018\u2019"
-#: what texts write after a scheme's name; the checker leaves it out too
-_NAME_END: Final = re.compile(r":(?://)?$")
 #: the word that the checker reads as the status
 _WORD: Final = re.compile(r"[\W_]*([A-Za-z-]+)")
 #: kinds of requests that name a status; any other keeps the entry's
@@ -87,7 +83,7 @@ class ParsedSubmission:
 
     @property
     def name(self) -> str:
-        """The requested name in the registry's spelling, without quotes and `:` or `://`; "" for none."""
+        """The requested name in the registry's spelling, without marks around it; "" for none."""
         return normalize_requested_name(self.given.registry, self.fields.get("name", ""))
 
     @property
@@ -101,8 +97,8 @@ class ParsedSubmission:
 
 
 def normalize_requested_name(registry: Registry, text: str) -> str:
-    """A name as people write it, in the registry's spelling: `"abcx:"` and `abcx://` become `abcx`."""
-    return registry.normalize_name(_NAME_END.sub("", text.strip().strip(_QUOTES)))
+    """A name as people write it, in the registry's spelling: `"ABCX:"` becomes `abcx`."""
+    return registry.normalize_name(clean_name(text))
 
 
 def parse_submission(given: SubmissionInput, *, source: str = "submission") -> ParsedSubmission:
@@ -258,11 +254,12 @@ def build_report(
 
 def list_requested_names(submission: ParsedSubmission) -> tuple[str, ...]:
     """The names that the document's templates request, in the registry's spelling."""
-    from onym.registry.checks import MAX_TEMPLATES, clean_name  # late: see parse_submission
+    from onym.registry.checks import MAX_TEMPLATES  # late: see parse_submission
 
-    templates = submission.document.templates[:MAX_TEMPLATES]
-    normalize = submission.given.registry.normalize_name
-    return tuple(dict.fromkeys(normalize(clean_name(template.text("name"))) for template in templates))
+    registry, templates = submission.given.registry, submission.document.templates[:MAX_TEMPLATES]
+    return tuple(
+        dict.fromkeys(normalize_requested_name(registry, template.text("name")) for template in templates)
+    )
 
 
 def fill_from_entry(given: SubmissionInput, entry: records.Entry | None) -> SubmissionInput:
@@ -298,9 +295,10 @@ def list_missing_fields(request: records.Request, entry: records.Entry | None) -
 async def load_reference_data(
     store: Store, given: SubmissionInput, requested: Iterable[str], names: NameIndex | None = None
 ) -> ReferenceData:
-    """What the checks know: all names of this registry, and its entries of the `requested` names.
+    """What the checks know: all names of this registry, and its entries and requests of `requested` names.
 
-    `names` is an index of the registry's names that the caller has already.
+    `names` is an index of the registry's names that the caller has already. Requests are those that everyone
+    may see, whoever asks: a report must not tell of the drafts of others.
     """
     from onym.registry.checks.context import NameIndex, load_builtin  # late: see parse_submission
 
@@ -308,13 +306,35 @@ async def load_reference_data(
     if names is None:
         names = await asyncio.to_thread(NameIndex, await store.names(row.id))
     entries: dict[str, records.Entry] = {}
+    requests: dict[str, tuple[records.Request, ...]] = {}
     for name in requested:
-        entry = await store.entry(row.id, names.get_spelling(name)) if name in names else None
+        key = name.lower() if name.isascii() else name
+        # where case counts, another spelling is not the same name, but may be confused with it
+        entry = await store.entry(row.id, name) or await store.entry(row.id, names.get_spelling(key))
         # an entry that is pending for this very request is not a conflict
         if entry is not None and given.request not in entry.pending:
-            entries[name] = entry
+            entries[key] = entry
+        requests[key] = await _load_other_requests(store, given, name)
     base = await asyncio.to_thread(load_builtin, row.id)
-    return base.with_entries(MappingProxyType(entries), names)
+    return base.with_entries(MappingProxyType(entries), names, MappingProxyType(requests))
+
+
+#: open requests for one name that are read
+_MAX_SAME_NAME: Final = 20
+
+
+async def _load_other_requests(
+    store: Store, given: SubmissionInput, name: str
+) -> tuple[records.Request, ...]:
+    """The public open requests for this new name, other than the submission's own, without their text."""
+    found = await store.open_requests(given.registry.id, name, limit=_MAX_SAME_NAME)
+    return tuple(
+        replace(request, template="", fields=records.EMPTY)
+        for request in found
+        if request.kind is records.RequestKind.NEW
+        and request.public_since is not None
+        and request.id != given.request
+    )
 
 
 async def check_submission(

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym.errors import ConfigError, DiscoveryError, OnymError, SignatureError, SnapshotError
-from onym.registry.iana import NamespaceFile, read_namespaces
+from onym.registry.iana import NamespaceFile, format_utc_time, parse_utc_time, read_namespaces
 from onym.registry.records import Status
 from onym.sign.keys import USUAL_ALGORITHMS
 
@@ -35,7 +34,6 @@ _ALGORITHMS: Final = USUAL_ALGORITHMS
 #: seconds that the registry's clock may be ahead
 _SKEW: Final = 60.0
 _CLAUSE: Final = "AIIP/HTTPS v1 3.1"
-_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 
 _Path: TypeAlias = "str | os.PathLike[str]"
 
@@ -157,12 +155,7 @@ def _record_issue_time(state: Path, issued: datetime) -> None:
     """Reject an older issue time than the newest in `state`; append a newer one."""
     try:
         lines = _read_limited(state, _MAX_STATE).decode("ascii").split() if state.exists() else []
-        if not all(_TIME.fullmatch(line) for line in lines):
-            raise ConfigError(
-                f"{state} is not the state of a registry file",
-                hint="Delete it to trust the present file again.",
-            )
-        newest = max((datetime.fromisoformat(line) for line in lines), default=None)
+        newest = max(_parse_state_times(state, lines), default=None)
         if newest is not None and issued < newest:
             raise SnapshotError(
                 f"the file of {_format_minute(issued)} UTC is older than the last one, of "
@@ -172,9 +165,19 @@ def _record_issue_time(state: Path, issued: datetime) -> None:
                 hint="An old file may name revoked keys. Fetch the newest one.",
             )
         if newest is None or issued > newest:
-            _append_line(state, f"{issued:%Y-%m-%dT%H:%M:%SZ}\n")
+            _append_line(state, f"{format_utc_time(issued)}\n")
     except (OSError, ValueError) as error:
         raise _make_file_error(state, error) from None
+
+
+def _parse_state_times(state: Path, lines: Iterable[str]) -> list[datetime]:
+    try:
+        return [parse_utc_time(line) for line in lines]
+    except ValueError:
+        raise ConfigError(
+            f"{state} is not the state of a registry file",
+            hint="Delete it to trust the present file again.",
+        ) from None
 
 
 def _append_line(state: Path, line: str) -> None:

@@ -17,7 +17,6 @@ from onym.registry.abnf import (
     find_reserved,
     find_wrong_prefix,
     generate_examples,
-    list_prefixes,
     match,
     parse_grammar,
     probe_rule,
@@ -351,7 +350,6 @@ def test_a_start_rule_is_never_an_imported_or_a_broken_one() -> None:
     from onym.registry.documents.types import Block
 
     assert parse_blocks([Block(text="u = |\nv = %x", line=1)]).start("u") is None
-    assert list_prefixes(grammar(STRICT), "LLM-uri") == {"llm:"}
 
 
 # S5: reserved characters

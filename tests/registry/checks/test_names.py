@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 
 from checks_support import KNOWN, OLD, OLD_LABELS, codes, document, draft, entry, finding, report, template
 from onym.registry.checks import Level, ReferenceData, check_entries
+from onym.registry.checks.context import load_builtin
 from onym.registry.records import Status
+from onym.registry.registries import REGISTRIES
 from support import as_subtests, linear_enough
+
+SHIPPED = load_builtin()
 
 
 def named(name: str) -> object:
@@ -43,11 +47,12 @@ def test_upper_case_is_an_error_and_the_fix_is_the_lower_case_name():
         ("ki_te", '"_"', 3),
         ("kit\u0435", "U+0435 CYRILLIC SMALL LETTER IE", 4),
         ("ki te", "a space", 3),
-        ("1kite", "a lower-case letter", 1),
-        ("k" * 64, "64", 1),
+        ("1kite", '"1"', 1),
+        ("-kite", '"-"', 1),
         ("kite\u202eetik", "U+202E RIGHT-TO-LEFT OVERRIDE", 5),
         ("<script>alert(1)</script>", '">"', 8),
-        ("../../etc/passwd", '"/"', 3),
+        ("../../etc/passwd", '"."', 1),
+        ("kite/../passwd", '"/"', 5),
     ],
 )
 def test_a_character_that_no_name_has_is_called_by_its_name_and_place(name, shown, column):
@@ -56,6 +61,25 @@ def test_a_character_that_no_name_has_is_called_by_its_name_and_place(name, show
     assert (found.line, found.column) == (1, len("Scheme name: ") + column)
     assert found.witness.isprintable()
     assert "\u202e" not in str(found.as_dict())
+
+
+def test_a_name_beyond_the_limit_is_told_the_limit_and_not_a_clause_that_has_none():
+    found = finding(named("k" * 64), "name-too-long")
+    assert (found.level, found.column, found.clause) == (
+        Level.ERROR,
+        len("Scheme name: ") + 1,
+        REGISTRIES["uri-schemes"].limit_clause,
+    )
+    assert not codes(named("k" * 63), "N1")
+
+
+@as_subtests(
+    ("name", "place"), [("top-p", 'character 4 is "-"'), ("9_x", 'character 1 is "9"'), ("top_p", None)]
+)
+def test_a_parameter_s_name_is_judged_by_the_rule_for_parameters(name, place):
+    item = document(template({"name": name}), registry="llm-parameters")
+    found = [each for each in report(item, profile="specification-required").findings if each.check == "N1"]
+    assert [place in each.message for each in found] == ([] if place is None else [True])
 
 
 def test_two_names_in_one_template_ask_for_two_templates():
@@ -94,15 +118,62 @@ def test_without_a_registry_the_report_says_that_names_were_not_compared():
     }
 
 
-@pytest.mark.parametrize(("name", "bad"), [("com.example.kite", False), ("kite.x", True), ("kite", False)])
-def test_a_dot_is_for_reversed_domains_alone(name, bad):
-    assert ("dot-without-domain" in codes(named(name))) is bad
-    if bad:
-        found = finding(named(name), "dot-without-domain")
-        assert (found.level, found.fix) == (
-            Level.ERROR,
-            "write `Scheme name: kite-x`, or begin with your own domain, as in `com.example.x`",
-        )
+@pytest.mark.requirement("rfc7595-3.8-i")
+@as_subtests(
+    ("name", "reason"),
+    [
+        ("com.example.kite", None),
+        ("com.kite", None),
+        ("com.example.kite+tcp", None),
+        ("kite", None),
+        ("kite.x", '"kite" is not a top-level domain'),
+        ("com..kite", "a label is empty"),
+        ("com.+.kite", '"+" is not a label of a domain name'),
+        ("com.-example.kite", '"-example" is not a label of a domain name'),
+    ],
+)
+def test_a_dot_is_for_reversed_domains_alone(name, reason):
+    found = [each for each in report(named(name)).findings if each.code == "dot-without-domain"]
+    assert [each.level for each in found] == ([] if reason is None else [Level.ERROR])
+    assert all(reason in each.message for each in found)
+
+
+def test_a_name_with_a_dot_gets_two_names_to_choose_from():
+    assert finding(named("kite.x"), "dot-without-domain").fix == (
+        "write `Scheme name: kite-x`, or begin with your own domain, as in `com.example.x`"
+    )
+    assert "kite-x" in finding(named("kite..x"), "dot-without-domain").fix
+
+
+@pytest.mark.requirement("rfc7595-3.8-i", "rfc7595-7.3-a")
+def test_a_registered_name_with_a_dot_may_be_updated_because_the_rule_is_for_new_names():
+    known = KNOWN.with_entries({"iris.beep": entry("iris.beep")})
+    assert codes(named("iris.beep"), "N3", known=known, update=True) == set()
+    assert codes(named("iris.beep"), "N3") == {"dot-without-domain"}
+
+
+def test_a_name_that_is_registered_gets_no_advice_to_choose_a_more_distinctive_one():
+    assert not {"N4", "N5"} & {each.check for each in report(named("http"), known=SHIPPED).findings}
+    assert not {"N4", "N5"} & {
+        each.check for each in report(named("http"), known=SHIPPED, update=True).findings
+    }
+
+
+@pytest.mark.requirement("rfc7595-3.8-h")
+def test_the_owner_of_a_private_name_is_known_by_an_address_in_its_domain():
+    stranger = document(template(name="com.kites.fly"))
+    found = finding(stranger, "private-name")
+    assert (found.level, found.clause) == (Level.HINT, "RFC 7595 3.8")
+    assert '"kites.com"' in found.message
+    for good in ({"contact": "Ada <ada@kites.com>"}, {"references": "https://www.kites.com/spec"}):
+        assert "private-name" not in codes(document(template(name="com.kites.fly", **good)))
+    for bad in ("Ada <ada@notkites.com>", "Ada <ada@kites.com.example>"):
+        assert "private-name" in codes(document(template(name="com.kites.fly", contact=bad)))
+
+
+def test_internationalized_top_level_domains_are_known_in_ascii():
+    assert "xn--p1ai" in SHIPPED.tlds
+    assert codes(named("xn--p1ai.kites.fly"), "N3", known=SHIPPED) == {"private-name"}
 
 
 @pytest.mark.parametrize(

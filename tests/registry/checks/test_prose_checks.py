@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks_support import GOOD, OLD, OLD_LABELS, codes, document, draft, finding, report, template
-from onym.registry.checks import Level
+from onym.registry.checks import Level, load_document
 from onym.registry.documents.types import DocumentKind
 from support import as_subtests
 
@@ -138,6 +138,15 @@ def test_a_field_that_claims_support_needs_it_too_and_a_dash_claims_none():
     assert finding(document(template(well_known="yes")), "well-known-without-reference").field == "well_known"
     assert not codes(document(template(well_known="-")), "D2")
     assert not codes(document(template(well_known="RFC 8615, RFC 9999")), "D2")
+
+
+@as_subtests(("value", "told"), [("-", False), ("yes", True), ("RFC 8615 3", False)])
+def test_the_registry_s_column_in_a_template_is_read_and_is_no_claim_without_a_value(value, told):
+    text = f"Scheme name: kite\nStatus: Provisional\nWell-Known URI Support: {value}\n"
+    found = {each.code: each for each in report(load_document(text)).findings}
+    assert ("well-known-without-reference" in found) is told
+    assert "a column of the registry" in found["field-unknown"].message
+    assert "remove" not in found["field-unknown"].fix
 
 
 @as_subtests(

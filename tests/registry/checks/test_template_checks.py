@@ -25,6 +25,7 @@ from onym.errors import UnknownEntryError
 from onym.registry import checks
 from onym.registry.checks import Level, choose_profile
 from onym.registry.documents.types import Citation, DocumentKind, Reference, TemplateValue
+from support import as_subtests
 
 
 def test_a_whole_template_has_no_errors_and_no_warnings():
@@ -134,6 +135,67 @@ def test_contact_and_controller_hold_an_address():
     found = [each for each in report(of).findings if each.code == "no-address"]
     assert {each.field for each in found} == {"contact", "change_controller"}
     assert found[0].fix.startswith("write `C")
+
+
+@as_subtests(
+    ("contact", "reachable"),
+    [
+        ("Ada, +1 (201) 555-0123", True),
+        ("Ada, tel. 0201 5550123", True),
+        ("Ada, mailto:ada@example.com", True),
+        ("Ada, sip:ada@example.com", True),
+        ("Ada, did:web:example.com", True),
+        # a label before a colon is not a scheme
+        ("Name:Ada", False),
+        ("Note:see:above", False),
+        ("Ada, room 1234567", False),
+        ("Ada +1", False),
+    ],
+)
+def test_contact_information_is_an_address_a_telephone_number_or_a_uri(contact, reachable):
+    assert ("no-address" not in codes(document(template(contact=contact)), "T3")) is reachable
+
+
+@as_subtests(
+    ("status", "word"),
+    [
+        ("Permenent", "Permanent"),
+        ("Provisonal", "Provisional"),
+        ("Historic", "Historical"),
+        ("Draft", "WORD"),
+    ],
+)
+def test_a_misspelled_status_is_recognised(status, word):
+    assert finding(document(template(status=status)), "status-unknown").fix.startswith(
+        f"write `Status: {word}`"
+    )
+
+
+@as_subtests(
+    ("reference", "level"),
+    [
+        ("none", Level.ERROR),
+        ("N/A", Level.ERROR),
+        ("The Book of Kites, Example Press", Level.WARNING),
+        ("[RFC3986]", Level.WARNING),
+        ("RFC 9999, Section 2", None),
+        ("draft-example-kite-00", None),
+        ("https://kite.example/spec", None),
+    ],
+)
+def test_a_parameter_needs_a_public_specification(reference, level):
+    item = document(template({"name": "kite", "reference": reference}), registry="llm-parameters")
+    found = report(item, profile="specification-required").findings
+    told = [(each.level, each.clause) for each in found if each.code == "no-specification"]
+    assert told == ([] if level is None else [(level, "RFC 8126 4.6")])
+
+
+def test_a_request_for_a_historical_entry_is_told_that_a_registered_one_changes_its_status():
+    def fix(status: str) -> str | None:
+        return finding(document(template(name="http", status=status)), "name-taken").fix
+
+    assert "status" in (fix("Historical") or "")
+    assert "status" not in (fix("Provisional") or "")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ BREACHES = (
         {"sections": {"Semantics and Operations": ""}, "fields": {"semantics": ""}},
         "no-semantics",
         "O1",
-        "3.4",
+        "3.3",
     ),
     (
         {"sections": {"Encoding Considerations": ""}, "fields": {"encoding": "none"}},
@@ -237,7 +237,7 @@ def test_a_definition_without_semantics_or_without_operations_is_told(profile: s
     silent = paper(
         profile, status="permanent", sections={"Semantics and Operations": ""}, fields={"semantics": ""}
     )
-    assert told(silent, profile, "no-semantics", "O1", at("3.4", profile)).level is Level.ERROR
+    assert told(silent, profile, "no-semantics", "O1", at("3.3", profile)).level is Level.ERROR
     idle = paper(profile, sections={"Semantics and Operations": "Kites are red."}, fields={"semantics": ""})
     assert told(idle, profile, "no-operations", "O1", at("3.4", profile)).level is Level.HINT
     for code in ("no-semantics", "no-operations"):

@@ -95,7 +95,7 @@ def test_who_registers_for_another_names_both(profile: str) -> None:
         profile,
         "third-party-unnamed",
         "T3",
-        TEMPLATE[profile],
+        {"rfc4395": "RFC 4395 3", "rfc7595": "RFC 7595 4"}[profile],
     )
     assert said.level is Level.WARNING
     both = slip(profile, contact=one, change_controller="Bo Maker <bo@example.com>")

@@ -44,6 +44,8 @@ CASES = {
     "a colon after the name": template("abcx:"),
     "a colon and slashes after the name": template("abcx://"),
     "a quoted name": template('"abcx"'),
+    "a name in angle brackets": template("<abcx:>"),
+    "a semicolon after the name": template("abcx;"),
     "a status in parentheses": template("abcx", "(provisional)"),
     "a status with an explanation": template("abcx", "Provisional, for now"),
     "a status that does not exist": template("abcx", "eternal"),

@@ -12,8 +12,10 @@ import pytest
 from onym.registry.checks import ReferenceData, check, load_document
 from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import IANA_CLOCK, Entry, EventKind, Status
+from onym.server.registry.actions import build_change_requests
 from onym.server.registry.page_parts import describe_missing_registrant
 from server.registry.site import HOSTILE, TEMPLATE, Site
+from support import as_subtests
 
 
 def sign_in(site: Site, login: str) -> None:
@@ -496,6 +498,41 @@ def test_nobody_is_told_that_what_an_update_leaves_alone_is_missing(fresh: Site)
     assert "Every required field is filled." in review
     assert "Check report" in review
     assert "field-missing" not in review
+
+
+@pytest.mark.requirement("rfc7595-7.3-d", "rfc7595-7.3-e", "rfc7595-7.3-f", "rfc7595-7.3-g")
+@as_subtests(
+    ("status", "kinds", "statuses"),
+    [
+        (
+            "provisional",
+            ["update", "status-change", "note-separate-use", "reassign"],
+            ["permanent", "historical"],
+        ),
+        ("permanent", ["update", "status-change", "note-separate-use"], ["historical"]),
+        ("historical", ["update", "note-separate-use"], []),
+        ("pending-review", ["note-separate-use"], []),
+    ],
+)
+def test_a_change_is_offered_only_where_a_clause_defines_it(status, kinds, statuses):
+    found = build_change_requests(Entry(registry="uri-schemes", name="kite", status=Status(status)))
+    assert [action.kind for action in found] == kinds
+    fields = (field for action in found for field in action.fields if field.id == "status")
+    assert [choice.value for field in fields for choice in field.choices] == statuses
+
+
+def test_the_form_of_a_request_under_review_does_not_find_its_own_name_taken(fresh: Site) -> None:
+    sign_in(fresh, "rita")
+    edit = f"/requests/{fresh.ids['more']}/edit"
+    form = {
+        "registry": "uri-schemes",
+        "request": fresh.ids["more"],
+        "template": TEMPLATE.format(name="morey", status="Permanent"),
+    }
+    found = send(fresh, "/submit/check", edit, {"hx-request": "true"}, **form)
+    assert "Check report" in found.text
+    assert "name-taken" not in found.text
+    assert "name-requested" not in found.text
 
 
 def test_the_entry_notes_the_separate_use_that_was_typed(imported: Site) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from onym.registry.records import EventKind, Role
-from server.registry.site import Site
+from onym.registry.records import IANA_CLOCK, Entry, EventKind, Role, Status
+from server.registry.site import TEMPLATE, Site
+from server.registry.test_forms import send
 
 API = "/api/v1"
 TOLD = "Only for those who are asked"
@@ -232,3 +233,71 @@ def test_the_audit_log_is_filtered_by_login_and_action(fresh: Site) -> None:
     assert read("account=command line, root").json()["records"] == []
     assert read("after=x").status_code in (400, 422)
     assert read("colour=red").status_code == 400
+
+
+def list_name_findings(site: Site, text: str, headers: dict[str, str]) -> list[dict[str, Any]]:
+    """What a check in the API says about the name."""
+    answer = site.world.client.post(f"{API}/check", json={"template": text}, headers=headers)
+    assert answer.status_code == 200
+    return [finding for finding in answer.json()["findings"] if finding["check"] == "N2"]
+
+
+@pytest.mark.requirement("rfc7595-7.2-a")
+@pytest.mark.parametrize("padding", ["", "x" * 40_000], ids=["in the service", "in a process"])
+def test_a_check_tells_of_an_open_request_for_the_name_when_everyone_may_know_of_it(
+    fresh: Site, draft: str, padding: str
+) -> None:
+    text = TEMPLATE.format(name="Quietly", status="Provisional") + padding
+    for login in (None, "ingo", "rita", "ian"):
+        # the same for all: a report is shown to others
+        assert list_name_findings(fresh, text, fresh.headers(login)) == []
+    fresh.act("rita", EventKind.SUBMIT, about=draft)
+    hidden = fresh.open("hidden", "quietly", status="provisional")
+    (finding,) = list_name_findings(fresh, text, {})
+    assert (finding["code"], finding["level"], finding["field"]) == ("name-requested", "warning", "name")
+    assert draft in finding["message"]
+    assert "provisional" in finding["message"]
+    assert hidden not in finding["message"]
+    assert "rita" not in str(finding).lower()
+    fresh.act("rita", EventKind.WITHDRAW, about=draft, reason="Changed our mind.")
+    assert list_name_findings(fresh, text, {}) == []
+
+
+def test_the_form_tells_of_another_request_and_a_request_is_no_rival_of_itself(
+    fresh: Site, draft: str
+) -> None:
+    fresh.act("rita", EventKind.SUBMIT, about=draft)
+    text = TEMPLATE.format(name="quietly", status="Provisional")
+    found = send(
+        fresh, "/submit/check", "/submit", {"hx-request": "true"}, registry="uri-schemes", template=text
+    )
+    assert "name-requested" in found.text
+    assert draft in found.text
+    review = fresh.get(f"/requests/{draft}/review", fresh.headers("ian")).text
+    assert "name-requested" not in review
+    other = fresh.open("other", "quietly", status="provisional", template=text)
+    fresh.act("rita", EventKind.SUBMIT, about=other)
+    review = fresh.get(f"/requests/{draft}/review", fresh.headers("ian")).text
+    assert "name-requested" in review
+    assert other in review
+
+
+def test_a_name_under_review_is_told_with_its_request(fresh: Site) -> None:
+    text = TEMPLATE.format(name="experty", status="Provisional")
+    (finding,) = list_name_findings(fresh, text, {})
+    assert (finding["code"], finding["level"]) == ("name-taken", "error")
+    assert fresh.ids["expert"] in finding["message"]
+
+
+def test_a_parameter_that_differs_in_case_is_another_name_that_may_be_confused(fresh: Site) -> None:
+    def check(name: str) -> list[tuple[str, str]]:
+        body = {"registry": "llm-parameters", "fields": {"name": name}}
+        answer = fresh.world.client.post(f"{API}/check", json=body)
+        return [(row["code"], row["level"]) for row in answer.json()["findings"] if row["check"] == "N2"]
+
+    entry = Entry(registry="llm-parameters", name="topK", status=Status.REGISTERED)
+    world = fresh.world
+    world.do(world.store.import_entries, "llm-parameters", [entry], IANA_CLOCK, world.clock.now(), source="x")
+    assert check("topK") == [("name-taken", "error")]
+    assert check("TOPK") == [("name-differs-in-case", "warning")]
+    assert check("topJ") == []

@@ -17,6 +17,7 @@ from onym.registry.registries import PROFILES, REGISTRIES
 from onym.server import registry
 from onym.server.registry import labels
 from onym.server.registry.labels import LANGUAGES, REGISTRY_SUMMARIES, TextTable, load_translations
+from onym.server.registry.log_pages import STAGE_LABELS, UNITS
 from onym.server.registry.page_parts import SORTINGS, STEP_LABELS, STEP_MARKS
 from onym.server.registry.responses import (
     FORMAT_TITLES,
@@ -25,7 +26,6 @@ from onym.server.registry.responses import (
     QUEUES,
     get_template_environment,
 )
-from onym.server.registry.statistics_page import STAGE_LABELS, UNITS
 from server.registry.site import HOSTILE, Site
 from support import as_subtests
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -56,7 +56,7 @@ _HOMES = {
     ),
     "onym.registry.abnf._loader": "parse_blocks parse_grammar resolve",
     "onym.registry.abnf._railroad": "render_railroad",
-    "onym.registry.abnf": ("Grammar Remark RemarkCode Rule list_prefixes"),
+    "onym.registry.abnf": "Grammar Remark RemarkCode Rule",
 }
 
 __getattr__, __dir__, __all__ = make_lazy_names(__name__, _HOMES)
@@ -251,19 +251,11 @@ class Grammar:
             if key in repeated
         }
 
-    def using(self, section: str | None) -> Grammar:
-        """Return the grammar with the definitions of that section, for rules that have several."""
-        rules, others = dict(self.rules), list(self.others)
-        for index, other in enumerate(others):
-            if other.section == section:
-                rules[other.key], others[index] = other, rules[other.key]
-        return replace(self, rules=rules, others=tuple(others))
-
     @property
     def schemes(self) -> tuple[str, ...]:
         """The scheme names that the text's rules begin with, in lower case and in order of the text.
 
-        As in `list_prefixes`, only literals are followed.
+        Only literals are followed; rules that begin otherwise are left out.
         """
         finder = PrefixFinder(self)
         names = (prefix[:-1] for rule in self.own for prefix in sorted(finder.get_prefixes(rule.key)))
@@ -459,14 +451,6 @@ def _is_text_node(node: Node) -> bool:
     return isinstance(node, Literal) and "%" in node.text
 
 
-def list_prefixes(grammar: Grammar, name: str) -> frozenset[str]:
-    """Return the prefixes of a rule's strings up to the first colon, in lower case ("coap:").
-
-    Only literals are followed; other prefixes are left out.
-    """
-    return PrefixFinder(grammar).get_prefixes(grammar.rule(name).key)
-
-
 class PrefixFinder:
     """Literal prefixes of rules; each rule is read once."""
 
@@ -475,7 +459,7 @@ class PrefixFinder:
         self._by_rule: dict[str, set[str]] = {}
 
     def get_prefixes(self, key: str) -> frozenset[str]:
-        """Return the result of `list_prefixes` for the rule with that key."""
+        """Return the prefixes of a rule's strings up to the first colon, in lower case ("coap:")."""
         prefixes = self._find_in_rule(key, _MAX_STEPS)
         return frozenset(prefix[: prefix.index(":") + 1] for prefix in prefixes if ":" in prefix)
 

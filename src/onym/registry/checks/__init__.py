@@ -20,21 +20,13 @@ from typing import Any, Final
 from onym import __version__
 from onym.errors import GrammarError
 from onym.registry.abnf import Grammar, find_unused_rules, parse_blocks, resolve
-from onym.registry.checks import _citations, _prose, _syntax, _template, context
+from onym.registry.checks import _citations, _names, _prose, _syntax, _template, context
 from onym.registry.checks._grammar import SchemeGrammar, read_syntax
-from onym.registry.checks.context import (
-    UNCHECKED,
-    Finding,
-    Level,
-    ReferenceData,
-    Report,
-    clean_name,
-    load_builtin,
-)
+from onym.registry.checks.context import UNCHECKED, Finding, Level, ReferenceData, Report, load_builtin
 from onym.registry.documents import find_value_blocks, profile_of_template, read_document
 from onym.registry.documents.types import Block, Document, DocumentKind, Template, TemplateValue
 from onym.registry.records import Entry, Request, RequestKind, Status
-from onym.registry.registries import PROFILES, Profile, get_profile
+from onym.registry.registries import PROFILES, Profile, clean_name, get_profile
 from onym.uri.components import PATH
 
 __all__ = [
@@ -49,7 +41,6 @@ __all__ = [
     "check_entries",
     "check_request",
     "choose_profile",
-    "clean_name",
     "format_summary",
     "to_sarif",
 ]
@@ -141,13 +132,13 @@ def _make_check(
 
 _REGISTRY_CLAUSE: Final = "RFC 7595 9"
 CHECKS: Final[tuple[context.Check, ...]] = (
-    _make_check("N1", "the name's syntax", "2.8", "3.8", _E, _template.check_name_syntax, "RFC 8126 2.2"),
+    _make_check("N1", "the name's syntax", "2.8", "3.8", _E, _names.check_name_syntax, "RFC 8126 2.2"),
     _make_check(
-        "N2", "the name is free", "5.2 step 2", "7.2 step 7", _E, _template.check_name_taken, "RFC 8126 3"
+        "N2", "the name is free", "5.2 step 2", "7.2 step 7", _E, _names.check_name_taken, "RFC 8126 3"
     ),
-    _make_check("N3", "dots and reversed domains", "2.8", "3.8", _E, _template.check_dots),
-    _make_check("N4", "short, general or near names", "2.8", "3.8", _H, _template.check_general_names),
-    _make_check("N5", "service names", None, "3.8", _H, _template.check_service_name),
+    _make_check("N3", "dots and reversed domains", "2.8", "3.8", _E, _names.check_dots),
+    _make_check("N4", "short, general or near names", "2.8", "3.8", _H, _names.check_general_names),
+    _make_check("N5", "service names", None, "3.8", _H, _names.check_service_name),
     _make_check(
         "T1", "every field of the template", "5.4", "7.4", _E, _template.check_complete, "RFC 8126 3.1"
     ),
@@ -157,7 +148,9 @@ CHECKS: Final[tuple[context.Check, ...]] = (
         "T3", "contact and change controller", "5.4", "7.4", _E, _template.check_contacts, "RFC 8126 9.5"
     ),
     _make_check("T4", "citations", "5.2 step 1", "7.2 step 1", _E, _citations.check_citations),
-    _make_check("T5", "a reason for a missing specification", "3", "4", _W, _template.check_reasons),
+    _make_check(
+        "T5", "a reason for a missing specification", "3", "4", _W, _template.check_reasons, "RFC 8126 4.6"
+    ),
     _make_check("T7", "when the draft expires", "5.4", "7.4", _H, _citations.check_expiry),
     _make_check("T8", "the origin of a historical scheme", "4", "5", _W, _template.check_history),
     _make_check("S1", "inclusion in absolute-URI", "2.2", "3.2", _E, _syntax.check_inclusion),

@@ -177,7 +177,8 @@ def _check_rfcs(ctx: context.CheckContext) -> context.Findings:
         elif row is None:
             unknown.append(str(number))
         elif row.obsoleted_by and ctx.document.name not in {f"RFC {newer}" for newer in row.obsoleted_by}:
-            newest = " and ".join(f"RFC {newer}" for newer in _find_newest(ctx, row))
+            *others, last_one = (f"RFC {newer}" for newer in _find_newest(ctx, row))
+            newest = f"{', '.join(others)} and {last_one}" if others else last_one
             yield ctx.report(
                 "rfc-obsolete",
                 f"RFC {number} is obsolete: see {newest}",

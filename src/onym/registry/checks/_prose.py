@@ -16,8 +16,10 @@ from onym.registry.checks.context import (
     Level,
     load_word_list,
     split_sentences,
+    squeeze_spaces,
     to_printable,
 )
+from onym.registry.documents.types import TemplateValue
 from onym.registry.records import Status
 
 _OPERATION: Final = re.compile(
@@ -83,6 +85,7 @@ def check_operations(ctx: CheckContext) -> Findings:
             "no-semantics",
             "no section or field defines what a URI of this scheme means",
             level=_get_severity(ctx),
+            clause="RFC 4395 2.3" if ctx.profile.id == "rfc4395" else "RFC 7595 3.3",
             at="semantics",
             fix="add a section `Semantics and operations`: what URIs identify, and which operations apply",
         )
@@ -380,20 +383,32 @@ def _is_cited(ctx: CheckContext, text: str, match: re.Match[str]) -> bool:
 
 def check_well_known(ctx: CheckContext) -> Findings:
     """D2: a text that claims support for well-known URIs cites RFC 8615; the default value is "-"."""
-    value = ctx.get_field("well_known")
+    asked = _find_well_known_column(ctx)
+    value = "" if asked is None else squeeze_spaces(asked.text)
     uri = rf"\b{re.escape(ctx.scheme)}://[^\s/]{{1,255}}/\.well-known/"
     used = re.search(uri, ctx.reading.text, re.IGNORECASE) if ctx.scheme else None
-    claimed = value not in ("", "-") or used is not None or _CLAIMS.search(ctx.prose) is not None
-    if claimed and not _8615.search(f"{value}\n{ctx.prose}"):
-        line = ctx.get_line("well_known") if value else ctx.reading.get_line(used.start()) if used else None
+    # "-" is the value of a scheme without support
+    claimed = value != "-" if asked is not None else _CLAIMS.search(ctx.prose) is not None
+    if (claimed or used is not None) and not _8615.search(f"{value}\n{ctx.prose}"):
+        line, witness = None if asked is None else asked.line, value or None
+        if used is not None:
+            line, witness = ctx.reading.get_line(used.start()), used[0]
         yield ctx.report(
             "well-known-without-reference",
             "the text claims support for well-known URIs but does not cite RFC 8615",
-            field="well_known" if value else None,
+            field=None if asked is None else "well_known",
             line=line,
-            witness=value or (used[0] if used else None),
+            witness=witness,
             fix='cite RFC 8615 5.2 and name the URIs; without support the registry keeps "-"',
         )
+
+
+def _find_well_known_column(ctx: CheckContext) -> TemplateValue | None:
+    """Return the template's value for the registry's column; None if the template does not have it."""
+    if ctx.template is None:
+        return None
+    unknown = (value for value in ctx.template.unknown if value.label.lower().startswith("well-known uri"))
+    return ctx.template.values.get("well_known") or next(unknown, None)
 
 
 def check_example_names(ctx: CheckContext) -> Findings:

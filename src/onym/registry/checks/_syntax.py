@@ -10,6 +10,7 @@ from onym.registry.abnf import Outcome, Remark, ReservedCharacter, Verdict, is_i
 from onym.registry.checks import context
 from onym.registry.checks._grammar import GrammarProblem
 from onym.registry.documents.types import Example
+from onym.registry.registries import clean_name
 
 _INCLUSION: Final = "inclusion in absolute-URI"
 _PREFIX: Final = "whether each string begins with the name"
@@ -242,9 +243,7 @@ def _check_other_scheme(ctx: context.CheckContext, name: str) -> context.Finding
     """Report a grammar in which no rule begins with the name."""
     schemes = ctx.syntax.schemes
     # of two templates in one text, only one may have its grammar there
-    wanted = {
-        context.lower_ascii(context.clean_name(template.text("name"))) for template in ctx.document.templates
-    }
+    wanted = {context.lower_ascii(clean_name(template.text("name"))) for template in ctx.document.templates}
     if schemes and wanted.isdisjoint(schemes) and ctx.syntax.problem is None:
         yield ctx.report(
             "name-not-in-syntax",
@@ -510,7 +509,7 @@ def _report_untried(ctx: context.CheckContext, uris: Sequence[str]) -> context.F
 
 
 #: characters of punctuation that may be part of a URI
-_MAX_TAIL: Final = 4
+_MAX_TAIL: Final = 8
 #: words directly before the beginning of a URI
 _BEGINNING: Final = re.compile(
     r"\b(?:(?:start|begin)(?:s|ning|ting|ing)?(?: \w+)? with|beginning|prefix(?:ed (?:by|with))?)[\W_]*\Z",
@@ -632,9 +631,7 @@ def _check_fits_syntax(ctx: context.CheckContext, example: Example) -> context.F
         ctx.syntax.accepts(uri) is False
         and not (mark and ctx.syntax.accepts(before) is True)
         # quotes may enclose the punctuation of the sentence, or the last character of the URI
-        and not any(
-            ctx.syntax.accepts(uri + example.tail[:end]) for end in range(1, len(example.tail[:8]) + 1)
-        )
+        and not any(map(ctx.syntax.accepts, _list_longer_readings(example)))
         and not (is_in_appendix(example.section) and ctx.syntax.accepts_in_appendix(uri))
     ):
         yield ctx.report(
@@ -647,9 +644,9 @@ def _check_fits_syntax(ctx: context.CheckContext, example: Example) -> context.F
         )
 
 
-def _list_tails(example: Example) -> list[str]:
-    tail = example.tail[:_MAX_TAIL]
-    return [tail[:end] for end in range(1, len(tail) + 1)]
+def _list_longer_readings(example: Example) -> list[str]:
+    """Return the example with one or more of the characters of punctuation that follow it."""
+    return [example.uri + example.tail[:end] for end in range(1, min(len(example.tail), _MAX_TAIL) + 1)]
 
 
 def _repair_uri(uri: str) -> str:

@@ -1,10 +1,8 @@
-"""Checks N1 to N5, T1 to T3, T5, T6 and T8: the requested name and the fields of the template."""
+"""Checks T1 to T3, T5, T6 and T8: the fields of the template."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterable
 from datetime import date
 from difflib import get_close_matches
 from typing import Final
@@ -13,255 +11,7 @@ from onym.errors import SnapshotError
 from onym.registry.checks import context
 from onym.registry.documents.types import DocumentKind, Template, TemplateValue
 from onym.registry.records import Status
-from onym.registry.registries import BUILTIN, REGISTRIES, TemplateField
-
-MAX_NAME: Final = 63
-#: lines below its label in which a name is searched
-_LINES_BELOW: Final = 3
-_NAME_LABELS: Final = {"rfc4395": "URI scheme name", "rfc7595": "Scheme name"}
-#: similar names that a finding lists
-MAX_NEAR: Final = 8
-
-_SEPARATOR: Final = re.compile(r"\s*(?:,|;|/|\band\b|\bor\b)\s*")
-_GRANDIOSE: Final = re.compile(r"universal|standard|global|generic|official|everything")
-
-
-def check_name_syntax(ctx: context.CheckContext) -> context.Findings:
-    """N1: the name is `[a-z][a-z0-9+.-]*` and at most MAX_NAME characters long."""
-    name = ctx.name or ctx.raw_name.strip()
-    if not name:
-        return  # T1 reports that it is missing
-    registry = BUILTIN.registries["uri-schemes"]
-    if ctx.profile.id not in registry.profiles:
-        registry = next(row for row in REGISTRIES.values() if ctx.profile.id in row.profiles)
-    if registry.is_valid_name(name):
-        return
-    label = _NAME_LABELS.get(ctx.profile.id) or ctx.profile.fields[0].label.capitalize()
-    if registry.fold_case and registry.is_valid_name(context.lower_ascii(name)):
-        yield ctx.report(
-            "name-not-lowercase",
-            "names are registered in lower case",
-            at="name",
-            witness=name,
-            fix=f"write `{label}: {context.lower_ascii(name)}`",
-        )
-        return
-    parts = [context.clean_name(part) for part in _SEPARATOR.split(name[:1024])]
-    if len(parts) > 1 and all(registry.is_valid_name(context.lower_ascii(part)) for part in parts):
-        yield ctx.report(
-            "several-names",
-            f"one template names {len(parts)} {registry.noun}s; each entry needs its own template",
-            level=context.Level.WARNING,
-            at="name",
-            witness=name,
-            fix=f"write one template for each name: `{label}: {parts[0]}`, ...",
-        )
-        return
-    invalid = re.search("[^A-Za-z0-9+.-]", name)
-    odd = None if invalid is None else invalid.start()
-    line, column = _find_position(ctx, name, odd or 0)
-    yield ctx.report(
-        "name-syntax",
-        _explain_name_syntax(name, odd, registry.name_rule),
-        field="name",
-        line=line,
-        column=column,
-        witness=name,
-        fix=f"write `{label}: NAME`, where NAME is {registry.name_rule}",
-    )
-
-
-def _explain_name_syntax(name: str, odd: int | None, rule: str) -> str:
-    if odd is not None:
-        return f"not a valid name: character {odd + 1} is {_describe_character(name[odd])}; a name is {rule}"
-    if name[0].isalpha() and len(name) > MAX_NAME:
-        return f"the name has {len(name)} characters, but the registry allows {MAX_NAME}"
-    return f"not a valid name: a name is {rule}"
-
-
-def _find_position(ctx: context.CheckContext, name: str, offset: int) -> tuple[int | None, int | None]:
-    """Return the line and column of a character of the name; the column only if the text has the name."""
-    line = ctx.get_line("name")
-    if line is None or "\n" in name:
-        return line, None
-    rows = ctx.document.text.split("\n", line + _LINES_BELOW)[line - 1 : line + _LINES_BELOW]
-    for below, row in enumerate(rows):
-        # the value comes after the label, which may contain the same letters
-        start = row.find(name[:64], row.find(":") + 1 if below == 0 else 0)
-        if start >= 0:
-            return line + below, start + offset + 1
-    return line, None
-
-
-def _describe_character(character: str) -> str:
-    """Return the character, or its code point and Unicode name, which distinguishes look-alikes."""
-    if character == " ":
-        return "a space"
-    if character.isascii() and character.isprintable():
-        return f'"{character}"'
-    return f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"
-
-
-def check_name_taken(ctx: context.CheckContext) -> context.Findings:
-    """N2: the name in lower case is not in the registry, unless this document registered it."""
-    if not ctx.known.has_names:
-        yield ctx.report_unchecked("whether the name is free", _NO_ENTRIES)
-        return
-    entry = ctx.known.entries.get(context.lower_ascii(ctx.name))
-    if entry is None or ctx.update:
-        return
-    since = "" if entry.registered is None else f" since {entry.registered.date().isoformat()}"
-    reference = entry.fields.get("reference", "")
-    document = (ctx.document.name or "").replace(" ", "").lower()
-    is_own = bool(document) and document in reference.replace(" ", "").lower()
-    if is_own or _is_other_edition(ctx, reference):
-        by = (
-            "this document"
-            if is_own
-            else f"another edition of this document, {context.to_printable(reference)}"
-        )
-        yield ctx.report(
-            "registered-here",
-            f'"{entry.name}" is registered ({entry.status}{since}), by {by}',
-            level=context.Level.HINT,
-            at="name",
-        )
-        return
-    by = f", reference {context.to_printable(reference)}" if reference else ""
-    yield ctx.report(
-        "name-taken",
-        f'"{entry.name}" is in the registry already: {entry.status}{since}{by}',
-        at="name",
-        witness=ctx.name,
-        fix="choose another name, or request an update of that entry",
-    )
-
-
-def _is_other_edition(ctx: context.CheckContext, reference: str) -> bool:
-    """Return whether an RFC of the reference replaces this RFC, or was replaced by it."""
-    own = _RFC_NAME.fullmatch(ctx.document.name or "")
-    if own is None:
-        return False
-    number = int(own[1])
-    row = ctx.known.rfcs.get(number)
-    newer = () if row is None else row.obsoleted_by
-    for cited in map(int, _RFC_NAME.findall(reference)):
-        old = ctx.known.rfcs.get(cited)
-        if cited in newer or (old is not None and number in old.obsoleted_by):
-            return True
-    return False
-
-
-_RFC_NAME: Final = re.compile(r"RFC ?([0-9]{1,5})")
-_NO_ENTRIES: Final = "no entries of the registry are available"
-
-
-def check_dots(ctx: context.CheckContext) -> context.Findings:
-    """N3: only a reversed domain name has dots; under RFC 4395 such a name may have hyphens."""
-    name = context.lower_ascii(ctx.name)
-    old = ctx.profile.id == "rfc4395"
-    labels = re.split(r"[.-]" if old else r"\.", name)
-    if len(labels) < 2 or not BUILTIN.registries["uri-schemes"].is_valid_name(name):
-        return  # N1 reports an invalid name
-    if not ctx.known.tlds:
-        yield ctx.report_unchecked(
-            "whether the name is a reversed domain name", "no list of top-level domains is available"
-        )
-        return
-    is_reversed = labels[0] in ctx.known.tlds and all(labels)
-    hyphenated = context.to_printable(name.replace(".", "-"))
-    if not old and not is_reversed:
-        yield ctx.report(
-            "dot-without-domain",
-            f'the name has a ".", but "{context.to_printable(labels[0])}" is not a top-level domain: '
-            "only names made from a reversed domain name may have dots",
-            at="name",
-            witness=name,
-            fix=f"write `Scheme name: {hyphenated}`, "
-            "or begin with your own domain, "
-            f"as in `com.example.{context.to_printable(labels[-1]) or 'mything'}`",
-        )
-    elif old and "." in name and not is_reversed:
-        yield ctx.report(
-            "dot-without-domain",
-            'the name has a "." but is not a reversed domain name',
-            level=context.Level.WARNING,
-            at="name",
-            witness=name,
-            fix=f"write `URI scheme name: {hyphenated}`",
-        )
-    # two labels (`ms-word`, `view-source`) are a common name with a hyphen
-    elif old and is_reversed and len(labels) >= 3:
-        yield ctx.report(
-            "private-name",
-            f'the name belongs to the owner of the domain "{context.to_printable(labels[1])}.{labels[0]}"',
-            level=context.Level.WARNING,
-            at="name",
-            witness=name,
-            fix="register it only if you own that domain, and write that you do",
-        )
-
-
-def check_general_names(ctx: context.CheckContext) -> context.Findings:
-    """N4: names that are too short, too general, or similar to another (heuristics)."""
-    name = context.lower_ascii(ctx.name)
-    if not name or len(name) > MAX_NAME:
-        return
-    if len(name) <= 2:
-        message = f"a name of {len(name)} characters is not descriptive, and reviewers expect more"
-        fix = "choose a longer name that describes the scheme"
-        yield _report_heuristic(ctx, "name-very-short", message, fix)
-    if name in context.load_word_list("general"):
-        fix = "choose a name that only this scheme would have"
-        yield _report_heuristic(ctx, "name-general", f'"{name}" is a general word', fix)
-    elif _GRANDIOSE.search(name):
-        message = "the name claims to be universal or standard"
-        yield _report_heuristic(ctx, "name-grandiose", message, "choose a name that describes the scheme")
-    yield from _check_similar_names(ctx, name)
-
-
-def _check_similar_names(ctx: context.CheckContext, name: str) -> context.Findings:
-    if not ctx.known.has_names:
-        yield ctx.report_unchecked("names that look alike", _NO_ENTRIES)
-        return
-    # `aaas` is the secure variant of `aaa`
-    expected = {name, f"{name}s", name.removesuffix("s")}
-    others = [other for other in ctx.known.find_similar(name) if other not in expected]
-    alike = sorted(
-        other for other in others if context.compute_skeleton(other) == context.compute_skeleton(name)
-    )
-    close = sorted(other for other in others if other not in alike and context.is_one_edit_apart(other, name))
-    if alike:
-        message = f"the name looks like {_format_names(alike)}, which is registered"
-        fix = "choose a name that cannot be confused with another"
-        yield _report_heuristic(ctx, "name-looks-alike", message, fix)
-    if close:
-        message = f"one letter away from {_format_names(close)}"
-        fix = "choose a longer or more distinctive name, to avoid slips"
-        yield _report_heuristic(ctx, "name-near", message, fix)
-
-
-def _report_heuristic(ctx: context.CheckContext, code: str, message: str, fix: str) -> context.Finding:
-    return ctx.report(code, f"{message} (a heuristic)", at="name", witness=ctx.name, fix=fix)
-
-
-def _format_names(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = len(listed) - MAX_NEAR
-    return ", ".join(listed[:MAX_NEAR]) + (f" and {more} more" if more > 0 else "")
-
-
-def check_service_name(ctx: context.CheckContext) -> context.Findings:
-    """N5: a service name of RFC 6335 that the text does not mention (a heuristic)."""
-    name = context.lower_ascii(ctx.name)
-    if name and name in ctx.known.services and "service name" not in ctx.prose.lower():
-        yield ctx.report(
-            "service-name",
-            f'"{name}" is also a service name; the text does not mention if it is the same (a heuristic)',
-            at="name",
-            fix=f'write that the scheme uses the service name "{name}" (RFC 6335), or choose another name',
-        )
-
+from onym.registry.registries import BUILTIN, TemplateField
 
 #: characters of the longest field that is not suspicious
 MAX_FIELD: Final = 20_000
@@ -294,9 +44,20 @@ _ELSEWHERE: Final = re.compile(
     re.IGNORECASE,
 )
 _AUTHORS: Final = ("author", "editor", "contact")
-_URI: Final = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}:(?://)?[^\s<>]{3,}|\bwww\.[\w.-]+")
+#: a URI that leads to people; other words before a colon are labels, as in `Name:Ada`
+_URI: Final = re.compile(
+    r"\b[a-z][a-z0-9+.-]{1,20}://[^\s<>]{3,}"
+    r"|\b(?:mailto|tel|sms|sips?|xmpp|acct|matrix|did|urn|ni):[^\s<>]{3,}|\bwww\.[\w.-]+",
+    re.IGNORECASE,
+)
+#: an international telephone number, or one with a label
+_TELEPHONE: Final = re.compile(
+    r"(?:\+|\b(?:tel|phone|telephone)[.:]{0,2} {0,2})[0-9(][0-9 ()./-]{5,30}[0-9]", re.IGNORECASE
+)
 #: bodies whose address is well known
 _BODIES: Final = re.compile(r"\b(?:IETF|IESG|IAB|IRTF|W3C|IANA|Internet Engineering Task Force)\b")
+#: where both parties are asked for
+_THIRD_PARTY_CLAUSES: Final = {"rfc4395": "RFC 4395 3", "rfc7595": "RFC 7595 4"}
 _THIRD_PARTY: Final = re.compile(r"\b(?:on behalf of|third[- ]party|unaffiliated)\b", re.IGNORECASE)
 _MARKUP: Final = re.compile(
     r"<\s*/?\s*(?:script|iframe|img|svg|style|object|embed|html|body|a|b|i|p|div|span)(?=[\s/>])[^>]{0,200}>",
@@ -305,6 +66,7 @@ _MARKUP: Final = re.compile(
 _COPIED: Final = re.compile(
     r"^see (?:also )?sections? [\d.]+\d(?:,? and (?:section )?[\d.]+\d)? for guidelines\.?$", re.IGNORECASE
 )
+_NOTHING: Final = re.compile(r"(?:none|n/?a|no|tb[ad]|todo|unknown|-+|\?+)\.?", re.IGNORECASE)
 _REASON: Final = re.compile(
     r"\b(?:no (?:public |permanent |citable |formal )*(?:specification|document)"
     r"|proprietary|not (?:yet )?(?:public|published|available)"
@@ -358,7 +120,7 @@ def check_complete(ctx: context.CheckContext) -> context.Findings:
     texts = {name: value.text for name, value in ctx.template.values.items()}
     for field in ctx.profile.list_missing_fields(ctx.status or Status.PROVISIONAL, texts):
         sample = _SAMPLES.get(field.id, "...").format(status=status_words[1 % len(status_words)])
-        label = _capitalize_first(field.label)
+        label = field.heading
         if field.id in similar:
             value = similar[field.id]
             yield ctx.report(
@@ -428,12 +190,14 @@ def check_fields(ctx: context.CheckContext) -> context.Findings:
     for value in ctx.template.unknown[:20]:
         if value.line in meant:
             continue  # `check_complete` reports it if the field is required
+        column = context.is_column_label(value.label)
         yield ctx.report(
             "field-unknown",
-            f'"{context.to_printable(value.label)}" is not a field of the template',
+            f'"{context.to_printable(value.label)}" is {"a column of the registry, " if column else ""}'
+            "not a field of the template",
             level=context.Level.HINT,
             line=value.line,
-            fix=_name_fields(ctx) or "remove it, or move it to the specification",
+            fix=_suggest_for_unknown_field(ctx, column),
         )
     elsewhere = {field.id for field in ctx.profile.elsewhere}
     for value in ctx.template.values.values():
@@ -453,11 +217,13 @@ def check_fields(ctx: context.CheckContext) -> context.Findings:
         yield from _check_namespace_values(ctx, ctx.template)
 
 
-def _name_fields(ctx: context.CheckContext) -> str | None:
-    """Return the advice on an unknown field of an operator's own registry, which has no specification."""
-    if ctx.profile.own_rules is None:
-        return None
-    return f"remove it; the fields are {', '.join(field.label for field in ctx.profile.fields)}"
+def _suggest_for_unknown_field(ctx: context.CheckContext, is_column: bool) -> str:
+    """Return the advice on an unknown field. An operator's own registry has no specifications."""
+    if ctx.profile.own_rules is not None:
+        return f"remove it; the fields are {', '.join(field.label for field in ctx.profile.fields)}"
+    if is_column:
+        return "keep it as a request to IANA, and cite the document that supports it under References"
+    return "remove it, or move it to the specification"
 
 
 def _check_namespace_values(ctx: context.CheckContext, template: Template) -> context.Findings:
@@ -485,7 +251,7 @@ def _check_label(ctx: context.CheckContext, value: TemplateValue) -> context.Fin
     field = ctx.profile.find_field(value.id)
     if field is None or _normalize_label(value.label) == _normalize_label(field.label):
         return
-    label = _capitalize_first(field.label)
+    label = field.heading
     yield ctx.report(
         "label-spelling",
         f'the template calls this field "{label}", '
@@ -500,10 +266,6 @@ def _check_label(ctx: context.CheckContext, value: TemplateValue) -> context.Fin
 def _normalize_label(label: str) -> str:
     """Return the label in lower case without closing marks and the word that RFC 7595 removed."""
     return context.squeeze_spaces(label).rstrip(" :.").lower().replace("uri scheme", "scheme")
-
-
-def _capitalize_first(label: str) -> str:
-    return label[:1].upper() + label[1:]
 
 
 def _check_value(ctx: context.CheckContext, value: TemplateValue) -> context.Findings:
@@ -564,18 +326,14 @@ def check_status(ctx: context.CheckContext) -> context.Findings:
     word = None if ctx.status is None else words.get(ctx.status.value)
     if word is None:
         several = sum(lower in value.lower() for lower in words) > 1
-        meant = [word for lower, word in words.items() if lower[:8] in value.lower()]
-        retires = ctx.profile.own_rules == "simple" and value.strip().lower() == Status.DEPRECATED
         yield ctx.report(
             "status-unknown",
-            f"the status is {'more than one' if several else 'none'} of {choice}",
+            f"the status is {'more than one' if several else 'none'} of {choice}"
+            if len(words) > 1
+            else f"the status is not {choice}",
             at="status",
             witness=value,
-            fix="retire the entry instead: onym registry decide NAME retire"
-            if retires
-            else f"write `Status: {meant[0]}`"
-            if len(meant) == 1
-            else f"write `Status: WORD`, where WORD is one of {choice}",
+            fix=_suggest_status(ctx, value.lower()),
         )
     elif value.strip("\"' .") != word:
         yield ctx.report(
@@ -586,6 +344,19 @@ def check_status(ctx: context.CheckContext) -> context.Findings:
             witness=value,
             fix=f"write `Status: {word}`",
         )
+
+
+def _suggest_status(ctx: context.CheckContext, value: str) -> str:
+    """Return the advice on a status that the profile does not have; `value` is in lower case."""
+    words = ctx.profile.status_words
+    if ctx.profile.own_rules == "simple" and value.strip() == Status.DEPRECATED:
+        return "retire the entry instead: onym registry decide NAME retire"
+    # the beginning of a word finds misspelled ends too
+    meant = [word for word in words if word.lower()[:8] in value]
+    meant = meant or [word for word in words if get_close_matches(word.lower(), [value[:40]], cutoff=0.8)]
+    if len(meant) == 1 or len(words) == 1:
+        return f"write `Status: {(meant or words)[0]}`"
+    return f"write `Status: WORD`, where WORD is one of {', '.join(words)}"
 
 
 def check_contacts(ctx: context.CheckContext) -> context.Findings:
@@ -602,13 +373,14 @@ def check_contacts(ctx: context.CheckContext) -> context.Findings:
             "a third party registers, but contact and change controller are the same",
             level=context.Level.WARNING,
             at="contact",
+            clause=_THIRD_PARTY_CLAUSES.get(ctx.profile.id),
             fix="name the registering party as contact, and the author of the scheme as change controller",
         )
 
 
 def _check_unreachable(ctx: context.CheckContext, identifier: str, text: str) -> context.Findings:
     field = ctx.profile.find_field(identifier)
-    label = identifier if field is None else _capitalize_first(field.label)
+    label = identifier if field is None else field.heading
     elsewhere = _ELSEWHERE.search(text)
     if elsewhere is not None:
         number = elsewhere["number"]
@@ -632,7 +404,7 @@ def _check_unreachable(ctx: context.CheckContext, identifier: str, text: str) ->
         lenient = identifier == "change_controller" and ctx.profile.id == "rfc4395"
         yield ctx.report(
             "no-address",
-            f"the {label.lower()} cannot be reached: no mail address and no URI",
+            f"the {label.lower()} cannot be reached: no mail address, telephone number or URI",
             level=context.Level.WARNING if lenient else None,
             at=identifier,
             witness=text,
@@ -641,7 +413,7 @@ def _check_unreachable(ctx: context.CheckContext, identifier: str, text: str) ->
 
 
 def _is_reachable(text: str) -> bool:
-    return bool(_EMAIL.search(text) or _URI.search(text) or _BODIES.search(text))
+    return any(pattern.search(text) for pattern in (_EMAIL, _URI, _TELEPHONE, _BODIES))
 
 
 def _is_same_party(text: str, contact: str) -> bool:
@@ -651,7 +423,12 @@ def _is_same_party(text: str, contact: str) -> bool:
 
 
 def check_reasons(ctx: context.CheckContext) -> context.Findings:
-    """T5: a provisional request needs a specification or a reason; a permanent one (RFC 7595) the former."""
+    """T5: a provisional request needs a specification or a reason; a permanent one (RFC 7595) the former.
+
+    A parameter is registered by Specification Required (RFC 8126 4.6).
+    """
+    if ctx.profile.id == "specification-required":
+        yield from _check_public_specification(ctx)
     text = ctx.get_field("references")
     # the specification of a template from an RFC or a draft is that document
     if not text or _cites_specification(text) or ctx.is_specification or ctx.document.name:
@@ -671,6 +448,20 @@ def check_reasons(ctx: context.CheckContext) -> context.Findings:
             "no specification of the scheme is cited, and no reason is given",
             at="references",
             fix="cite a permanent specification, or explain why there is none",
+        )
+
+
+def _check_public_specification(ctx: context.CheckContext) -> context.Findings:
+    text = ctx.get_field("reference")
+    if text and not _cites_specification(text):
+        yield ctx.report(
+            "no-specification",
+            "a permanent and readily available public specification is needed, but none is cited",
+            # a book or a paper has no address that programs know
+            level=context.Level.ERROR if _NOTHING.fullmatch(text) else context.Level.WARNING,
+            at="reference",
+            witness=text,
+            fix="cite an RFC, an Internet-Draft or another public document with its address",
         )
 
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym.registry.checks._grammar import SchemeGrammar
 from onym.registry.documents import types
-from onym.registry.records import EMPTY, Entry, Status
-from onym.registry.registries import Profile
+from onym.registry.records import EMPTY, Entry, Request, Status
+from onym.registry.registries import BUILTIN, Profile, clean_name
 
 if TYPE_CHECKING:
     from onym.registry.iana import RFC
@@ -104,20 +104,27 @@ class ReferenceData:
     """Facts for the checks. If a member is empty, checks that need it report that they could not run.
 
     `entries` maps names in lower case. If a registry is too large to load, `names` has all of its names, and
-    `entries` only those that the document may be about. `rfcs` maps numbers; with `all_rfcs` it is complete.
+    `entries` only those that the document may be about. `requests` has the public open requests for new
+    names, oldest first, by names in lower case. `rfcs` maps numbers; with `all_rfcs` it is complete.
     `tlds` are top-level domains without the dot, in lower case, `services` the service names of RFC 6335.
     """
 
     entries: Mapping[str, Entry] = field(default_factory=lambda: EMPTY)
     names: NameIndex | None = None
+    requests: Mapping[str, tuple[Request, ...]] = field(default_factory=lambda: MappingProxyType({}))
     rfcs: Mapping[int, RFC] = field(default_factory=lambda: MappingProxyType({}))
     all_rfcs: bool = False
     tlds: frozenset[str] = frozenset()
     services: frozenset[str] = frozenset()
 
-    def with_entries(self, entries: Mapping[str, Entry], names: NameIndex | None = None) -> ReferenceData:
-        """Return the same facts with these entries, and the names of a large registry."""
-        return replace(self, entries=entries, names=names)
+    def with_entries(
+        self,
+        entries: Mapping[str, Entry],
+        names: NameIndex | None = None,
+        requests: Mapping[str, tuple[Request, ...]] = MappingProxyType({}),
+    ) -> ReferenceData:
+        """Return the same facts with these entries and requests, and the names of a large registry."""
+        return replace(self, entries=entries, names=names, requests=requests)
 
     @property
     def has_names(self) -> bool:
@@ -173,7 +180,8 @@ def _load_tlds() -> frozenset[str]:
     text = files("publicsuffixlist").joinpath("public_suffix_list.dat").read_text(encoding="utf-8")
     part = text.partition("===BEGIN ICANN DOMAINS===")[2].partition("===END ICANN DOMAINS===")[0]
     rules = (line.strip().lstrip("*!.") for line in part.splitlines() if not line.startswith("//"))
-    return frozenset(rule.lower() for rule in rules if rule and "." not in rule)
+    # the list has internationalized domains in Unicode; names of schemes and hosts in URIs are ASCII
+    return frozenset(rule.lower().encode("idna").decode() for rule in rules if rule and "." not in rule)
 
 
 class Level(StrEnum):
@@ -459,9 +467,6 @@ MAX_SHOWN: Final = 80
 _STATUS_COMMENT: Final = re.compile(r"\([^()]*\)|[;.,](?: |\n).*\Z", re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z-]*")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{0,62}")
-_NAME_JUNK: Final = re.compile(
-    r"^[\s\"'<`\u2018\u2019\u201c\u201d*_]+|[\s\"'>`\u2018\u2019\u201c\u201d*_.,;]+$"
-)
 _LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _STATUSES: Final = {
     status.value: status
@@ -473,6 +478,12 @@ _STATUSES: Final = {
         Status.ACTIVE,
     )
 }
+#: headings of the columns of the URI schemes that are not fields of a template (RFC 8615 5.2)
+_COLUMN_HEADINGS: Final = frozenset(
+    column.heading.lower()
+    for column in BUILTIN.registries["uri-schemes"].columns
+    if column.id in ("well_known", "cri_number")
+)
 Findings: TypeAlias = Iterator[Finding]
 
 
@@ -557,6 +568,11 @@ class CheckContext:
         return clean_name(self.raw_name)
 
     @property
+    def is_new_name(self) -> bool:
+        """Whether the registry has no entry of this name, as far as is known."""
+        return not self.update and lower_ascii(self.name) not in self.known.entries
+
+    @property
     def raw_name(self) -> str:
         """The name as the template spells it."""
         return "" if self.template is None else self.template.text("name")
@@ -615,15 +631,14 @@ class CheckContext:
         return self.reading.is_specification
 
 
+def is_column_label(label: str) -> bool:
+    """Return whether a label is the heading of a column that later RFCs added to the URI schemes."""
+    return squeeze_spaces(label).lower().rstrip(" :") in _COLUMN_HEADINGS
+
+
 def lower_ascii(name: str) -> str:
     """Return the name with ASCII letters in lower case; the Kelvin sign does not become k (decision 0026)."""
     return name.translate(_LOWER)
-
-
-def clean_name(text: str) -> str:
-    """Return a scheme's name without the quotes, brackets, colon or `://` that texts write around it."""
-    stripped = _NAME_JUNK.sub("", text.strip()[:4096])
-    return re.sub(r":(?://)?$", "", stripped)
 
 
 def to_printable(text: str, limit: int = MAX_SHOWN) -> str:

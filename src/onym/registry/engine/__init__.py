@@ -17,6 +17,7 @@ from onym.registry.engine import _entry_rules, _oversight, _review, _submission
 from onym.registry.engine._entry_rules import EXPIRY_NOTICE_DAYS, find_expiry_notice
 from onym.registry.engine._oversight import find_appeal_deadline, find_reminder_time
 from onym.registry.engine._rules import (
+    STATUS_CHANGES,
     UNREVIEWED,
     EventContext,
     Rule,
@@ -41,6 +42,7 @@ from onym.registry.words import apply_words, name_role
 __all__ = [
     "EXPIRY_NOTICE_DAYS",
     "RULES",
+    "STATUS_CHANGES",
     "TIMER_EVENTS",
     "Decide",
     "RegistryState",

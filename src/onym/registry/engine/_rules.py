@@ -31,6 +31,7 @@ from onym.registry.words import apply_words
 MAX_TEXT: Final = 1_000_000
 
 #: the changes of status that some clause defines (RFC 4395 5.3, RFC 7595 7.3): from, to
+#: the changes of an entry's status that a request may ask for (RFC 4395 5.3, RFC 7595 7.3)
 STATUS_CHANGES: Final = frozenset(
     {
         (Status.PROVISIONAL, Status.PERMANENT),

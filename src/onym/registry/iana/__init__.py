@@ -163,6 +163,17 @@ def format_utc_time(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+#: Python also reads other forms of ISO 8601, of which two may be the same time
+_UTC_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+
+
+def parse_utc_time(text: str) -> datetime:
+    """Return the time that `format_utc_time` wrote. Raises ValueError for any other form."""
+    if _UTC_TIME.fullmatch(text) is None:
+        raise ValueError("not a time of the form 2026-11-21T00:00:00Z")
+    return datetime.fromisoformat(text)
+
+
 def decode_utf8(data: bytes) -> str:
     """Decode UTF-8, with or without a byte order mark. Raises SnapshotError with the line."""
     try:

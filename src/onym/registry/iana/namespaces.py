@@ -21,7 +21,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from onym.errors import SnapshotError, URIError
-from onym.registry.iana import decode_utf8, format_utc_time, require_size_limit
+from onym.registry.iana import decode_utf8, format_utc_time, parse_utc_time, require_size_limit
 from onym.registry.iana.formats import parse_strict_json
 from onym.registry.records import Entry, Status
 from onym.registry.registries import BUILTIN
@@ -44,7 +44,6 @@ _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _ORIGIN: Final = re.compile(
     rf"https://(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]+\])(?::(?P<port>[1-9][0-9]{{0,4}}))?"
 )
-_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _DAY: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _REGISTRY: Final = BUILTIN.registries["ai-namespaces"]
 _STATES: Final = frozenset(_REGISTRY.statuses) - {Status.PENDING_REVIEW}
@@ -175,8 +174,10 @@ def check_namespace_fields(fields: Mapping[str, str]) -> None:
     if fields.get("anchor", "").strip():
         _require_origin(fields["anchor"], "anchor")
     keys = _split_thumbprints(fields.get("keys", ""))
-    if len(keys) > MAX_KEYS or not all(map(_is_thumbprint, keys)):
-        raise _make_namespace_error("keys", f"must be at most {MAX_KEYS} key thumbprints", hint=_THUMBPRINTS)
+    if len(keys) > MAX_KEYS:
+        raise _make_namespace_error("keys", f"has {len(keys)} key thumbprints, and the most is {MAX_KEYS}")
+    if not all(map(_is_thumbprint, keys)):
+        raise _make_namespace_error("keys", "has a value that is not a key thumbprint", hint=_THUMBPRINTS)
 
 
 def _split_thumbprints(text: str) -> list[str]:
@@ -207,9 +208,9 @@ def _require_members(value: object, field: str, known: frozenset[str], needed: f
 
 
 def _parse_time(value: object, field: str) -> datetime:
-    if isinstance(value, str) and _TIME.fullmatch(value):
+    if isinstance(value, str):
         with suppress(ValueError):
-            return datetime.fromisoformat(value)
+            return parse_utc_time(value)
     raise _make_namespace_error(field, "not a time", hint="2026-11-21T00:00:00Z")
 
 

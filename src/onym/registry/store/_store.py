@@ -397,6 +397,11 @@ class Store(AccountStore):
         }  # fmt: skip
         return await self._query_snapshot(queries.select_requests, columns, after, limit)
 
+    async def open_requests(self, registry: str, name: str, *, limit: int = 50) -> tuple[Request, ...]:
+        """Return the requests about a name that have not ended, the oldest first."""
+        key = self._get_registry(registry).normalize_name(name)
+        return await self._query_snapshot(queries.select_open_requests, registry, key, limit)
+
     async def log(self, *, after: int = 0, limit: int = 500) -> tuple[LogRecord, ...]:
         """Return log records after number `after`, oldest first.
 

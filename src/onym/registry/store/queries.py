@@ -311,6 +311,21 @@ async def select_entries(
     return _make_page(Entry, *await _fetch_rows(connection, statement, limit), filters)
 
 
+async def select_open_requests(
+    connection: AsyncConnection, registry: str, name: str, limit: int
+) -> tuple[Request, ...]:
+    """Return the requests about a name that have not ended, oldest first; long ones make fewer."""
+    if not is_storable(name):
+        return ()
+    statement = select(requests.c.opened, requests.c.record).where(
+        requests.c.registry == registry,
+        requests.c.name == name,
+        requests.c.state.not_in([str(state) for state in RequestState if state.is_final]),
+    )
+    rows, _ = await _fetch_rows(connection, statement.order_by(requests.c.opened), limit)
+    return tuple(decode_record(Request, record) for _, record in rows)
+
+
 async def select_requests(
     connection: AsyncConnection, conditions: dict[str, str | None], after: str | None, limit: int
 ) -> Page[Request]:

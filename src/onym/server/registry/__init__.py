@@ -1,7 +1,7 @@
 """The registry's pages for people and its JSON API; `create_app` mounts the routes of `list_routes()`.
 
 A page is one function that passes its values to one template, in the module of its subject (`entry_pages`,
-`request_pages`, `account_pages`, `audit_page`, `help_page`); its URL is in `urls.py`. The module's `ROUTES`
+`request_pages`, `account_pages`, `log_pages`, `help_page`); its URL is in `urls.py`. The module's `ROUTES`
 name its pages.
 """
 
@@ -20,15 +20,7 @@ def list_routes() -> list[BaseRoute]:
     # late: importing this package must not load the templates and the checker
     from starlette.routing import Mount
 
-    from onym.server.registry import (
-        account_pages,
-        audit_page,
-        entry_pages,
-        help_page,
-        labels,
-        request_pages,
-        statistics_page,
-    )
+    from onym.server.registry import account_pages, entry_pages, help_page, labels, log_pages, request_pages
     from onym.server.registry.api.openapi import list_api_routes
     from onym.server.registry.responses import StaticAssets
     from onym.server.services import STATIC_FOLDER
@@ -37,10 +29,9 @@ def list_routes() -> list[BaseRoute]:
         *list_api_routes(),
         *help_page.ROUTES,
         *request_pages.ROUTES,
-        *audit_page.ROUTES,
+        *log_pages.ROUTES,
         *account_pages.ROUTES,
         *labels.ROUTES,
-        *statistics_page.ROUTES,
         *entry_pages.ROUTES,
         Mount("/static", StaticAssets(directory=STATIC_FOLDER), name="static"),
     ]

@@ -16,7 +16,7 @@ from onym.errors import RegistryError
 from onym.registry.checks.context import NameIndex, load_builtin
 from onym.registry.codec import from_data
 from onym.registry.definitions import build_next_catalog
-from onym.registry.records import Entry
+from onym.registry.records import Entry, Request
 from onym.registry.registries import BUILTIN, Catalog, enter_catalog, get_registry
 from onym.registry.service import SubmissionInput, build_report, list_requested_names, parse_submission
 
@@ -67,8 +67,12 @@ class _CheckSession:
             self._names = NameIndex(order["names"])
         assert self._submission is not None  # noqa: S101 - the text comes first
         entries = {key: from_data(Entry, entry) for key, entry in order["entries"].items()}
+        requests = {
+            key: tuple(from_data(Request, request) for request in found)
+            for key, found in order["requests"].items()
+        }
         known = load_builtin(self._submission.given.registry.id).with_entries(
-            MappingProxyType(entries), self._names
+            MappingProxyType(entries), self._names, MappingProxyType(requests)
         )
         today = date.fromisoformat(order["today"])
         report = build_report(self._submission, known, today=today)

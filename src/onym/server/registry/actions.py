@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onym.errors import AccessError, RegistryError, StaleError, UnknownEntryError, UsageError
 from onym.registry import records
-from onym.registry.engine import RULES
+from onym.registry.engine import RULES, STATUS_CHANGES
 from onym.registry.registries import REGISTRIES, get_catalog
 from onym.registry.store import EntryChange
 from onym.registry.words import apply_words
@@ -354,10 +354,9 @@ def build_actions(
 
 
 def _get_pending_appeal(about: records.Request | records.Entry) -> records.Appeal | None:
-    under_appeal = isinstance(about, records.Request) and about.state is records.RequestState.APPEAL
-    return (
-        about.appeals[-1] if under_appeal and isinstance(about, records.Request) and about.appeals else None
-    )
+    if not isinstance(about, records.Request) or about.state is not records.RequestState.APPEAL:
+        return None
+    return about.appeals[-1] if about.appeals else None
 
 
 def _is_for_iab(about: records.Request | records.Entry) -> bool:
@@ -379,19 +378,24 @@ def _list_remedies(about: records.Request | records.Entry) -> tuple[Choice, ...]
 
 
 def build_change_requests(entry: records.Entry) -> tuple[ActionView, ...]:
-    """Return the requests that may be opened about an entry; the engine checks them again."""
+    """Return the requests that someone may open about an entry; the engine checks them again."""
     staged = records.Status.PROVISIONAL in REGISTRIES[entry.registry].statuses
-    options = {
-        "status": tuple(
-            Choice(value=str(status), label=STATUS_LABELS[status])
-            for status in (records.Status.PERMANENT, records.Status.HISTORICAL)
-            if status is not entry.status
-        )
+    statuses = tuple(
+        Choice(value=str(after), label=STATUS_LABELS[after])
+        for after in REGISTRIES[entry.registry].statuses
+        if (entry.status, after) in STATUS_CHANGES
+    )
+    possible = {
+        "update": entry.status not in (records.Status.PENDING_REVIEW, records.Status.REVOKED),
+        "status-change": bool(statuses),
+        "note-separate-use": staged,
+        "reassign": entry.status is records.Status.PROVISIONAL,
     }
+    href = urls.change_url(entry.registry, entry.name)
     return tuple(
-        _build_action_view(kind, action, urls.change_url(entry.registry, entry.name), entry.version, options)
+        _build_action_view(kind, action, href, entry.version, {"status": statuses})
         for kind, action in _REQUESTS.items()
-        if kind == "update" or staged
+        if possible[kind]
     )
 
 

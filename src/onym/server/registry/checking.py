@@ -70,6 +70,7 @@ class CheckProcess:
             {
                 "names": None if told else list(known.names or ()),
                 "entries": {key: to_data(entry) for key, entry in known.entries.items()},
+                "requests": {key: list(map(to_data, found)) for key, found in known.requests.items()},
                 "today": today.isoformat(),
             }
         )
@@ -325,11 +326,16 @@ class SourceLine:
     fault: bool
 
 
+def split_lines(text: str) -> tuple[str, ...]:
+    """Return the lines of a text as findings count them."""
+    return tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+
+
 def build_excerpt(report: Report | None, text: str) -> tuple[SourceLine, ...]:
     """Return the lines of the text that the findings name, with the lines around them."""
     if report is None or not text.strip():
         return ()
-    rows = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    rows = split_lines(text)
     named = [finding for finding in report.findings if finding.line and not finding.check.startswith("Q")]
     faults = {finding.line for finding in named if finding.level is not Level.HINT}
     numbers: dict[int, None] = {}

@@ -24,7 +24,6 @@ from onym.registry.records import (
     EventKind,
     LogRecord,
     Request,
-    RequestState,
     Role,
     Scope,
     Status,
@@ -53,16 +52,10 @@ _INSIDERS: Final = frozenset({Role.IANA, Role.EXPERT})
 _BEFORE: Final = frozenset({EventKind.OPEN, EventKind.REVISE, EventKind.WITHDRAW})
 
 
-def is_private(about: Request) -> bool:
-    """Is the request a draft that is not public?"""
-    quiet = about.announced is None and about.submitted is None and about.expert_asked is None
-    return quiet and about.state in (RequestState.DRAFT, RequestState.WITHDRAWN)
-
-
 def can_see_request(request: HTTPRequest, about: Request) -> bool:
     """May the visitor see this request?"""
     visitor = get_visitor(request)
-    if not is_private(about):
+    if about.public_since is not None:
         return True
     if visitor.account is None:
         return False

@@ -444,13 +444,14 @@ async def compare_page(request: HTTPRequest) -> Response:
     after = responses.parse_number(request.query_params.get("after"), "after")
     before = (numbers[-2] if len(numbers) > 1 else numbers[-1]) if before is None else before
     after = numbers[-1] if after is None else after
-    if not versions or before not in versions or after not in versions:
-        raise UnknownEntryError(
-            f"{entry.name} has no version {before if before not in versions else after}",
-            code="registry.unknown-version",
-            field="before",
-            hint=f"one of {', '.join(map(str, numbers))}",
-        )
+    for field, version in (("before", before), ("after", after)):
+        if version not in versions:
+            raise UnknownEntryError(
+                f"{entry.name} has no version {version}",
+                code="registry.unknown-version",
+                field=field,
+                hint=f"one of {', '.join(map(str, numbers))}",
+            )
     fields = page_parts.compare_versions(versions[before][0], versions[after][0])
     here = (urls.entry_url(row.id, entry.name), entry.name)
     title = labels.translate_text("%(name)s: versions %(before)s and %(after)s")

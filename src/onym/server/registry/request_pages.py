@@ -101,6 +101,7 @@ async def _parse_submit_form(
         status=form.get_text("status"),
         on_behalf_of=form.get_text("on_behalf_of").strip(),
         update=about is not None and about.kind != "new",
+        request=None if about is None else about.id,
     )
 
 
@@ -524,7 +525,7 @@ async def _make_review_response(
     )
     findings = () if report is None else report.findings
     names = await dependencies.load_account_names(request, (about.registrant,))
-    lines = tuple(about.template.split("\n")[:_MOST_LINES]) if about.template else ()
+    lines = checking.split_lines(about.template)[:_MOST_LINES] if about.template else ()
     other = None if entry is None or about.id in entry.pending else entry
     queue = _find_queue_link(request, about)
     return responses.make_page_response(

@@ -15,12 +15,12 @@ from onym.registry import service
 from onym.registry.records import EventKind, RequestState, Role
 from onym.registry.registries import REGISTRIES
 from onym.registry.registries import get_registry as registry_of
-from onym.server.registry import audit_page, dependencies, responses, urls
+from onym.server.registry import dependencies, log_pages, responses, urls
 from onym.server.registry.api import models
 from onym.server.registry.checking import check_submission, parse_in_worker
 from onym.server.registry.entry_pages import parse_status_filter
+from onym.server.registry.log_pages import load_statistics
 from onym.server.registry.page_parts import index_versions
-from onym.server.registry.statistics_page import load_statistics
 from onym.server.responses import (
     make_cached_response,
     make_entity_tag,
@@ -512,9 +512,9 @@ async def link_messages(request: HTTPRequest) -> Response:
 async def redact_log(request: HTTPRequest) -> Response:
     """POST: remove every line with a text from the registry's log, or list these lines."""
     row = dependencies.find_registry(request)
-    audit_page.require_redactor(request, row)
+    log_pages.require_redactor(request, row)
     body = await decode_body(request, models.RedactionBody)
-    found = await audit_page.redact(request, row, body.text, body.reason, dry_run=body.dry_run)
+    found = await log_pages.redact(request, row, body.text, body.reason, dry_run=body.dry_run)
     report = models.RedactionReport(
         record=found.number, removed={str(number): tuple(places) for number, places in found.places.items()}
     )
@@ -523,7 +523,7 @@ async def redact_log(request: HTTPRequest) -> Response:
 
 async def list_audit_records(request: HTTPRequest) -> Response:
     """GET: the audit log, the newest record first, in pages."""
-    page, accounts = await audit_page.load_audit_page(request)
+    page, accounts = await log_pages.load_audit_page(request)
     query, following = request.query_params, None
     if page.next is not None:
         given = {name: query.get(name) for name in ("account", "action", "limit")}

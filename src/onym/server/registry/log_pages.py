@@ -1,7 +1,8 @@
-"""The pages of those who keep the logs: the audit log, and the form that removes personal data."""
+"""The pages about what is recorded: the audit log, the removal of personal data, and the statistics."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import Response
@@ -10,6 +11,7 @@ from onym.errors import AccessError, RefusalError, RegistryError, StaleError, Un
 from onym.registry.records import Role, Scope, is_administrator
 from onym.registry.registries import REGISTRIES
 from onym.registry.store import MAX_REMOVED, MIN_REMOVED
+from onym.registry.words import apply_words
 from onym.server.middleware import make_audit_record, set_audit_action
 from onym.server.registry import urls
 from onym.server.registry.dependencies import (
@@ -19,6 +21,13 @@ from onym.server.registry.dependencies import (
     get_store,
     load_accounts,
     make_missing_scope_error,
+)
+from onym.server.registry.labels import (
+    STATE_LABELS,
+    format_time,
+    translate_page,
+    translate_plural,
+    translate_text,
 )
 from onym.server.registry.responses import (
     PageForm,
@@ -37,7 +46,7 @@ if TYPE_CHECKING:
 
     from onym.accounts.records import Account, AuditRecord
     from onym.registry.registries import Registry
-    from onym.registry.store import Page, Redaction
+    from onym.registry.store import Page, Redaction, Statistics
 
 #: characters of a reason
 _MAX_REASON: Final = 1_000
@@ -215,7 +224,64 @@ def _make_redact_response(
     return response
 
 
+STAGE_LABELS: Final[Mapping[str, str]] = {
+    "draft": "Draft",
+    "list": "Mailing list review",
+    "iana": "IANA check",
+    "expert": "Expert Review",
+    "iesg": "IESG approval",
+}
+#: months on the page; the API has more
+_MONTHS_SHOWN: Final = 24
+#: seconds of a unit, and its forms for one and for several
+UNITS: Final = (
+    (86_400, "%(count)s day", "%(count)s days"),
+    (3_600, "%(count)s hour", "%(count)s hours"),
+    (60, "%(count)s minute", "%(count)s minutes"),
+)
+
+
+async def load_statistics(request: Request) -> Statistics:
+    """Return the statistics, which are computed again only after a new log record."""
+    state = request.app.state
+    kept: Statistics | None = getattr(state, "registry_statistics", None)
+    if kept is None or kept.number != (await get_store(request).head()).number:
+        kept = state.registry_statistics = await get_store(request).compute_statistics()
+    return kept
+
+
+@translate_page
+async def statistics_page(request: Request) -> Response:
+    """GET: the statistics of all registries."""
+    found = await load_statistics(request)
+    return make_page_response(
+        request,
+        "statistics.html",
+        build_page_frame(request, translate_text("Statistics"), (urls.HOME_URL, "Home")),
+        number=found.number,
+        at=format_time(found.at),
+        groups=[
+            (REGISTRIES[numbers.registry], numbers, numbers.months[-_MONTHS_SHOWN:][::-1])
+            for numbers in found.registries
+        ],
+        state_labels=STATE_LABELS,
+        stage_labels={stage: apply_words(translate_text(label)) for stage, label in STAGE_LABELS.items()},
+        describe_time=describe_time,
+        data=urls.api_url("statistics"),
+    )
+
+
+def describe_time(seconds: int) -> str:
+    """Return a length of time in its largest unit: "12 days"."""
+    for size, one, many in UNITS:
+        if seconds >= size:
+            count = round(seconds / size)
+            return translate_plural(one, many, count) % {"count": count}
+    return translate_text("less than a minute")
+
+
 ROUTES: Final = (
+    make_route(urls.STATISTICS_URL, {"GET": statistics_page}),
     make_route(urls.AUDIT_URL, {"GET": audit_page}),
     make_route("/r/{registry}/-/redact", {"GET": redact_page, "POST": redact_form}),
 )
