@@ -180,8 +180,12 @@ def _load_tlds() -> frozenset[str]:
     text = files("publicsuffixlist").joinpath("public_suffix_list.dat").read_text(encoding="utf-8")
     part = text.partition("===BEGIN ICANN DOMAINS===")[2].partition("===END ICANN DOMAINS===")[0]
     rules = (line.strip().lstrip("*!.") for line in part.splitlines() if not line.startswith("//"))
-    # the list has internationalized domains in Unicode; names of schemes and hosts in URIs are ASCII
-    return frozenset(rule.lower().encode("idna").decode() for rule in rules if rule and "." not in rule)
+    return frozenset(_encode_label(rule.lower()) for rule in rules if rule and "." not in rule)
+
+
+def _encode_label(label: str) -> str:
+    """Return the A-label of a normal label (RFC 5891 4.4): names of schemes and hosts in URIs are ASCII."""
+    return label if label.isascii() else f"xn--{label.encode('punycode').decode()}"
 
 
 class Level(StrEnum):
