@@ -320,7 +320,7 @@ class Slow(Streaming):
 
 
 async def until(check: Callable[[], Any]) -> Any:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             if found := await check():
                 return found

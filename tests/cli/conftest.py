@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import subprocess
@@ -155,6 +156,8 @@ class Terminal:
             preexec_fn=lambda: _take_terminal(keyboard),
         )
         os.close(keyboard)
+        # a piece may end within a character
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         self.shown = ""
         self._fresh = ""
 
@@ -168,23 +171,29 @@ class Terminal:
         return seen + found
 
     def press_until(self, key: str, text: str) -> None:
-        """Press a key, again each second, until it has an effect: readline misses a signal now and then."""
+        """Press a key, again if nothing comes of it: readline misses a signal now and then."""
         import select
 
         self.type(key)
-        while not select.select([self._screen], [], [], 1)[0]:
+        # not sooner: a second signal that comes with the effect of the first ends what the test does next
+        while not select.select([self._screen], [], [], 5)[0]:
             self.type(key)
         self.read_until(text)
 
     def _read(self) -> str:
         import select
 
-        ready, _, _ = select.select([self._screen], [], [], 60)
-        assert ready, f"nothing for a minute; the screen shows {self.shown!r}"
-        try:
-            piece = os.read(self._screen, 4096).decode()
-        except OSError:  # EIO: the other side has gone
-            return ""
+        piece = ""
+        while not piece:
+            ready, _, _ = select.select([self._screen], [], [], 300)
+            assert ready, f"nothing for five minutes; the screen shows {self.shown!r}"
+            try:
+                octets = os.read(self._screen, 4096)
+            except OSError:  # EIO: the other side has gone
+                return ""
+            if not octets:
+                return ""
+            piece = self._decoder.decode(octets)
         self.shown += piece
         return piece
 

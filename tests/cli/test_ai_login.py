@@ -155,9 +155,9 @@ def browser(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         # a page that another program opened, and one that asks for something else
         for other in (back.replace("state=", "state=x"), back.replace("/callback", "/favicon.ico")):
             with pytest.raises(urllib.error.HTTPError) as caught:
-                urllib.request.urlopen(other, timeout=60)
+                urllib.request.urlopen(other, timeout=300)
             caught.value.close()  # it is the response too, with its socket
-        with urllib.request.urlopen(back, timeout=60) as page:
+        with urllib.request.urlopen(back, timeout=300) as page:
             assert page.headers["Content-Security-Policy"].startswith("default-src 'none'")
             assert b"terminal" in page.read()
 

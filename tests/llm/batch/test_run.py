@@ -555,7 +555,7 @@ def test_a_run_that_is_told_to_stop_does_not_wait_for_the_next_attempt(
         )  # fmt: skip
         await asyncio.wait_for(seen.wait(), 600)
         stop.set()
-        return await asyncio.wait_for(task, 60)
+        return await asyncio.wait_for(task, 600)
 
     report = asyncio.run(play())
     assert (report.answered, report.failed, report.left) == (0, 0, 6)
