@@ -520,7 +520,7 @@ def test_a_run_that_is_told_to_stop_waits_for_what_is_under_way(fake, source, tm
             arun(fake.uri(), source, tmp_path / "out", policy=Policy.local(), config=Config(), stop=stop,
                  concurrency=1)
         )  # fmt: skip
-        await asyncio.to_thread(fake.arrived.wait, 60)
+        await asyncio.to_thread(fake.arrived.wait, 600)
         stop.set()
         fake.release()
         return await task
