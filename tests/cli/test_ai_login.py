@@ -191,7 +191,7 @@ def test_a_person_signs_in_with_the_browser_and_calls_with_the_sign_in(
     called = onym("invoke", bank.uri("/account/balance"))
     assert json.loads(called.out) == {"person": bank.server.subject("ada"), "cents": 700}
     # from Python, as protect-a-resource.md shows it
-    settings = ResolverSettings(dns=False)
+    settings = ResolverSettings(dns=False, timeout=300.0)
     network = NetConfig(policy=Policy.local(), tls=TLSConfig(ca_files=(str(bank.ca),)))
     with AIClient(settings, network=network, credentials=StoredCredentials(settings=settings)) as client:
         result = client.invoke(bank.uri("/account/balance"))

@@ -103,7 +103,7 @@ class Client:
 
     def authorize(self, challenge: Challenge) -> None:
         """Get a token for what a challenge asks for, with the scopes of the last one."""
-        settings = ResolverSettings()
+        settings = ResolverSettings(timeout=300.0)
         found = self.find_metadata(challenge, settings)
         issuer = found.authorization_servers[0]
         if issuer not in [known.issuer for known in self.registrations]:
