@@ -413,7 +413,7 @@ def test_attack_15_no_octets_changed_on_the_way_make_another_answer_of_a_pinned_
 @cache
 def _said(port: int, name: str, kind: str) -> bytes:
     query = dns.message.make_query(name, kind, want_dnssec=True)
-    return dns.query.tcp(query, LOOPBACK, 5, port).to_wire()
+    return dns.query.tcp(query, LOOPBACK, 60, port).to_wire()
 
 
 # answers that lie, fail, or are of something else
