@@ -86,6 +86,18 @@ def _validate_output(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert wrong == []
 
 
+_LONG = {"timeout": "300s"}
+#: the commands that ask other computers, which wait as long as a busy machine may need
+PATIENT: dict[str, Any] = {
+    "ping": _LONG,
+    "ai": {
+        **dict.fromkeys(("discover", "resolve", "describe", "invoke", "login", "logout"), _LONG),
+        "tasks": dict.fromkeys(("show", "wait", "events", "result", "input", "cancel"), _LONG),
+        "approve": dict.fromkeys(("list", "show", "yes", "no", "ask", "evidence"), _LONG),
+    },
+}
+
+
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """`onym ARGS` in this process."""
@@ -93,7 +105,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     def call(*args: str, stdin: str | bytes | None = None, env: Mapping[str, str] | None = None) -> Ran:
         for name, value in (env or {}).items():
             monkeypatch.setenv(name, value)
-        result = CliRunner().invoke(app, list(args), input=stdin, prog_name="onym")
+        # the help of a command shows its own default
+        defaults = None if "--help" in args else PATIENT
+        result = CliRunner().invoke(app, list(args), input=stdin, prog_name="onym", default_map=defaults)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         if args[:1] == ("chat",) and "--json" in args:

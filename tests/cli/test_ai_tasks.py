@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from ai_factory import Factory
 from ai_support import PATIENCE, authority_ca, key_store, serve_authority, trust
+from cli.conftest import PATIENT
 from onym.ai.endpoint import Endpoint, Task, ThreadTask
 from onym.cli._app import app
 
@@ -65,7 +66,8 @@ def run(factory: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
     wire = ["--ca", str(factory.folder / "authority.pem"), "--no-dns"]
 
     def call(*words: str, network: bool = True) -> Result:
-        return CliRunner().invoke(app, ["ai", *words, *(wire if network else ())], prog_name="onym")
+        given = ["ai", *words, *(wire if network else ())]
+        return CliRunner().invoke(app, given, prog_name="onym", default_map=PATIENT)
 
     return call
 
