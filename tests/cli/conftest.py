@@ -106,7 +106,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         for name, value in (env or {}).items():
             monkeypatch.setenv(name, value)
         # the help of a command shows its own default
-        defaults = None if "--help" in args else PATIENT
+        defaults = None if {"--help", "-h"} & set(args) else PATIENT
         result = CliRunner().invoke(app, list(args), input=stdin, prog_name="onym", default_map=defaults)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
