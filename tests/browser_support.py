@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["accessibility_findings", "chromium", "chromiums"]
 
+#: milliseconds: how long a browser may take to start, and what a test expects to come about
+PATIENCE = 300_000
+
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
@@ -29,18 +32,20 @@ def chromium() -> Iterator[Browser]:
 @contextmanager
 def chromiums(count: int) -> Iterator[list[Browser]]:
     """So many processes of Chromium, which share nothing."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         unavailable("Chromium is not installed: apt-get install chromium")
     root = os.geteuid() == 0
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright, ExitStack() as stack:
         browsers = []
         for _ in range(count):
             browser = playwright.chromium.launch(
                 executable_path=program,
                 headless=True,
+                timeout=PATIENCE,
                 chromium_sandbox=not root,
                 args=["--disable-dev-shm-usage", "--disable-gpu", *(["--no-sandbox"] if root else [])],
             )

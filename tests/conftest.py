@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import signal
+import socket
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -106,6 +107,26 @@ def _empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest
     monkeypatch.setenv("ONYM_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "responses"))
 
 
+@pytest.fixture(autouse=True)
+def _no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of other machines do not exist, and no name server of this one is asked for them."""
+    lookup = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, *args: Any, **options: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        if not name or ":" in name or name in _HERE or name.endswith(".localhost"):
+            return lookup(host, *args, **options)
+        try:
+            socket.inet_aton(name)
+        except OSError:
+            raise socket.gaierror(socket.EAI_NONAME, f"no name server is asked for {name}") from None
+        return lookup(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+
+#: names that need no name server
+_HERE = {"localhost", "ip6-localhost", socket.gethostname()}
 #: caches that the whole run shares
 _KEEP = {"ONYM_CACHE", "ONYM_TEST_PEERS"}
 

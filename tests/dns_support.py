@@ -374,9 +374,11 @@ class Forwarder:
                 sock, _ = self._streams.accept()
             except OSError:
                 return
-            with sock, contextlib.suppress(OSError, EOFError):
-                data = sock.recv(4096)
-                reply = self._answer(data[2:], tcp=True)
+            # a client that gave up sends nothing, or less than it said
+            failures = (OSError, EOFError, dns.exception.DNSException)
+            with sock, sock.makefile("rb") as stream, contextlib.suppress(*failures):
+                size = int.from_bytes(stream.read(2), "big")
+                reply = self._answer(stream.read(size), tcp=True)
                 if reply is not None:
                     sock.sendall(len(reply).to_bytes(2, "big") + reply)
 

@@ -23,6 +23,7 @@ from starlette.authentication import SimpleUser
 
 from ai_support import (
     LOOPBACK,
+    PATIENCE,
     ai_policy,
     authority_ca,
     key_store,
@@ -34,6 +35,7 @@ from ai_support import (
 from onym.ai import AsyncAIClient, Endpoint
 from onym.ai.endpoint.context import Call, Task
 from onym.ai.endpoint.kinds import AgentHandler, Outgoing, Progress, Update, agent, make_answer, task, tool
+from onym.ai.settings import ResolverSettings
 from onym.bridges.a2a import a2a_app
 from onym.bridges.mcp import mcp_server
 from onym.errors import AIIPError
@@ -370,7 +372,8 @@ class _Bridge:
         await receive()
         async with contextlib.AsyncExitStack() as stack:
             wire = await stack.enter_async_context(AsyncTransport(self._network))
-            client = AsyncAIClient(transport=wire, allow_effects=["read", "write"])
+            settings = ResolverSettings(timeout=PATIENCE)
+            client = AsyncAIClient(settings, transport=wire, allow_effects=["read", "write"])
             await stack.enter_async_context(client)
             self._app = await self._build(client, self._authority, self._url)
             if isinstance(self._app, Starlette):

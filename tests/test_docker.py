@@ -20,6 +20,7 @@ import pytest
 import trustme
 import yaml
 
+from net_support import free_port
 from onym.cli._app import app
 from peer_install import npm_package
 from support import ROOT, as_subtests
@@ -162,8 +163,8 @@ def test_the_health_check_tells_a_service_that_answers_from_one_that_does_not(se
         finally:
             server.shutdown()
             thread.join()
-        port = server.server_port
-    assert probe(port, "/healthz") == 1
+    with free_port() as port:
+        assert probe(port, "/healthz") == 1
 
 
 def assert_known(service: Mapping[str, Any], document: Mapping[str, Any]) -> None:

@@ -44,7 +44,7 @@ from google.protobuf.json_format import MessageToJson
 from jwt import PyJWK
 from starlette.applications import Starlette
 
-from ai_support import serve_asgi
+from ai_support import PATIENCE, serve_asgi
 from bridge_support import HandClient, peer
 from kinds_support import EVENTS, call, events, given, run
 from onym.ai.exchange import _validate_invocation
@@ -554,7 +554,7 @@ def test_an_open_client_of_the_sdk_is_used_as_it_is(served: Any) -> None:
     import httpx
 
     async def work() -> Any:
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(timeout=PATIENCE) as http:
             client = await ClientFactory(ClientConfig(httpx_client=http)).create_from_url(served.url)
             return await said(await a2a_agent(client), {"message": "say hi"})
 

@@ -214,7 +214,7 @@ def test_a_long_task_is_begun_with_its_evidence(shop: Shop) -> None:
             shop.approve_last()
             begun = await peer.call("transfer", 12, first["requestState"], OPENED)
             assert begun["resultType"] == "task"
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 while True:
                     found = await peer.request("tasks/get", begun["taskId"], taskId=begun["taskId"])
                     if found["result"]["status"] != "working":

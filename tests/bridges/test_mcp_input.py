@@ -288,7 +288,7 @@ def test_a_state_is_for_the_person_to_whom_it_was_given() -> None:
 
 
 async def until(raw: Raw, task: str, *states: str) -> Any:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             found = (await raw.ask("tasks/get", task, taskId=task))["result"]
             if found["status"] in states:

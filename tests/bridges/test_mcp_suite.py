@@ -45,7 +45,9 @@ def run_peer(script: str, *arguments: str, folder: Path) -> subprocess.Completed
 def run_suite(*arguments: str, folder: Path) -> tuple[int, dict[str, str], str]:
     """Run the conformance suite. Return how many checks pass, what it finds by check, and what it prints."""
     script = "@modelcontextprotocol/conformance/dist/index.js"
-    done = run_peer(script, *arguments, "-o", str(folder), folder=folder)
+    # a scenario has 30 seconds otherwise, and those of a client start a process each
+    patience = ("--timeout", str(int(PATIENCE * 1000)))
+    done = run_peer(script, *arguments, *patience, "-o", str(folder), folder=folder)
     found: dict[str, str] = {}
     passed = 0
     for file in folder.rglob("checks.json"):

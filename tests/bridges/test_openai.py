@@ -45,7 +45,7 @@ def test_the_uris_system_prompt_stands_first_unless_the_call_brings_one(fake, po
         client.chat.completions.create(model="m", messages=MESSAGES)
         own = [{"role": "system", "content": "Mine"}, *MESSAGES]
         client.chat.completions.create(model="m", messages=own)
-        client.with_options(timeout=5).chat.completions.create(model="m", messages=MESSAGES)
+        client.with_options(timeout=300).chat.completions.create(model="m", messages=MESSAGES)
     assert fake.requests[0].json["messages"] == [{"role": "system", "content": "Be brief"}, *MESSAGES]
     assert fake.requests[1].json["messages"] == own
     assert fake.requests[2].json["messages"][0]["content"] == "Be brief"

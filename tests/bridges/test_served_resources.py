@@ -16,8 +16,9 @@ from a2a.helpers import get_data_parts, get_text_parts, new_data_part, new_messa
 from a2a.types import Part, Role, SendMessageRequest
 from mcp import Client
 
-from ai_support import ai_policy, authority_ca, key_store, names_resolver, serve_authority, trust
+from ai_support import PATIENCE, ai_policy, authority_ca, key_store, names_resolver, serve_authority, trust
 from onym.ai import AsyncAIClient, Endpoint
+from onym.ai.settings import ResolverSettings
 from onym.bridges.a2a import EXTENSION, a2a_app
 from onym.bridges.mcp import mcp_server
 from onym.net.config import NetConfig
@@ -110,7 +111,11 @@ def use(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Use], An
             wire = AsyncTransport(
                 NetConfig(policy=policy, resolver=names_resolver({NAME: "127.0.0.1"}), tls=trust(ca, folder))
             )
-            async with wire, AsyncAIClient(transport=wire, allow_effects=["read", "write"]) as client:
+            settings = ResolverSettings(timeout=PATIENCE)
+            async with (
+                wire,
+                AsyncAIClient(settings, transport=wire, allow_effects=["read", "write"]) as client,
+            ):
                 return await work(client, authority)
 
         yield lambda work: asyncio.run(whole(work))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import subprocess
@@ -85,6 +86,18 @@ def _validate_output(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert wrong == []
 
 
+_LONG = {"timeout": "300s"}
+#: the commands that ask other computers, which wait as long as a busy machine may need
+PATIENT: dict[str, Any] = {
+    "ping": _LONG,
+    "ai": {
+        **dict.fromkeys(("discover", "resolve", "describe", "invoke", "login", "logout"), _LONG),
+        "tasks": dict.fromkeys(("show", "wait", "events", "result", "input", "cancel"), _LONG),
+        "approve": dict.fromkeys(("list", "show", "yes", "no", "ask", "evidence"), _LONG),
+    },
+}
+
+
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """`onym ARGS` in this process."""
@@ -92,7 +105,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     def call(*args: str, stdin: str | bytes | None = None, env: Mapping[str, str] | None = None) -> Ran:
         for name, value in (env or {}).items():
             monkeypatch.setenv(name, value)
-        result = CliRunner().invoke(app, list(args), input=stdin, prog_name="onym")
+        # the help of a command shows its own default
+        defaults = None if {"--help", "-h"} & set(args) else PATIENT
+        result = CliRunner().invoke(app, list(args), input=stdin, prog_name="onym", default_map=defaults)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         if args[:1] == ("chat",) and "--json" in args:
@@ -155,6 +170,8 @@ class Terminal:
             preexec_fn=lambda: _take_terminal(keyboard),
         )
         os.close(keyboard)
+        # a piece may end within a character
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         self.shown = ""
         self._fresh = ""
 
@@ -168,23 +185,29 @@ class Terminal:
         return seen + found
 
     def press_until(self, key: str, text: str) -> None:
-        """Press a key, again each second, until it has an effect: readline misses a signal now and then."""
+        """Press a key, again if nothing comes of it: readline misses a signal now and then."""
         import select
 
         self.type(key)
-        while not select.select([self._screen], [], [], 1)[0]:
+        # not sooner: a second signal that comes with the effect of the first ends what the test does next
+        while not select.select([self._screen], [], [], 5)[0]:
             self.type(key)
         self.read_until(text)
 
     def _read(self) -> str:
         import select
 
-        ready, _, _ = select.select([self._screen], [], [], 60)
-        assert ready, f"nothing for a minute; the screen shows {self.shown!r}"
-        try:
-            piece = os.read(self._screen, 4096).decode()
-        except OSError:  # EIO: the other side has gone
-            return ""
+        piece = ""
+        while not piece:
+            ready, _, _ = select.select([self._screen], [], [], 300)
+            assert ready, f"nothing for five minutes; the screen shows {self.shown!r}"
+            try:
+                octets = os.read(self._screen, 4096)
+            except OSError:  # EIO: the other side has gone
+                return ""
+            if not octets:
+                return ""
+            piece = self._decoder.decode(octets)
         self.shown += piece
         return piece
 

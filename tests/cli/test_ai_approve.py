@@ -45,7 +45,7 @@ class Desk:
         threads: list[threading.Thread] = []
 
         def walk(url: str) -> None:
-            with urllib.request.urlopen(self.house.login.sign_in(url, self.who), timeout=60) as page:
+            with urllib.request.urlopen(self.house.login.sign_in(url, self.who), timeout=300) as page:
                 page.read()
 
         def opened(url: str) -> bool:

@@ -248,7 +248,7 @@ def test_a_note_begins_a_line_of_its_own_where_both_streams_are_one(ai: Any, tmp
         "write_result(session, N(body=b'5', content_type='application/json')); session.print_note('signed')"
     )
     with path.open("wb") as both:
-        subprocess.run([sys.executable, "-c", code], stdout=both, stderr=both, check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", code], stdout=both, stderr=both, check=True, timeout=300)
     assert path.read_text() == "5\nnote: signed\n"
 
 

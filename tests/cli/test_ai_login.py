@@ -155,9 +155,9 @@ def browser(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         # a page that another program opened, and one that asks for something else
         for other in (back.replace("state=", "state=x"), back.replace("/callback", "/favicon.ico")):
             with pytest.raises(urllib.error.HTTPError) as caught:
-                urllib.request.urlopen(other, timeout=60)
+                urllib.request.urlopen(other, timeout=300)
             caught.value.close()  # it is the response too, with its socket
-        with urllib.request.urlopen(back, timeout=60) as page:
+        with urllib.request.urlopen(back, timeout=300) as page:
             assert page.headers["Content-Security-Policy"].startswith("default-src 'none'")
             assert b"terminal" in page.read()
 
@@ -191,7 +191,7 @@ def test_a_person_signs_in_with_the_browser_and_calls_with_the_sign_in(
     called = onym("invoke", bank.uri("/account/balance"))
     assert json.loads(called.out) == {"person": bank.server.subject("ada"), "cents": 700}
     # from Python, as protect-a-resource.md shows it
-    settings = ResolverSettings(dns=False)
+    settings = ResolverSettings(dns=False, timeout=300.0)
     network = NetConfig(policy=Policy.local(), tls=TLSConfig(ca_files=(str(bank.ca),)))
     with AIClient(settings, network=network, credentials=StoredCredentials(settings=settings)) as client:
         result = client.invoke(bank.uri("/account/balance"))

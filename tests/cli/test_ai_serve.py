@@ -397,7 +397,7 @@ def test_a_port_that_is_taken_is_told_once(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         words = ("served:app", "--keys", "keys", "--port", str(taken.getsockname()[1]), *form)
         child = process(folder, environment, *words)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=600)
     assert child.returncode == 4
     assert "Errno" not in out + err
     if form:

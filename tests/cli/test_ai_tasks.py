@@ -15,10 +15,12 @@ from click.testing import CliRunner, Result
 
 from ai_factory import Factory
 from ai_support import PATIENCE, authority_ca, key_store, serve_authority, trust
+from cli.conftest import PATIENT
 from onym.ai.endpoint import Endpoint, Task, ThreadTask
 from onym.cli._app import app
 
-GO = threading.Event()
+#: /slow has begun, and may end
+BEGUN, GO = threading.Event(), threading.Event()
 
 
 @dataclass
@@ -37,6 +39,7 @@ def factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Factory]:
         @app.resource("/slow", effects="write", task=True)
         def slow(load: int, task: ThreadTask) -> dict[str, int]:
             task.progress(1, 2, "half \x1b[31mred")
+            BEGUN.set()
             GO.wait(PATIENCE)
             task.raise_if_cancelled()
             return {"moved": load}
@@ -63,13 +66,15 @@ def run(factory: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
     wire = ["--ca", str(factory.folder / "authority.pem"), "--no-dns"]
 
     def call(*words: str, network: bool = True) -> Result:
-        return CliRunner().invoke(app, ["ai", *words, *(wire if network else ())], prog_name="onym")
+        given = ["ai", *words, *(wire if network else ())]
+        return CliRunner().invoke(app, given, prog_name="onym", default_map=PATIENT)
 
     return call
 
 
 def test_a_task_is_begun_shown_and_ended(run: Any, factory: Factory, tmp_path: Path) -> None:
     GO.clear()
+    BEGUN.clear()
     begun = run("invoke", factory.uri("/slow"), "-d", '{"load": 7}', "--async")
     assert begun.exit_code == 15, begun.output
     task = begun.stdout.strip()
@@ -86,6 +91,7 @@ def test_a_task_is_begun_shown_and_ended(run: Any, factory: Factory, tmp_path: P
     waited = run("tasks", "wait", task, "--wait", "0.1s", "--json")
     assert waited.exit_code == 15
     assert json.loads(waited.stdout)["error"]["task"] == task
+    assert BEGUN.wait(PATIENCE)
     shown = run("tasks", "show", task)
     assert "working" in shown.stdout
     assert "\x1b[31m" not in shown.stdout
@@ -105,7 +111,7 @@ def test_a_task_is_begun_shown_and_ended(run: Any, factory: Factory, tmp_path: P
 
 def test_a_result_that_comes_in_time_is_printed(run: Any, factory: Factory) -> None:
     GO.set()
-    found = run("invoke", factory.uri("/slow"), "-d", '{"load": 7}', "--async", "--wait", "60s")
+    found = run("invoke", factory.uri("/slow"), "-d", '{"load": 7}', "--async", "--wait", "600s")
     assert (found.exit_code, found.stdout) == (0, '{"moved":7}')
     plain = run("invoke", factory.uri("/plain"), "--async")
     assert (plain.exit_code, plain.stdout) == (0, "1")
@@ -113,11 +119,13 @@ def test_a_result_that_comes_in_time_is_printed(run: Any, factory: Factory) -> N
 
 def test_a_wait_that_is_over_tells_the_task(run: Any, factory: Factory) -> None:
     GO.clear()
+    BEGUN.clear()
     found = run("invoke", factory.uri("/slow"), "-d", '{"load": 7}', "--async", "--wait", "0.1s")
     task = json.loads(run("tasks", "list", "--json", network=False).stdout)["tasks"][0]["id"]
     assert found.exit_code == 15
     assert "onym ai tasks wait --ca" in found.stderr
     assert f"--no-dns {task}\n" in found.stderr
+    assert BEGUN.wait(PATIENCE)
     canceled = run("tasks", "cancel", task)
     assert (canceled.exit_code, "to be cancelled" in canceled.stdout) == (0, True)
     GO.set()
@@ -132,7 +140,7 @@ def test_a_task_gets_its_input(run: Any, factory: Factory) -> None:
     assert "Which zone?" in asked.stdout
     assert run("tasks", "input", task, "-d", "[]").exit_code == 2
     assert run("tasks", "input", task, "-d", '{"zone": "A3"}').exit_code == 0
-    assert run("tasks", "result", task, "--wait", "60s").stdout == "A3"
+    assert run("tasks", "result", task, "--wait", "600s").stdout == "A3"
 
 
 def test_mistakes_are_told(run: Any, factory: Factory, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from contract.capture import Capture
 from model_support import pulled_weights
+from net_support import free_port
 from onym.errors import ResolveError, TLSError
 from onym.net.messages import Origin
 from onym.net.transport import ProbeReport
@@ -259,10 +260,9 @@ def test_ping_stops_where_the_policy_does(run):
     assert ran.out.splitlines()[-1].startswith("fail name")
 
 
-def test_ping_tells_a_closed_port_from_a_missing_name(run, fake):
-    port = fake.port
-    fake.close()
-    ran = run("ping", f"llm://127.0.0.1:{port}/m")
+def test_ping_tells_a_closed_port_from_a_missing_name(run):
+    with free_port() as port:
+        ran = run("ping", f"llm://127.0.0.1:{port}/m")
     assert ran.code == 6
     assert ran.out.splitlines()[-1].startswith("fail connect")
     assert "onym ping" not in ran.err

@@ -416,6 +416,7 @@ def test_ctrl_c_stops_an_answer_and_the_conversation_goes_on(terminal, fake):
     screen.press_until("\x03", "> ")
     fake.release()
     screen.type("/usage\n")
+    screen.read_until("/usage")
     screen.read_until("> ")
     screen.type("go on\n")
     screen.read_until("tokens in")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from net_support import free_port
 from onym.testing.fake_provider import FakeProvider
 from support import as_subtests
 
@@ -89,12 +89,11 @@ def test_explain_shows_the_names_of_headers_and_the_values_of_features_only(
 
 @as_subtests("value", [TOKEN, "abc"])
 def test_the_next_command_has_the_names_of_headers_without_their_values(value: str, run: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    uri = f"llm://localhost:{port}/m"
-    ran = run(
-        "chat", "--json", "-p", "retries=0", "-H", f"x-team: {value}", "-H", "openai-beta: v2", uri, "Hi"
-    )
+    with free_port() as port:
+        uri = f"llm://localhost:{port}/m"
+        ran = run(
+            "chat", "--json", "-p", "retries=0", "-H", f"x-team: {value}", "-H", "openai-beta: v2", uri, "Hi"
+        )
     words = shlex.split(ran.json["error"]["next"])
     assert words == [
         "onym", "ping", uri, "-p", "retries=0", "-H", "x-team: ***", "-H", "openai-beta: v2",

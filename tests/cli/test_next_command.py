@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import socket
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from net_support import free_port
 from onym.testing.fake_provider import FakeProvider
 from support import as_subtests
 
@@ -191,12 +191,11 @@ def test_a_uri_from_a_pipe_has_no_command_to_type_again(run: Any, fake: FakeProv
 
 
 def test_ping_is_suggested_with_the_options_and_not_by_itself(run: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    uri = f"llm://localhost:{port}/m"
-    words = read_next(run("chat", "--policy", "local", "-p", "retries=0", uri, "Hi"))
-    assert words == ["ping", uri, "--policy", "local", "-p", "retries=0"]
-    assert "\n  next" not in run(*words).err
+    with free_port() as port:
+        uri = f"llm://localhost:{port}/m"
+        words = read_next(run("chat", "--policy", "local", "-p", "retries=0", uri, "Hi"))
+        assert words == ["ping", uri, "--policy", "local", "-p", "retries=0"]
+        assert "\n  next" not in run(*words).err
 
 
 def test_options_are_kept_in_hints_of_the_registry(run: Any, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_shell_completes_commands_and_the_names_of_endpoints(shell: str, tmp_p
             "PATH": path, "HOME": str(tmp_path), "ONYM_CONFIG": str(config), "LANG": "C.UTF-8",
             "SCRIPT": str(DATA / "completions" / FILES[shell]),
         },
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     offered = {word.partition(":")[0] for word in done.stdout.split()}
     assert {"fast", "fancy", "config", "conformance"} <= offered, done.stdout + done.stderr

@@ -73,6 +73,8 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(strftime=time.strftime, gmtime=lambda _: time.gmtime(NOW.timestamp()))
     monkeypatch.setattr(clouds, "time", clock)
     monkeypatch.setattr(clouds, "parse_region", lambda _: "us-east-1")
+    # no machine of a cloud is asked for credentials
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
 def ours(server: Capture, query: str = "", model: str = MODEL, **changes: Any) -> Client:

@@ -48,7 +48,7 @@ MODEL = "command-a-03-2025"
 
 @pytest.fixture(scope="module")
 def sdk(server: Capture) -> Iterator[Any]:
-    with httpx.Client() as transport:
+    with httpx.Client(timeout=300) as transport:
         yield cohere.ClientV2(api_key=KEY, base_url=server.url, max_retries=0, httpx_client=transport)
 
 

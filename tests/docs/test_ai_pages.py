@@ -131,7 +131,10 @@ def bank(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Login,
     def invoke(authority: str, token: str | None) -> Any:
         wire = Transport(NetConfig(policy=Policy.local(), resolver=names, tls=trust(ca, folder)))
         shop = None if token is None else StaticCredentials(Secret(token), "shop", authority=authority)
-        with wire, AIClient(ResolverSettings(dns=False), transport=wire, credentials=shop) as client:
+        with (
+            wire,
+            AIClient(ResolverSettings(dns=False, timeout=300.0), transport=wire, credentials=shop) as client,
+        ):
             return client.invoke(f"ai://{authority}/account/balance")
 
     with serve_asgi(login, "login.localhost", ca=ca) as port:

@@ -121,6 +121,7 @@ def browser() -> Iterator[Browser]:
 
 def opened(browser: Browser, address: str, width: int = 1280, scheme: Any = "light") -> Page:
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    context.set_default_timeout(300_000)
     page = context.new_page()
     page.goto(address)
     return page
@@ -176,11 +177,19 @@ def test_a_recording_plays_once_for_readers_who_press_its_button(site: str, brow
     for film in films:
         expect(film).to_have_attribute("src", re.compile("#still$"))
     last = last_screen(films[0])
-    page.get_by_role("button", name="Play the recording").click()
+    play = page.get_by_role("button", name="Play the recording")
+    end = page.get_by_role("button", name="Show the last screen")
+    play.click()
     for film in films:
         expect(film).to_have_attribute("src", re.compile(r"svg\?\d+$"))
-    assert last_screen(films[0]) != last
-    page.get_by_role("button", name="Show the last screen").click()
+    for _ in range(5):  # a busy machine may take the picture when the eleven seconds are over
+        if last_screen(films[0]) != last:
+            break
+        end.click()
+        play.click()
+    else:
+        pytest.fail("the recording does not play")
+    end.click()
     assert last_screen(films[0]) == last
     page.goto(f"{site}assets/terminal/check.svg")
     assert page.evaluate("document.getAnimations().every((film) => film.effect.getTiming().iterations === 1)")
@@ -196,6 +205,7 @@ def last_screen(film: Locator) -> bytes:
 def test_a_recording_stands_still_for_readers_who_want_less_motion(site: str, browser: Browser) -> None:
     for motion, still in (("no-preference", False), ("reduce", True)):
         page = browser.new_context(reduced_motion=motion).new_page()  # type: ignore[arg-type]
+        page.set_default_timeout(300_000)
         page.goto(f"{site}assets/terminal/check.svg")
         assert (page.evaluate("document.getAnimations().length") == 0) is still
         page.goto(f"{site}assets/terminal/check.svg#still")

@@ -261,6 +261,8 @@ def test_threads_that_ask_at_once_are_one_request(fake: FakeProvider, cache: Res
 
 PROCESS = """
 import sys, onym
+from onym.llm.cache import _store
+_store._PATIENCE = 600.0  # a busy machine may stop a writer for longer than two seconds
 with onym.connect(sys.argv[1], policy=onym.Policy.local(), config=onym.Config()) as client:
     print([client.chat(f"question {number}").text for number in range(8)])
 """
@@ -269,9 +271,10 @@ with onym.connect(sys.argv[1], policy=onym.Policy.local(), config=onym.Config())
 @pytest.mark.requirement("onym-cache-c")
 def test_processes_that_ask_the_same_at_once_ask_once_each(fake: FakeProvider, tmp_path: Path) -> None:
     environ = {**os.environ, "ONYM_CACHE_DIR": str(tmp_path / "responses")}
+    uri = fake.uri("m", "cache=true&timeout=1200000", key=KEY)
     running = [
         subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", PROCESS, fake.uri("m", "cache=true", key=KEY)],
+            [sys.executable, "-W", "error", "-c", PROCESS, uri],
             env=environ,
             stdout=subprocess.PIPE,
             text=True,

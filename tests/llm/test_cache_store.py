@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import stat
 import subprocess
@@ -230,7 +231,7 @@ def test_a_file_that_is_ruined_while_it_is_open_is_replaced(made: Made) -> None:
     made.store.close()
     with made.data.open("r+b") as file:
         file.seek(100)
-        file.write(os.urandom(100_000))
+        file.write(random.Random(1).randbytes(100_000))
     for number in range(200):
         made.store.put(b"%d" % number, b"fresh")
     assert made.store.get(b"199") == b"fresh"

@@ -196,7 +196,7 @@ def test_cancelling_a_call_closes_the_connection(fake: FakeProvider, streaming: 
 
         task = asyncio.create_task(read() if streaming else chat())
         await begun.wait()
-        assert await asyncio.to_thread(fake.arrived.wait, 10)
+        assert await asyncio.to_thread(fake.arrived.wait, 300)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

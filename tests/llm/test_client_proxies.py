@@ -206,7 +206,7 @@ def fail(kind: str, environ: dict[str, str]) -> NetError:
     host = "localhost" if kind == "loopback" else "pub.example"
     with (
         onym.connect(
-            f"llm://:{KEY}@{host}:9/m1?retries=0&timeout=2000",
+            f"llm://:{KEY}@{host}:9/m1?retries=0",
             network=NetConfig(policy=policy, resolver=resolver),
             config=Config.empty(),
             environ=environ,

@@ -53,7 +53,7 @@ def gguf() -> Path:
 
 @pytest.fixture(autouse=True)
 def _time_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a server wrote before its end is read to the end, however busy the machine is."""
+    """A server starts, and what it wrote before its end is read to the end, however busy the machine is."""
     lines = embedded._StderrTail.last_lines
 
     def all_lines(tail: embedded._StderrTail, count: int) -> list[str]:
@@ -61,6 +61,7 @@ def _time_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
         return lines(tail, count)
 
     monkeypatch.setattr(embedded._StderrTail, "last_lines", all_lines)
+    monkeypatch.setitem(embedded.ensure_server.__kwdefaults__, "start_timeout", 600.0)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -333,6 +333,7 @@ def test_a_machine_of_googles_gives_the_token_of_its_service_account(
     told = ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "APPDATA", "NO_GCE_CHECK")
     environ = {name: value for name, value in os.environ.items() if name not in told}
     environ |= {"HOME": str(tmp_path), "GCE_METADATA_HOST": server.address, "GCE_METADATA_IP": server.address}
+    environ["GCE_METADATA_TIMEOUT"] = "300"  # of seconds, for a look that takes three otherwise
     done = subprocess.run(
         [sys.executable, "-c", IN_A_PROCESS, reference],
         env=environ,

@@ -394,7 +394,7 @@ def test_a_cancelled_coroutine_ends_its_span(fake: FakeProvider, seen: Seen) -> 
     async def main() -> None:
         async with open_async(fake, seen) as client:
             call = asyncio.create_task(client.chat("Hi", stream=True))
-            await asyncio.to_thread(fake.arrived.wait, 30)
+            await asyncio.to_thread(fake.arrived.wait, 300)
             call.cancel()
             await asyncio.wait([call])
             stream = await client.stream("Hi")

@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
+from dns_support import give_dns_time
 from net_support import Authority, Face, free_port
 from onym.net.policy import Policy
+
+
+@pytest.fixture(autouse=True)
+def _time_for_dns(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_dns_time(monkeypatch)
 
 
 @pytest.fixture(scope="session")

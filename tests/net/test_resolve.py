@@ -16,12 +16,6 @@ from onym.errors import DeadlineExceeded, OnymError, ResolveError
 from onym.net.connections import AddressResolver, DNSResolver, SystemResolver
 
 
-@pytest.fixture(autouse=True)
-def _time_for_dns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No answer of a busy machine comes too late."""
-    monkeypatch.setattr("onym.net.connections._LOOKUP_TIMEOUT", 60.0)
-
-
 @pytest.fixture(params=["sync", "async"])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)

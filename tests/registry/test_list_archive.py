@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +14,7 @@ from onym.errors import RegistryError, UsageError
 from onym.registry import list_archive
 from onym.registry.list_archive import ArchiveMessage, RequestLinks, parse_archive, plan_links
 from onym.registry.records import ListMessage, Request, RequestKind, RequestState, Status
+from support import linear_enough
 
 LIST = "https://mailarchive.ietf.org/arch/msg/uri-review"
 OPENED = datetime(2026, 10, 1, tzinfo=UTC)
@@ -206,9 +206,8 @@ def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_hostile_headers_neither_break_nor_slow_it(headers: dict[str, str]) -> None:
     text = MBOX + mail(9, "uri-schemes-1", **headers)
-    began = time.perf_counter()
-    content = parse_archive(text.encode())
-    assert time.perf_counter() - began < 10
+    with linear_enough(10):
+        content = parse_archive(text.encode())
     assert len(content.messages) + content.skipped == 5
     for message in content.messages:
         assert message.subject.isprintable()

@@ -103,7 +103,7 @@ class Client:
 
     def authorize(self, challenge: Challenge) -> None:
         """Get a token for what a challenge asks for, with the scopes of the last one."""
-        settings = ResolverSettings()
+        settings = ResolverSettings(timeout=300.0)
         found = self.find_metadata(challenge, settings)
         issuer = found.authorization_servers[0]
         if issuer not in [known.issuer for known in self.registrations]:
@@ -190,7 +190,7 @@ class Client:
 def open_in_browser(url: str) -> Secret:
     """Return the URL to which the server redirects a browser; the suite asks its person nothing."""
     parts = urlsplit(url)
-    with closing(HTTPConnection(parts.netloc, timeout=10)) as connection:
+    with closing(HTTPConnection(parts.netloc, timeout=300)) as connection:
         connection.request("GET", f"{parts.path}?{parts.query}")
         return Secret(connection.getresponse().getheader("location") or "")
 

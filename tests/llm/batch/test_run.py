@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from net_support import free_port
 from onym.errors import AuthenticationError, ConnectionFailed, CredentialError, QuotaError, UsageError
 from onym.llm import batch as driver_module
 from onym.llm import batch as run_module
@@ -468,11 +469,9 @@ def test_a_key_that_is_missing_is_told_before_anything_is_written(source, tmp_pa
 
 
 def test_a_server_that_is_gone_stops_the_run_after_some_rows(tmp_path):
-    with FakeProvider() as fake:
-        uri = fake.uri()
     rows = write(tmp_path / "in", *[{"prompt": f"{at}"} for at in range(100)])
-    with pytest.raises(ConnectionFailed):
-        go(uri, rows, tmp_path / "out", concurrency=4)
+    with free_port() as port, pytest.raises(ConnectionFailed):
+        go(f"llm://127.0.0.1:{port}/m", rows, tmp_path / "out", concurrency=4)
     assert len(read(tmp_path / "out.journal")) < 20
 
 
@@ -520,7 +519,7 @@ def test_a_run_that_is_told_to_stop_waits_for_what_is_under_way(fake, source, tm
             arun(fake.uri(), source, tmp_path / "out", policy=Policy.local(), config=Config(), stop=stop,
                  concurrency=1)
         )  # fmt: skip
-        await asyncio.to_thread(fake.arrived.wait, 60)
+        await asyncio.to_thread(fake.arrived.wait, 600)
         stop.set()
         fake.release()
         return await task
@@ -555,7 +554,7 @@ def test_a_run_that_is_told_to_stop_does_not_wait_for_the_next_attempt(
         )  # fmt: skip
         await asyncio.wait_for(seen.wait(), 600)
         stop.set()
-        return await asyncio.wait_for(task, 60)
+        return await asyncio.wait_for(task, 600)
 
     report = asyncio.run(play())
     assert (report.answered, report.failed, report.left) == (0, 0, 6)

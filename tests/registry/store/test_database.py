@@ -301,7 +301,7 @@ def test_an_error_inside_a_transaction_undoes_it(store_url: str) -> None:
         identifier = await opened(store)
         with pytest.raises(RefusalError):
             await store.apply(ask(EventKind.APPROVE, identifier), REGISTRANT, AT)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(600):
             await opened(store, "next")
 
     in_store(store_url, work)

@@ -17,6 +17,9 @@ import asyncio, sys
 from datetime import UTC, datetime
 from onym.registry.records import Actor, Event, EventKind, Role
 from onym.registry.store import Store
+from onym.store import sql
+
+sql._PATIENCE = 600  # a busy machine may stop the other writer for longer than fifteen seconds
 
 async def main(url, word, count):
     ada = Actor(id="ada", roles=frozenset({Role.REGISTRANT}))
