@@ -212,7 +212,10 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str
 
 
 class Fleet:
-    """Two guards of one resource, each with its own connection to the store and reading of the secrets."""
+    """Two guards of one resource, each with its own connection to the store and reading of the secrets.
+
+    Their time stands still unless a test moves it, because each minute has its own nonce.
+    """
 
     def __init__(
         self,
@@ -220,17 +223,18 @@ class Fleet:
         ca: trustme.CA,
         server: HandIssuer,
         url: str,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        self.key, self._clock = generate_dpop_key(), clock
+        begin = time.time()
+        self.key, self._clock = generate_dpop_key(), clock or (lambda: begin)
         self.token = server.token(aud=RESOURCE, cnf={"jkt": self.key.thumbprint})
         self._stores = [open_shared_store(Secret(url), valkey=PATIENT) for _ in range(2)]
         self.guards: list[JWTAuthorization] = []
         for store in self._stores:
             guard = JWTAuthorization(
-                server.issuer, RESOURCE, network=issuer_network(server, ca, folder), clock=clock
+                server.issuer, RESOURCE, network=issuer_network(server, ca, folder), clock=self._clock
             )
-            guard.share_proofs(store, FleetSecrets(folder / "secrets", clock=clock))
+            guard.share_proofs(store, FleetSecrets(folder / "secrets", clock=self._clock))
             self.guards.append(guard)
 
     async def __aenter__(self) -> Fleet:
