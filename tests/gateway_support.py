@@ -230,7 +230,7 @@ def world(
         front = Late()
         outside = stack.enter_context(serve_asgi(front, **(server or {})))
         keys = KeyStore(folder / "gateway" / "keys")
-        keys.new("Ed25519", at=time.time())
+        keys.new("Ed25519", at=time.time() - 60)
         given: dict[str, Any] = {
             "base_url": f"http://127.0.0.1:{outside}",
             "keys": str(folder / "gateway" / "keys"),

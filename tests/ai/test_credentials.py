@@ -180,8 +180,8 @@ def test_a_token_that_the_resource_refused_is_refreshed(
 def test_a_token_that_another_process_has_refreshed_is_taken_over(
     store: FolderSignIns, liar: Liar, wire: Transport
 ) -> None:
-    store.save(sign_in(liar.issuer))
     clock = [time.time()]
+    store.save(sign_in(liar.issuer, expires=clock[0] + 300))
     credentials = StoredCredentials(store, settings=ResolverSettings(clock=lambda: clock[0]))
     assert run_flow(credentials.obtain_token("bank.example"), wire)
     clock[0] += 280
@@ -200,8 +200,8 @@ def test_a_token_that_another_process_has_refreshed_is_taken_over(
 def test_a_sign_in_without_a_way_to_refresh_has_ended(
     store: FolderSignIns, wire: Transport, gone: str
 ) -> None:
-    store.save(sign_in(expires=time.time() + 40, refresh_token=None))
     clock = [time.time()]
+    store.save(sign_in(expires=clock[0] + 40, refresh_token=None))
     credentials = StoredCredentials(store, settings=ResolverSettings(clock=lambda: clock[0]))
     assert run_flow(credentials.obtain_token("bank.example"), wire)
     clock[0] += 20

@@ -16,7 +16,7 @@ import pytest
 
 from onym.ai.replay import MAX_REPLAY_IDS, MemoryReplays, ReplayFile, Replays, SharedReplays, open_replays
 from onym.errors import ConfigError, ProvenanceError, StoreError
-from onym.store.valkey import open_valkey
+from onym.store.valkey import ValkeyOptions, open_valkey
 from onym.uri.secret import Secret
 from support import free_port
 from valkey_support import valkey_server
@@ -356,8 +356,10 @@ def test_a_file_that_another_process_turns_into_a_wal_is_waited_for(
         assert caught.value.code == "aiip.unavailable"
 
 
-def test_a_fleet_knows_an_id_once() -> None:
+def test_a_fleet_knows_an_id_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack 65: 4,000 uses of 200 IDs on four machines are accepted 200 times."""
+    patient = ValkeyOptions(timeout=60.0, connect_timeout=60.0)
+    monkeypatch.setattr("onym.store.shared.DEFAULT_VALKEY", patient)
     far = time.time() + 3600
     with valkey_server() as server, ExitStack() as stack:
         url = Secret(f"unix://:{server.password}@{server.socket}")

@@ -325,7 +325,7 @@ def test_a_change_through_the_api_reaches_the_receiver(
             headers = {**here.headers("ian"), "if-match": '"1-json"', "accept": "*/*"}
             assert here.world.client.post(path, json=data, headers=headers).status_code == 200
             while True:
-                found = receiver.arrived.get(timeout=30).json["data"]
+                found = receiver.arrived.get(timeout=300).json["data"]
                 if found["name"] == "ftp" and found["change"] == "removed":
                     break
     assert found["event"] == "override"

@@ -186,15 +186,17 @@ def test_a_folder_without_secrets_is_rejected(tmp_path: Path) -> None:
 
 def test_readers_meet_no_half_rotation(folder: Path) -> None:
     """Readers that run beside rotations always find a secret that the others accept."""
-    stop, found = threading.Event(), []
+    begun, stop, found = threading.Event(), threading.Event(), []
 
     def read() -> None:
         while not stop.is_set():
             found.append(reveal(FleetSecrets(folder)))
+            begun.set()
 
     readers = [threading.Thread(target=read) for _ in range(3)]
     for reader in readers:
         reader.start()
+    assert begun.wait(300)
     clock = Clock()
     history = [reveal(FleetSecrets(folder, clock=clock))[0]]
     for _ in range(30):
@@ -203,7 +205,7 @@ def test_readers_meet_no_half_rotation(folder: Path) -> None:
         history.append((folder / "current").read_text().split()[0])
     stop.set()
     for reader in readers:
-        reader.join(60)
+        reader.join(300)
     assert found
     for secrets in found:
         places = sorted(history.index(secret) for secret in secrets)

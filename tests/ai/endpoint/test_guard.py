@@ -323,12 +323,16 @@ def test_a_refusal_before_the_body_is_read_is_tied_to_the_digest_that_was_claime
 def test_slow_callers_are_cut_off_and_others_served(
     serving: Serving, ca: trustme.CA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server.BoundedProtocol, "head_seconds", 0.1)
-    monkeypatch.setattr(http_server.BoundedProtocol, "body_seconds", 0.1)
     resources = Resources()
     with serving(resources.fill) as (_, line):
         target = f"/.well-known/aiip/v1/{line.authority}/run"
-        with Line(line.authority, ca) as head, Line(line.authority, ca) as body:
+        with (
+            monkeypatch.context() as short,
+            Line(line.authority, ca) as head,
+            Line(line.authority, ca) as body,
+        ):
+            for name in ("head_seconds", "body_seconds"):
+                short.setattr(http_server.BoundedProtocol, name, 0.1)
             head.sock.sendall(b"POST / HT")
             body.sock.sendall(body.head("POST", target, b"12")[:-4] + b"\r\n\r\n1")
             assert head.rest() == b""

@@ -156,12 +156,13 @@ class Bank:
 
 @dataclass
 class Clock:
-    """The time of the server, which a test sets ahead."""
+    """The time of the server, which stands still in a test, because each minute has its own nonce."""
 
     ahead: float = 0.0
+    begin: float = field(default_factory=time.time)
 
     def __call__(self) -> float:
-        return time.time() + self.ahead
+        return self.begin + self.ahead
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +257,7 @@ def shared(
 def bank(shared: Bank, calls: list[Call]) -> Iterator[Bank]:
     """The shared bank, with a client that has the current nonce, and a time that is now."""
     calls.clear()
-    shared.clock.ahead = 0.0
+    shared.clock.ahead, shared.clock.begin = 0.0, time.time()
     shared.renew()
     yield shared
     shared.store.broken = shared.store.lost = False

@@ -329,9 +329,13 @@ def test_a_gateway_without_a_secret_authenticates_with_the_key_that_it_publishes
     assert [line["route"] for line in town.world.lines() if line.get("route")][-1] == route
 
 
-def test_tokens_of_a_sign_in_are_refreshed_before_they_are_exchanged(make_town: Any) -> None:
-    # tokens that are always about to end
-    town = make_town("refresh", foreign=False, seconds=25, connect=False)
+def test_tokens_of_a_sign_in_are_refreshed_before_they_are_exchanged(
+    make_town: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # tokens that are always about to end, with time for a busy machine
+    monkeypatch.setattr("onym.server.gateway.delegation._TOKEN_MARGIN", 300.0)
+    monkeypatch.setattr("onym.server.gateway.sessions._REFRESH_SECONDS", 300.0)
+    town = make_town("refresh", foreign=False, seconds=250, connect=False)
     browser, sessions = Browser(), town.world.gateway.parts.sessions
     town.sign_in(browser, "oda")
 

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,7 +21,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ai_support import Heard, Line, authority_ca, key_store, serve_asgi, trust
+from ai_support import PATIENCE, Heard, Line, authority_ca, key_store, serve_asgi, trust
 from failures_support import load, stopped, wait_until
 from gateway_support import AUTHORITY, Late, ask, world
 from oauth_support import authorization_server, restarted_server
@@ -29,6 +30,7 @@ from onym.ai.endpoint.context import Call
 from onym.ai.endpoint.oauth import JWTAuthorization
 from onym.ai.records import Level
 from onym.net.config import NetConfig
+from onym.net.messages import HTTPRequest, Send
 from onym.net.policy import Policy
 from onym.server.gateway.settings import AuthorizationServerTable
 from onym.server.settings import IssuerTable
@@ -48,7 +50,9 @@ GRANTS = (
     "urn:ietf:params:oauth:grant-type:jwt-bearer",
 )
 #: the life of a token of the bank, of which the gateway uses all but the last 30 seconds
-TOKEN_SECONDS = 80
+TOKEN_SECONDS = 105
+#: how far the gateway's clock may be from the others, with room for a busy machine: a minute is too much
+APART = timedelta(seconds=40)
 
 
 def get_pid(server: ValkeyServer) -> int:
@@ -107,7 +111,7 @@ def test_without_a_provider_nobody_signs_in_and_sessions_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No session begins, none ends, a step-up says "later"; sign-outs here need no provider."""
-    monkeypatch.setattr("onym.accounts.oidc._TIMEOUT", 1.0)
+    monkeypatch.setattr("onym.accounts.oidc._TIMEOUT", 60.0)
     monkeypatch.setattr("onym.accounts.oidc._FAILURE_SECONDS", 0.5)
     # what is known about the provider is always old
     monkeypatch.setattr("onym.accounts.oidc._METADATA_SECONDS", 0.0)
@@ -160,8 +164,12 @@ def test_without_a_provider_nobody_signs_in_and_sessions_go_on(
         with load(look, begin, read) as work:
             work.wait_for(("begin", 303), more=3)
             given = prepare()
-            with stopped([town.provider.pid]):
-                check_outage(*given)
+            with monkeypatch.context() as short:
+                short.setattr("onym.accounts.oidc._TIMEOUT", 1.0)
+                # what began with the longer time has ended
+                work.wait_for(("begin", 303), more=2)
+                with stopped([town.provider.pid]):
+                    check_outage(*given)
             check_return()
             given = prepare()
             os.kill(town.provider.pid, signal.SIGKILL)
@@ -191,10 +199,11 @@ class Bank:
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         self.folder, self.stack = folder, stack
         self.clock, self.late = Clock(), Late()
+        self.clock.ahead = -APART
         self.callers: list[tuple[str | None, str | None]] = []
         rotate_secrets(folder / "secrets")
         self.world = stack.enter_context(
-            world(late=self.late, prepare=self._prepare, clock=self.clock, timeout=2)
+            world(late=self.late, prepare=self._prepare, clock=self.clock, timeout=60)
         )
 
     def _prepare(self, base: str) -> dict[str, Any]:
@@ -293,9 +302,13 @@ class Bank:
 
 
 def test_without_an_authorization_server_kept_tokens_go_on_and_no_other_route_is_taken(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """503 `authorization-unavailable` for who has no token; those that are kept are used until they end."""
+
+    def send_hastily(request: HTTPRequest, timeout: float, **more: Any) -> Send:
+        return Send(request, min(timeout, 2.0), **more)
+
     with ExitStack() as stack:
         bank = Bank(stack, tmp_path)
         ann, bob = bank.make_reader("ann"), bank.make_reader("bob")
@@ -307,13 +320,15 @@ def test_without_an_authorization_server_kept_tokens_go_on_and_no_other_route_is
             assert bob()[1:] == gone
             work.wait_for(served, more=5)
             assert bob()[1:] == gone
-            bank.clock.ahead = timedelta(seconds=TOKEN_SECONDS - 25)
+            bank.clock.ahead = APART
             work.wait_for(("ann", *gone), more=2)
-            bank.clock.ahead = timedelta()
+            bank.clock.ahead = -APART
 
         with load(ann, times=2) as work:
             work.wait_for(served, more=5)
-            with stopped([bank.server.pid]):
+            with monkeypatch.context() as short, stopped([bank.server.pid]):
+                # for tokens only: other calls have the time that a busy machine needs
+                short.setattr("onym.ai.oauth.Send", send_hastily)
                 check_outage()
             work.wait_for(served, more=5)
             os.kill(bank.server.pid, signal.SIGKILL)
@@ -390,13 +405,14 @@ class Shop:
         raise AssertionError
 
     def _wait_for_task(self, location: str) -> tuple[str, int]:
-        for _ in range(4):
+        until = time.monotonic() + PATIENCE
+        while True:
             with Line(self.name, self.ca, port=self.ports[0]) as line:
                 target = "/" + location.split("/", 3)[3]
                 status = line.ask("GET", target, b"", ("Prefer", "wait=5"), service=False).json()
             if "result" in status:
                 return status["state"], int(status["state"] == "completed")
-        raise AssertionError(status)
+            assert time.monotonic() < until, status
 
 
 def test_no_order_runs_twice_and_none_is_lost_while_postgresql_is_away(

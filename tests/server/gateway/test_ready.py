@@ -27,6 +27,12 @@ def valkey() -> Iterator[ValkeyServer]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def _time_for_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    patient = ValkeyOptions(timeout=60.0, connect_timeout=60.0)
+    monkeypatch.setattr("onym.store.shared.DEFAULT_VALKEY", patient)
+
+
 def make_url(server: ValkeyServer) -> Secret:
     return Secret(f"unix://:{server.password}@{server.socket}")
 
