@@ -129,7 +129,7 @@ class Person:
             return None
         if self.auth_time is None:
             return NO_SIGN_IN_TIME
-        # a sign-in from the future is not recent either: a clock is wrong, and nobody knows by how much
+        # a sign-in from the future is not recent either: one of the clocks is wrong
         if not -_CLOCK_TOLERANCE <= at.timestamp() - self.auth_time <= max(max_age, _SHORTEST_AGE):
             return "the provider did not confirm that you signed in recently enough"
         return None

@@ -527,7 +527,7 @@ class JWTAuthorization:
         """Raise AIIPError `aiip.step-up-required` if the subject must sign in again (RFC 9470 3)."""
         values, most = request.acr_values, request.max_age
         is_strong = not values or caller.acr in values
-        # a sign-in from the future is not recent either: a clock is wrong, and nobody knows by how much
+        # a sign-in from the future is not recent either: one of the clocks is wrong
         is_recent = most is None or (
             caller.auth_time is not None and -LEEWAY <= self._clock() - caller.auth_time <= most + LEEWAY
         )
