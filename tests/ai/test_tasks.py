@@ -10,17 +10,21 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trustme
 
 from ai_factory import NAME, Factory
 from ai_support import LOOPBACK, PATIENCE, authority_ca, key_store, serve_asgi
+from onym.ai.client_flows import Session
 from onym.ai.endpoint import Endpoint, StreamEvent, Task, ThreadTask, task_runner
 from onym.ai.endpoint.signing import ReceiptRequest
-from onym.ai.tasks import TaskReference
+from onym.ai.records import Resolution, TaskState, TaskStatus
+from onym.ai.settings import ResolverSettings
+from onym.ai.tasks import TaskFlows, TaskReference
 from onym.errors import InvocationError, ProvenanceError, TaskRunning, UsageError
+from onym.net.messages import Flow
 
 
 @pytest.fixture(scope="module")
@@ -419,6 +423,35 @@ def test_events_resumed_at_another_number_are_refused(lie: tuple[Lying, Factory]
             list(task.events())
         liar.header = None
         assert list(task.events())
+
+
+@pytest.mark.parametrize(("asked", "waited"), [(7.0, 7.0), (0.0, 1.0), (3600.0, 30.0)])
+def test_an_endpoint_that_does_not_hold_requests_is_asked_as_often_as_it_wants(
+    asked: float, waited: float
+) -> None:
+    """AIIP/HTTPS v1 3.12: `pollAfter`."""
+    now, reference = [1_000.0], TaskReference(uri="ai://a.example/x", id="t" * 22, request="r" * 43)
+    known = {"id": reference.id, "target": reference.uri, "request": reference.request}
+    status = TaskStatus(state=TaskState.WORKING, created=1.0, updated=1.0, poll_after=asked, **known)
+
+    class Impatient(TaskFlows):
+        def fetch_status(self, wait: float = 0.0) -> Flow[TaskStatus]:
+            yield from ()
+            return status
+
+    session = Session(settings=ResolverSettings(clock=lambda: now[0]))
+    waits: list[float] = []
+
+    def wait() -> None:
+        for step in Impatient(session, cast("Resolution", None), reference).wait_for_end(100.0):
+            waits.append(step.seconds)
+            now[0] += step.seconds
+
+    with pytest.raises(TaskRunning):
+        wait()
+    assert waits[0] == waited
+    assert set(waits[:-1]) <= {waited}
+    assert sum(waits) == pytest.approx(100.0, abs=0.3)
 
 
 def test_a_reference_is_checked() -> None:

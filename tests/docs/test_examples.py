@@ -62,6 +62,13 @@ def test_no_python_or_console_block_stands_without_a_run(page: Path) -> None:
 
 
 @as_subtests("page", pages(), ids=named)
+def test_no_command_of_a_page_fails_because_something_is_missing(page: Path) -> None:
+    missing = re.compile(r"No such file or directory|command not found|^Traceback", re.MULTILINE)
+    for fence in fences(page.read_text(encoding="utf-8")):
+        assert fence.verb not in {"run", "serve"} or not missing.search(fence.body), fence.line
+
+
+@as_subtests("page", pages(), ids=named)
 def test_a_shell_block_holds_only_what_a_reader_alone_can_run(page: Path) -> None:
     for fence in fences(page.read_text(encoding="utf-8")):
         if fence.language in {"sh", "bash", "shell"}:

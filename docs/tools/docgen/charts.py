@@ -6,6 +6,7 @@ A comment before a table names its picture and the column that it draws: `<!-- c
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from xml.sax.saxutils import escape
@@ -19,8 +20,9 @@ _PAGE = DOCS / "benchmarks.md"
 _TABLE = re.compile(
     r"^<!-- chart: (?P<name>[\w-]+), column (?P<column>\d+) -->\n\n?(?P<table>(?:\|.*\n)+)", re.MULTILINE
 )
-#: one width for a page and a phone
-_WIDTH, _ROW, _BAR, _TOP = 440, 44, 16, 40
+#: one width for a page and a phone: no phone makes the letters smaller than 12 pixels
+_WIDTH, _SIZE, _LINE, _BAR = 340, 13, 17, 16
+_LETTERS = int(_WIDTH / (0.61 * _SIZE))
 
 
 class Chart(NamedTuple):
@@ -51,16 +53,27 @@ def chart_picture(name: str) -> str:
     chart = charts()[name]
     heading = f"{chart.heading} (shorter is better)"
     described = "; ".join(f"{label}: {value:,g}" for label, value in chart.rows.items())
-    lines = [f'<text x="0" y="18" font-size="14" font-weight="bold" fill="{INK}">{escape(heading)}</text>']
+    title = textwrap.wrap(heading, _LETTERS)
+    lines = list(_text(0, title, ' font-weight="bold"'))
+    y = _LINE * len(title) + 10
     longest = max(chart.rows.values())
-    for number, (label, value) in enumerate(chart.rows.items()):
-        lines += _bar(_TOP + _ROW * number, label, value, longest)
-    return frame(_WIDTH, _TOP + _ROW * len(chart.rows), heading, described, lines)
+    for label, value in chart.rows.items():
+        wrapped = textwrap.wrap(label, _LETTERS)
+        lines += _text(y, wrapped)
+        y += _LINE * len(wrapped)
+        lines += _bar(y, label, value, longest)
+        y += _BAR + 14
+    return frame(_WIDTH, y, heading, described, lines)
+
+
+def _text(y: int, lines: list[str], style: str = "") -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        place = f'x="0" y="{y + _LINE * number - 4}" font-size="{_SIZE}"{style}'
+        yield f'<text {place} fill="{INK}">{escape(line)}</text>'
 
 
 def _bar(y: int, label: str, value: float, longest: float) -> Iterator[str]:
     colour = BLUE if re.search(r"\bonym\b", label) else FAINT
-    length = max(2.0, (_WIDTH - 80) * value / longest)
-    yield f'<text x="0" y="{y + 10}" font-size="13" fill="{INK}">{escape(label)}</text>'
-    yield f'<rect x="0" y="{y + 16}" width="{length:.1f}" height="{_BAR}" rx="2" fill="{colour}"/>'
-    yield f'<text x="{length + 8:.1f}" y="{y + 29}" font-size="13" fill="{INK}">{value:,g}</text>'
+    length = max(2.0, (_WIDTH - 64) * value / longest)
+    yield f'<rect x="0" y="{y + 2}" width="{length:.1f}" height="{_BAR}" rx="2" fill="{colour}"/>'
+    yield f'<text x="{length + 8:.1f}" y="{y + 15}" font-size="{_SIZE}" fill="{INK}">{value:,g}</text>'

@@ -21,15 +21,17 @@ def refreshed(text: str) -> str:
         ports = [_port(each) for each in found if each.verb == "serve"]
         on_stage = any(each.verb in {"run", "serve"} for each in found)
         scene = stack.enter_context(stage(ports)) if on_stage else None
-        return rewrite(text, lambda fence: _body(fence, scene, served=bool(ports)))
+        return rewrite(text, lambda fence: _body(fence, scene))
 
 
-def _body(fence: Fence, scene: Stage | None, *, served: bool) -> str:
+def _body(fence: Fence, scene: Stage | None) -> str:
     argument = fence.argument or ""
     if fence.verb == "example":
         code = (ROOT / argument).read_text(encoding="utf-8")
-        if scene is not None and served:
-            scene.write(Path(argument).name, code)  # a server of the page, or a client of it
+        if scene is not None:
+            scene.write(
+                Path(argument).name, code
+            )  # for the commands after it, such as a server or its client
         return code
     if fence.verb == "output":
         return run_example(ROOT / argument)

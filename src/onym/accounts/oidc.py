@@ -47,6 +47,8 @@ _USUAL_LIFE: Final = 300
 _LONGEST_LIFE: Final = 366 * 24 * 3600
 #: the shortest `max_age` that is checked: clocks differ, and the way back from the provider takes time
 _SHORTEST_AGE: Final = 60
+#: seconds that the provider's clock may be ahead
+_CLOCK_TOLERANCE: Final = 60
 _Token = TypeVar("_Token")
 
 
@@ -127,7 +129,8 @@ class Person:
             return None
         if self.auth_time is None:
             return NO_SIGN_IN_TIME
-        if self.auth_time < at.timestamp() - max(max_age, _SHORTEST_AGE):
+        # a sign-in from the future is not recent either: one of the clocks is wrong
+        if not -_CLOCK_TOLERANCE <= at.timestamp() - self.auth_time <= max(max_age, _SHORTEST_AGE):
             return "the provider did not confirm that you signed in recently enough"
         return None
 

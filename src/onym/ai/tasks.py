@@ -208,22 +208,31 @@ class TaskFlows:
         while True:
             left = _HOLD_SECONDS if deadline is None else max(0.0, deadline - clock())
             hold = min(_HOLD_SECONDS, left, self.session.timeout / 2)
-            pause = _PAUSES[0]
+            pause, began = _PAUSES[0], clock()
             try:
                 found = yield from fetch(hold)
                 if is_enough(found):
                     return found
                 failures = 0
-                if not _has_waited(found, hold):
-                    pause = 1.0
+                # an endpoint that has held the request may get the next one at once
+                if hold < 1 or clock() - began < hold / 2:
+                    pause = self._get_poll_pause(found)
             except (NetError, InvocationError) as error:
                 failures += 1
                 if failures >= _MOST_FAILURES or not getattr(error, "retryable", False):
                     raise
                 pause = _get_backoff(failures)
-            if deadline is not None and clock() + pause >= deadline:
-                raise self._make_running_error("the task is still running")
+            if deadline is not None:
+                left = deadline - clock()
+                if left <= _PAUSES[0]:
+                    raise self._make_running_error("the task is still running")
+                pause = min(pause, left)  # a last look at the end
             yield Wait(pause)
+
+    def _get_poll_pause(self, found: records.TaskStatus | records.Result) -> float:
+        """Return how long to wait before the next request: as long as the endpoint asks for (`pollAfter`)."""
+        status = found if isinstance(found, records.TaskStatus) else self._parse(found)
+        return min(max(1.0, status.poll_after), _PAUSES[1])
 
     def _exchange(
         self,
@@ -287,12 +296,6 @@ def _needs_caller(status: records.TaskStatus) -> bool:
 
 def _prefer_wait(seconds: float) -> tuple[tuple[str, str], ...]:
     return (("Prefer", f"wait={int(seconds)}"),) if seconds >= 1 else ()
-
-
-def _has_waited(found: Any, seconds: float) -> bool:
-    """Report whether the endpoint has held the request, so that the next one may follow at once."""
-    applied = found.headers.get("preference-applied") if isinstance(found, records.Result) else "wait"
-    return seconds >= 1 and "wait" in (applied or "")
 
 
 def build_reference(resolution: records.Resolution, status: records.TaskStatus) -> TaskReference:

@@ -744,6 +744,9 @@ def test_a_resource_can_ask_for_a_recent_and_strong_sign_in(bank: Bank) -> None:
     assert "acr_values" not in challenge(heard)
     assert heard.receipt is not None
     assert bank.call("/fresh", token=bank.token(auth_time=now - 200)).status == 200
+    # AIIP/HTTPS v1 3.15, attack 40: a sign-in far in the future would stay recent for years
+    assert bank.call("/fresh", token=bank.token(auth_time=now + 30)).status == 200
+    assert bank.call("/fresh", token=bank.token(auth_time=now + 1_000)).status == 401
     heard = bank.call("/strong", token=bank.token(auth_time=now, acr="bronze"))
     assert 'acr_values="gold silver", max_age="300"' in challenge(heard)
     assert bank.call("/strong", token=bank.token(auth_time=now, acr="silver")).status == 200

@@ -525,6 +525,29 @@ def test_a_task_that_reports_without_end_keeps_its_limits_and_its_end(
         assert json.loads(found[-1].data)["state"] == "completed"
 
 
+def test_a_task_that_asks_without_end_keeps_the_limit_of_its_events(serving: Serving) -> None:
+    """AIIP/HTTPS v1 3.12, attack 97: a caller who answers for ever fills no disk."""
+
+    def fill(app: Endpoint) -> None:
+        @app.resource("/picky", task=True)
+        async def picky(task: Task) -> str:
+            while (answer := await task.ask(Zone, "Which zone?")).zone != "A3":
+                task.progress(0, note=answer.zone)
+            return answer.zone
+
+    with serving(fill, limits=Limits(task_events=24)) as (_, line):
+        task = start(line, "/picky").json()["id"]
+        given = 0
+        while (status := on(line, "GET", task, "", b"", ("Prefer", "wait=20")).json())[
+            "state"
+        ] == "input-required":
+            given += on(line, "POST", task, "/input", b'{"zone": "B1"}', TYPE).status == 202
+            assert given < 24
+        assert (status["state"], status["error"]["code"]) == ("rejected", "too-large")
+        found = events_of(on(line, "GET", task, "/events").body)[:-1]
+        assert len(found) <= 24
+
+
 def test_text_that_utf8_cannot_encode_does_not_keep_a_task_from_its_end(serving: Serving) -> None:
     """Names of files may contain such text (PEP 383)."""
 

@@ -469,6 +469,30 @@ def test_a_result_is_gone_with_the_session_of_its_person(town: Town) -> None:
     assert ann.view("/results") == {"results": []}
 
 
+def test_an_approved_payment_is_sent_only_after_a_sign_in_of_the_last_minutes(town: Town) -> None:
+    """draft-sogomonian-ai-uri-scheme-01, Security Considerations: authorization as in the web session."""
+    ann, bob = town.person("ann"), town.person("bob")
+    before = len(town.paid)
+    path = ask_by_form(town, ann, "/pay", "32")
+    assert code(bob.decide(path, "approve")) == 303
+    old = town.person("ann", age=400).decide(path, "send")
+    assert old.status == 403
+    link = f"/auth/step-up?{urlencode({'max_age': 300, 'next': path})}"
+    assert link in html.unescape(old.body.decode())
+    assert (town.paid[before:], ann.view(path)["state"]) == ([], "approved")
+    assert code(ann.decide(path, "send")) == 303
+    assert town.paid[before:] == [32]
+
+
+def test_only_the_person_who_asked_withdraws_a_call(town: Town) -> None:
+    ann, bob = town.person("ann"), town.person("bob")
+    path = ann.asked(town.request("/pay", {"amount": 33}, "k33"))
+    form = {"decision": "withdraw", "csrf_token": bob.token()}
+    heard = bob.open("POST", path, form, page=False)
+    assert (heard.status, heard.json()["code"]) == (403, "policy-denied")
+    assert ann.view(path)["state"] == "waiting"
+
+
 def test_an_approved_task_is_sent_as_a_task(town: Town) -> None:
     ann = town.person("ann")
     path = ask_by_form(town, ann, "/ship", "crate")

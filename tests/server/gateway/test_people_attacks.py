@@ -37,6 +37,7 @@ from onym.common.text import decode_base64url, encode_base64url
 from onym.errors import AIIPError, SignatureError
 from onym.net.config import NetConfig
 from onym.net.policy import Policy
+from onym.server.gateway.sessions import MAX_SESSIONS
 from onym.server.gateway.settings import AuthorizationServerTable, GatewayRates
 from onym.server.settings import IssuerTable, RateLimit
 from onym.sign.jws import sign_compact
@@ -682,6 +683,24 @@ def test_a_refresh_or_an_exchange_does_not_bring_a_session_back(town: Town) -> N
     assert asyncio.run(sessions.get_data(session, "a connection")) is None
     assert not [key for key, _ in _rows(town.store) if session.digest in key]
     assert not is_signed_in(town, browser)
+
+
+def test_a_step_up_in_the_oldest_of_all_sessions_keeps_its_data(town: Town) -> None:
+    """RFC 9470: signing in again for one call takes nothing from the person."""
+    browser = Browser()
+    town.sign_in(browser, sid="sid-oldest")
+    sessions = town.site.gateway.parts.sessions
+    oldest = asyncio.run(sessions.find(browser.cookies["onym-session"]))
+    tokens, began = sessions.open_tokens(oldest), oldest.created + 1
+    asyncio.run(sessions.put_data(oldest, "a connection", b"exchanged"))
+    given = {"provider": oldest.provider, "client_id": oldest.client_id, "began": began}
+    while len(asyncio.run(sessions.list_sessions(oldest.person))) < MAX_SESSIONS:
+        asyncio.run(sessions.create(oldest.person, tokens, **given))
+    fresh = asyncio.run(sessions.renew(oldest, oldest.person, tokens, began=began))
+    assert asyncio.run(sessions.get_data(fresh, "a connection")) == b"exchanged"
+    assert len(asyncio.run(sessions.list_sessions(oldest.person))) == MAX_SESSIONS
+    assert not asyncio.run(sessions.is_live(oldest))
+    asyncio.run(sessions.end_all(oldest.person.issuer, oldest.person.subject))
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ class Limits:
     `tasks_running` and `tasks_kept` limit the unfinished and the stored tasks of one caller, `tasks_total`
     those of all callers; those without a token may have half of them. `task_slots` limits the tasks that one
     process runs at the same time; the others wait. `task_seconds` is the time limit of a task, `task_events`
-    and `task_bytes` those of its events.
+    and `task_bytes` those of its events. A task without room for more events cannot ask for input.
     """
 
     body: int = 1024 * 1024

@@ -527,8 +527,9 @@ class JWTAuthorization:
         """Raise AIIPError `aiip.step-up-required` if the subject must sign in again (RFC 9470 3)."""
         values, most = request.acr_values, request.max_age
         is_strong = not values or caller.acr in values
+        # a sign-in from the future is not recent either: one of the clocks is wrong
         is_recent = most is None or (
-            caller.auth_time is not None and self._clock() - caller.auth_time <= most + LEEWAY
+            caller.auth_time is not None and -LEEWAY <= self._clock() - caller.auth_time <= most + LEEWAY
         )
         if is_strong and is_recent:
             return

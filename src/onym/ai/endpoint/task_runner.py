@@ -43,6 +43,9 @@ _GRACE_SECONDS: Final = 5.0
 _LONGEST_NOTE: Final = 500
 _LONGEST_VALUE: Final = 64 * 1024
 MAX_TASK_INPUT: Final = 64 * 1024
+#: events that reports leave to questions, and that questions leave to the end
+_REPORT_ROOM: Final = 16
+_QUESTION_ROOM: Final = 8
 _ENCODE: Final = msgspec.json.Encoder()
 _INTERRUPTED: Final = "the process that ran the task has ended; it is unknown how far the task came"
 
@@ -137,8 +140,7 @@ class RunningTask:
     def take_progress_event(self, report: TaskProgress) -> tuple[tuple[str, str], ...]:
         """Return the event of a report; nothing if the task has as many events as it may have."""
         limits, record = self._runner.limits, self.record
-        # states need room too
-        if record.seq >= limits.task_events - 16 or record.size >= limits.task_bytes:
+        if record.seq >= limits.task_events - _REPORT_ROOM or record.size >= limits.task_bytes:
             return ()
         return (("progress", _ENCODE.encode(report).decode()),)
 
@@ -167,6 +169,10 @@ class RunningTask:
             self._form = None
 
     async def _wait_for_input(self, schema: dict[str, Any]) -> bytes:
+        most = self._runner.limits.task_events
+        # a function may ask until an answer suits it, and the caller may never give such an answer
+        if self.record.seq >= most - _QUESTION_ROOM:
+            raise make_task_error("too-large", f"the task has asked as often as its {most} events allow")
         self._input = self._loop.create_future()
         state, events = TaskState.INPUT_REQUIRED, (("state", '{"state":"input-required"}'),)
         change = TaskChange(state=state, inputs=schema, clear_input=True, events=events)

@@ -16,7 +16,7 @@ from onym.ai.client_flows import parse_description
 from onym.ai.endpoint.sender import format_challenge
 from onym.ai.gateway import approvals as gateway_approvals
 from onym.ai.gateway.forwarding import require_no_loop
-from onym.ai.gateway.permissions import Step
+from onym.ai.gateway.permissions import Step, get_rule
 from onym.ai.records import Invocation, is_json
 from onym.ai.tasks import ask_for_task
 from onym.common.text import parse_json_object
@@ -318,6 +318,12 @@ class ApprovalHandler:
         if delegation is None or not actor.may_use(record) or record.evidence is None:
             raise AIIPError("there is no approved call of yours here", code="aiip.task-not-found")
         resolution, description, _ = await self._look_up(visit, AIURI.parse(record.call.uri))
+        longest = get_rule(description).sign_in_seconds
+        if longest is not None:
+            target = f"/approvals/{record.id}"
+            fresh = await require_step_up(self._parts, visit, max_age=int(longest), target=target)
+            if isinstance(fresh, Response):
+                return fresh
         credentials = await delegation.authorize(visit, resolution, description, Step.FORWARD)
         invocation = Invocation(
             uri=resolution.uri,
@@ -399,7 +405,14 @@ class ApprovalHandler:
         record = await self._find(desk, actor, name)
         if decision == "send" and actor.program is None:
             return await self._send_call(visit, desk, actor, record)
-        if decision == "withdraw" and actor.may_use(record):
+        if decision == "withdraw":
+            if not actor.may_use(record):
+                raise DeniedError(
+                    "only the person who asked for the approval can withdraw the call, in the same way",
+                    target=record.call.uri.partition("?")[0],
+                    clause=_CLAUSE,
+                    hint="An approver can deny it.",
+                )
             record = await desk.withdraw(name, actor.person)
         elif decision == "deny":
             self._require_authority_to_decide(actor, record)

@@ -193,6 +193,21 @@ class PersonSessions:
         `began` is when the sign-in began. Raises AIIPError `aiip.sign-in-failed` if the person signed out at
         the provider since.
         """
+        await self._make_room(person)
+        return await self._create(
+            person, tokens, provider=provider, client_id=client_id, began=began, browser=browser
+        )
+
+    async def _create(
+        self,
+        person: Person,
+        tokens: ProviderTokens,
+        *,
+        provider: str,
+        client_id: str,
+        began: float,
+        browser: str,
+    ) -> PersonSession:
         now = self._now()
         secret = make_session_id()
         session = PersonSession(
@@ -208,7 +223,6 @@ class PersonSessions:
             version=0,
             sealed_tokens=b"",
         )
-        await self._make_room(person)
         record = _Record(now, self._seal_profile(session), self._seal_tokens(session, tokens))
         end = self._end_of(session)
         # first the record: an index entry without one is deleted
@@ -232,7 +246,8 @@ class PersonSessions:
 
         Its data moves to the new session. Raises AIIPError as `create` does, and ends no session then.
         """
-        fresh = await self.create(
+        # no room is made: it takes the place of this session, which may be the oldest
+        fresh = await self._create(
             person,
             tokens,
             provider=session.provider,
