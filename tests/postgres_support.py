@@ -153,6 +153,7 @@ def _postgres_command(server: Postgres, durable: bool) -> list[str]:
         "listen_addresses": "127.0.0.1",
         "shared_buffers": "32MB",
         "timezone": "UTC",
+        "autovacuum": "off",  # its processes come and go among those of the sessions
         **({} if durable else {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}),
     }
     command = [str(server.programs / "postgres"), "-D", f"{server.folder}/data", "-p", str(server.port)]
