@@ -13,8 +13,8 @@ from onym.registry.registries import BUILTIN, REGISTRIES, Registry, clean_name
 
 #: lines below its label in which a name is searched
 _LINES_BELOW: Final = 3
-#: similar names that a finding lists
-MAX_NEAR: Final = 8
+#: similar names, or requests for one name, that a finding lists
+_MAX_LISTED: Final = 8
 
 _SEPARATOR: Final = re.compile(r"\s*[,;]\s*|\s+(?:/|and|or)\s+")
 _GRANDIOSE: Final = re.compile(r"universal|standard|global|generic|official|everything")
@@ -197,7 +197,7 @@ def _check_other_requests(ctx: context.CheckContext) -> context.Findings:
         return
     listed = " and ".join(
         f"{request.id} ({request.status}, public since {request.public_since:%Y-%m-%d})"
-        for request in others[:MAX_NEAR]
+        for request in others[:_MAX_LISTED]
     )
     yield ctx.report(
         "name-requested",
@@ -332,8 +332,8 @@ def _report_heuristic(ctx: context.CheckContext, code: str, message: str, fix: s
 
 def _format_names(names: Iterable[str]) -> str:
     listed = list(names)
-    more = len(listed) - MAX_NEAR
-    return ", ".join(listed[:MAX_NEAR]) + (f" and {more} more" if more > 0 else "")
+    more = len(listed) - _MAX_LISTED
+    return ", ".join(listed[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def check_service_name(ctx: context.CheckContext) -> context.Findings:
